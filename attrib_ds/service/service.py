@@ -71,10 +71,9 @@ from attrib_ds.service.store.store import MEMORY, Store
 from attrib_ds.service.upkeep.backup import back_up_project, exchange, prepared
 from attrib_ds.service.upkeep.consistency_check import check_project
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
-from attrib_ds.service.users.erasure import delete_user
-from attrib_ds.service.users.events_of_user import export_user_data, list_user_events, list_user_metrics
 from attrib_ds.service.users.exports import export_users
-from attrib_ds.service.users.search import get_user, search_users
+from attrib_ds.service.users.personal_data import delete_user, export_user_data
+from attrib_ds.service.users.search import get_user, list_user_events, list_user_metrics, search_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

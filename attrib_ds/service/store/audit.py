@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds import instants, schema
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
-from attrib_ds.service.sql.admission import without_literals
+from attrib_ds.service.sql import without_literals
 from attrib_ds.service.store.ids import new_uuid
 from attrib_ds.service.store.table_access import insert_records, read_page
 

@@ -36,7 +36,7 @@ from attrib_ds.service.store.table_access import arrow_view
 from attrib_ds.service.store.table_definitions import TABLES, differences, foreign
 from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import log_of, logs_of
-from attrib_ds.service.users.erasure import erase, erase_events
+from attrib_ds.service.users.personal_data import erase, erase_events
 
 if TYPE_CHECKING:
     from attrib_ds.contract.administration import BackUpProject

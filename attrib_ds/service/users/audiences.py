@@ -4,39 +4,34 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import duckdb
 import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_values import encode
 from attrib_ds.contract.predicates import truncate
+from attrib_ds.contract.users import CreateAudience, DeleteAudience, GetAudience, ListAudiences
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.instants import naive
 from attrib_ds.queries.intervals import timestamp
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import insert_record
-from attrib_ds.service.users.properties import countable_interactions, with_properties
+from attrib_ds.service.users.properties import countable_interactions, properties_query
 from attrib_ds.service.users.user_fields import ProjectKeys, all_values, typed
-
-if TYPE_CHECKING:
-    import duckdb
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
-    from attrib_ds.contract.users import CreateAudience, DeleteAudience, GetAudience, ListAudiences
-
-    Describe = Callable[[Backend, ir.Table, list[str]], ir.Table]
-
 
 ConditionRecord = Mapping[str, Any]
 
@@ -176,7 +171,6 @@ def meets(
     condition: str | ConditionRecord,
     *,
     argument: str,
-    describe: Describe = with_properties,
 ) -> ir.BooleanValue:
     """Return whether each user meets a condition.
 
@@ -190,8 +184,6 @@ def meets(
         The id of an audience, or a well-formed condition.
     argument : str
         Name of the condition in error messages.
-    describe : callable, optional
-        As for :func:`.match_users`; by default conditions cannot ask for audiences of users.
 
     Returns
     -------
@@ -210,25 +202,21 @@ def meets(
     kind = condition["type"]
     if kind in _PARTS:
         combinator, members = _PARTS[kind]
-        rules = [
-            meets(backend, users, rule, argument=argument, describe=describe) for rule in condition[members]
-        ]
+        rules = [meets(backend, users, rule, argument=argument) for rule in condition[members]]
         join = operator.and_ if condition[combinator] == "AND" else operator.or_
         joined = reduce(join, rules) if rules else ibis.literal(True)
         return ~joined if condition.get("not", False) else joined
     if kind == "audience":
         # Evaluate an audience once, however often it is named.
         ids = list(dict.fromkeys(condition["value"]))
-        belongs = reduce(
-            operator.or_, (meets(backend, users, id, argument=argument, describe=describe) for id in ids)
-        )
+        belongs = reduce(operator.or_, (meets(backend, users, id, argument=argument) for id in ids))
         return ~belongs if condition["operator"] == "notIn" else belongs
     if kind == "event":
         return _compares_count(users, _events(backend, condition, argument), condition)
     if kind == "interaction":
         return _compares_count(users, _interactions(backend, condition), condition)
     predicate = from_json(dict(condition), kind="user")
-    matched = match_users(backend, users.select("_id"), predicate, argument=argument, describe=describe)
+    matched = match_users(backend, users.select("_id"), predicate, argument=argument)
     return users["_id"].isin(matched["_id"])
 
 
@@ -304,30 +292,52 @@ def leaves(condition: ConditionRecord) -> list[ConditionRecord]:
     return [condition]
 
 
-def memberships(backend: Backend, users: ir.Table, audiences: Sequence[tuple[str, str]]) -> ir.Table:
-    """Return the members of audiences.
+def describe_users(backend: Backend, users: ir.Table, keys: Iterable[str]) -> ir.Table:
+    """Add properties to users; for the parameters see :func:`.properties_query`."""
+    ids = f"({backend.compile(users.select('_id'))}) AS users"
+    return sql_table(backend, description_query(backend, ids, keys, cache=QueryCache()))
+
+
+def description_query(
+    backend: Backend, users: str, keys: Iterable[str], mode: str = "latest", *, cache: QueryCache
+) -> str:
+    """Return the query of users with the requested properties.
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`.
-    users : ibis.Table
-        With the column ``_id``: possible members.
-    audiences : sequence of tuple
-        Id and condition, as JSON text, of at least one audience.
+    users, keys, mode
+        As for :func:`.properties_query`.
+    cache : QueryCache
+        Keeps the compiled conditions of audiences.
 
     Returns
     -------
-    ibis.Table
-        ``userId`` and ``audienceId``, in no order.
+    str
+        SQL, as from :func:`.properties_query`.
     """
-    members = [
-        users.filter(meets(backend, users, json.loads(condition), argument="audience")).select(
-            userId="_id", audienceId=ibis.literal(id)
-        )
-        for id, condition in audiences
-    ]
-    return ibis.union(members[0], *members[1:])
+    project_keys, names = ProjectKeys(backend.con), list(keys)
+    members = _memberships_query(backend, users, project_keys, cache) if "audienceIds" in names else None
+    return properties_query(project_keys, users, names, mode, memberships=members)
+
+
+def _memberships_query(backend: Backend, users: str, project_keys: ProjectKeys, cache: QueryCache) -> str:
+    audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
+    if not audiences:
+        return "SELECT NULL::VARCHAR AS userId, NULL::VARCHAR AS audienceId WHERE false"
+
+    def compile_query() -> str:
+        listed = sql_table(backend, f"SELECT _id FROM {users}")
+        members = [
+            listed.filter(meets(backend, listed, json.loads(condition), argument="audience")).select(
+                userId="_id", audienceId=ibis.literal(id)
+            )
+            for id, condition in audiences
+        ]
+        return str(backend.compile(ibis.union(members[0], *members[1:])))
+
+    return cache.get((users, audiences, project_keys.declarations), compile_query)
 
 
 def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:
@@ -378,9 +388,7 @@ _FIELDS: Final = "fields."
 _COMPARED_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
 
 
-def match_users(
-    backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str, describe: Describe
-) -> ir.Table:
+def match_users(backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str) -> ir.Table:
     """Return the users who match a predicate.
 
     A field of several values matches when any of them does; a negative operator, when none does (G-091).
@@ -395,9 +403,6 @@ def match_users(
         On users.
     argument : str
         Name of the predicate in error messages.
-    describe : callable
-        Adds properties to users: :func:`.with_properties`, or :func:`.describe_users` for predicates on
-        audiences too.
 
     Returns
     -------
@@ -412,7 +417,7 @@ def match_users(
     project_keys = ProjectKeys(backend.con)
     typed_predicate = _with_types(predicate, project_keys, argument)
     names = list(dict.fromkeys(leaf.field for leaf in comparisons(typed_predicate)))
-    table = describe(backend, users, [name for name in names if not name.startswith(_FIELDS)])
+    table = describe_users(backend, users, [name for name in names if not name.startswith(_FIELDS)])
     kinds = {
         name: project_keys.find_field(name.removeprefix(_FIELDS), argument=argument).type
         for name in names

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.campaigns.outlays import in_project_currency_query
-from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.users.user_fields import (
     ProjectKeys,
     as_entry,
@@ -20,11 +21,6 @@ from attrib_ds.service.users.user_fields import (
     reduced,
     text_of,
 )
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
 
 _OF_TYPE: Final = "eventTypesCount."
 _EVENT_TOTALS: Final = {
@@ -212,27 +208,6 @@ def _from_events(project_keys: ProjectKeys, keys: list[str]) -> str:
 
 _VENDOR: Final = "vendorUserId"
 _FIELDS: Final = "fields."
-
-
-def with_properties(backend: Backend, users: ir.Table, keys: Iterable[str]) -> ir.Table:
-    """Add properties to users.
-
-    Parameters
-    ----------
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`.
-    users : ibis.Table
-        With the column ``_id``.
-    keys : iterable of str
-        As for :func:`properties_query`.
-
-    Returns
-    -------
-    ibis.Table
-        The rows of :func:`properties_query`.
-    """
-    ids = f"({backend.compile(users.select('_id'))}) AS users"
-    return sql_table(backend, properties_query(ProjectKeys(backend.con), ids, keys))
 
 
 def properties_query(

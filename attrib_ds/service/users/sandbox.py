@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.sql.admission import admit
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.sql import admit
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import BATCH_ROWS
 from attrib_ds.service.store.ids import HEX_ID
-from attrib_ds.service.store.sql_tables import sql_table
-from attrib_ds.service.users.properties import with_properties
-from attrib_ds.service.users.user_fields import ProjectKeys, field_values, is_key, text_of
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
+from attrib_ds.service.users.properties import properties_query
+from attrib_ds.service.users.user_fields import ProjectKeys, field_values, text_of
 
 #: Time limit of a query, in seconds, its validation included (G-096, G-230).
 SECONDS: Final = 5.0
@@ -95,18 +91,15 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
     """
     until = time.monotonic() + SECONDS
     admitted = admit(sql, VIEWS)
-    queries = {
-        view: query_of(backend, view, columns, limits=admitted.limits.get(view))
-        for view, columns in admitted.columns.items()
-    }
     with ExitStack() as stack:
         readers = [stack.enter_context(closing(backend.con.cursor())) for _ in range(admitted.tables)]
         _begin(readers)
         sandbox = stack.enter_context(closing(duckdb.connect(config=_SETTINGS)))
         free = iter(readers)
-        for view, query in queries.items():
-            schema = backend.con.cursor().execute(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
-            sandbox.register(view, _Scan(query, schema, free))
+        for view, columns in admitted.columns.items():
+            query = _view_query(backend.con, view, columns)
+            empty = backend.con.execute(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table()
+            sandbox.register(view, _Scan(query, empty.schema, free))
         for statement in _LOCKING:
             sandbox.execute(statement)
         interrupts = [connection.interrupt for connection in (sandbox, *readers)]
@@ -260,72 +253,19 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def query_of(
-    backend: Backend, view: str, columns: Iterable[str], *, limits: Mapping[str, Sequence[str]] | None = None
-) -> str:
-    """Return the SQL of a view that computes only the requested columns and rows.
-
-    Parameters
-    ----------
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`.
-    view : str
-        One of :data:`VIEWS`.
-    columns : iterable of str
-        Some of its columns.
-    limits : mapping of str to sequence of str, optional
-        Values by column; other rows are left out.
-
-    Returns
-    -------
-    str
-        SQL for a connection to the same database.
-    """
-    names = list(columns)
-    limits = limits or {}
-    table = _TABLES[view](backend, names, limits)
-    conditions = [table[column].isin(list(values)) for column, values in limits.items()]
-    return str(backend.compile((table.filter(conditions) if conditions else table).select(names)))
-
-
-def _users(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:
-    return with_properties(backend, _only(backend, limits.get("_id")), columns)
-
-
-def _user_fields(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001  (signature of all views)
-    users, keys = _only(backend, limits.get("userId")), limits.get("key")
-    if keys is not None:
-        keys = [key for key in keys if is_key(key)]
-        if not keys:
-            # No field can have such a key.
-            users, keys = users.limit(0), None
-    ids = f"({backend.compile(users)}) AS users"
-    values = field_values(ProjectKeys(backend.con), ids, keys=keys)
-    return sql_table(backend, f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values")
-
-
-def _only(backend: Backend, ids: Sequence[str] | None) -> ir.Table:
-    users = backend.table("users")
-    return users if ids is None else users.filter(users["_id"].isin(list(ids)))
-
-
-def _metrics(backend: Backend, columns: list[str], limits: Mapping[str, Sequence[str]]) -> ir.Table:  # noqa: ARG001
-    metrics = backend.table("metrics")
-    present = metrics.filter(metrics.deletedAt.isnull())
-    if not {"userId", "eventType"} & set(columns):
-        return present
-    events = backend.table("events").select("userId", "eventType", event="_id")
-    return present.inner_join(events, present.eventId == events.event)
-
-
-def _stored(name: str) -> Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]:
-    return lambda backend, *_: backend.table(name)
-
-
-_TABLES: Final[dict[str, Callable[[Backend, list[str], Mapping[str, Sequence[str]]], ir.Table]]] = {
-    "users": _users,
-    "user_fields": _user_fields,
-    "events": _stored("events"),
-    "metrics": _metrics,
-    "interactions": _stored("interactions"),
-}
+def _view_query(connection: duckdb.DuckDBPyConnection, view: str, columns: Sequence[str]) -> str:
+    """Return the query of a view that computes only the requested columns."""
+    source = f"SELECT * FROM {view}"
+    if view == "users":
+        source = properties_query(ProjectKeys(connection), "users", columns)
+    elif view == "user_fields":
+        values = field_values(ProjectKeys(connection), "users")
+        source = f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values"
+    elif view == "metrics":
+        of_event = (
+            "JOIN (SELECT _id AS event, userId, eventType FROM events) AS own_events ON eventId = event"
+            if {"userId", "eventType"} & set(columns)
+            else ""
+        )
+        source = f"SELECT * FROM metrics {of_event} WHERE deletedAt IS NULL"
+    return f"SELECT {', '.join(map(quoted, columns))} FROM ({source}) AS {view}"

@@ -1,38 +1,44 @@
-"""Searches and reads users with their properties, page by page."""
+"""Searches and reads users with their properties, events and metrics, page by page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
+import duckdb
 import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
+import pyarrow.compute as pc
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.users import GetUser, ListUserEvents, ListUserMetrics, SearchUsers
 from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.filters import Predicate
+from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.events.reading import ATTRIBUTABLE, read_events
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import BATCH_ROWS
-from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import read_table
-from attrib_ds.service.users.audiences import check_size, match_users, meets, memberships
-from attrib_ds.service.users.properties import properties_query
+from attrib_ds.service.users.audiences import (
+    check_size,
+    describe_users,
+    description_query,
+    match_users,
+    meets,
+)
 from attrib_ds.service.users.sandbox import user_ids
 from attrib_ds.service.users.user_fields import TYPED, ProjectKeys, all_values, case_folded, reduced, typed
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
-    from attrib_ds.contract.users import GetUser, SearchUsers
-    from attrib_ds.filters import Predicate
-
 
 _FIELDS: Final = "fields."
 #: Keys of objects, which have no order.
@@ -119,43 +125,119 @@ def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:
 
 
 def get_user(store: Store, request: GetUser) -> Answer:
-    """Return one user with all properties; the id of a merged user means the survivor (G-148)."""
+    """Return one user with all properties; the id of a merged user means the survivor."""
     with store.read() as backend:
         survivor = find_survivor(backend.con, request.id)
-        backend.con.execute(f"CREATE TEMP TABLE {PAGE} AS SELECT _id FROM users WHERE _id = ?", [survivor])
-        query = described_page(store, backend, schema.USER.names)
+        backend.con.execute(f"CREATE TEMP TABLE {_PAGE} AS SELECT _id FROM users WHERE _id = ?", [survivor])
+        query = description_query(backend, _PAGE, schema.USER.names, cache=store.query_cache)
         table = read_table(backend.con, f"({query})", [], schema.USER)
     if not table.num_rows:
-        raise NotFound(f"id: there is no user {request.id!r}", field="id")
+        raise _unknown(request.id)
     return Answer.of(table)
 
 
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"id: there is no user {id!r}", field="id")
+
+
+def list_user_events(store: Store, request: ListUserEvents) -> Answer:
+    """Return one page of the events of a user as a stream, newest first by default.
+
+    An unknown user has no events.
+    """
+    conditions = {"userId = ?": None, "eventDate >= ?": request.since, "eventDate <= ?": request.until}
+    # Without the parameter, and with false, all events are listed.
+    chosen = f"WHERE _id IN ({ATTRIBUTABLE})" if request.attributable else ""
+    sort = request.sort or "eventDate"
+    return _listed(store, request, "events", conditions, chosen, sort, read_events, schema.EVENT)
+
+
+def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
+    """Return one page of the states and statistics of a user's events as a stream, newest first by default.
+
+    Deleted ones are left out.
+
+    Raises
+    ------
+    NotFound
+        If there is no such user.
+    """
+    with store.read() as backend:
+        survivor = find_survivor(backend.con, request.id)
+        if not backend.con.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchall():
+            raise _unknown(request.id)
+    conditions = {
+        "eventId IN (SELECT _id FROM events WHERE userId = ?)": None,
+        "date >= ?": request.since,
+        "date <= ?": request.until,
+        "type = ?": request.type,
+    }
+    sort = "date" if request.sort in {None, "metricDate"} else request.sort
+    chosen = "WHERE deletedAt IS NULL"
+    return _listed(store, request, "metrics", conditions, chosen, sort, _read_metrics, schema.METRIC)
+
+
+def _read_metrics(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> pa.Table:
+    rows = connection.execute("SELECT * FROM metrics WHERE _id IN (SELECT unnest(?))", [ids])
+    return as_resource(rows.to_arrow_table().to_pylist())
+
+
+def _listed(
+    store: Store,
+    request: ListUserEvents | ListUserMetrics,
+    table: str,
+    conditions: Mapping[str, Any],
+    chosen: str,
+    sort: str,
+    read: Callable[[duckdb.DuckDBPyConnection, list[str]], pa.Table],
+    columns: pa.Schema,
+) -> Answer:
+    """Return a page of a user's records from one snapshot: find the ids, then read them in batches."""
+    values = {condition: value for condition, value in conditions.items() if value is not None}
+    (of_user, *_) = conditions
+    direction = request.order or ("ASC" if request.sort else "DESC")
+    with ExitStack() as stack:
+        connection = stack.enter_context(store.read()).con
+        # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
+        rows = connection.execute(
+            f"WITH selected AS (SELECT * FROM {table} WHERE {' AND '.join([of_user, *values])}) "
+            f"SELECT _id FROM selected {chosen} ORDER BY {quoted(sort)} {direction} NULLS LAST, _id",
+            [
+                find_survivor(connection, request.id),
+                *(naive(value) if isinstance(value, datetime) else value for value in values.values()),
+            ],
+        ).fetchall()
+        ids = [id for (id,) in rows]
+        page = ids[request.offset :][: request.limit]
+
+        def tables() -> Iterator[pa.Table]:
+            for start in range(0, len(page), BATCH_ROWS):
+                part = page[start : start + BATCH_ROWS]
+                yield in_order(read(connection, part), part).cast(columns)
+
+        return Answer(
+            columns,
+            tables(),
+            count=len(page),
+            total=len(ids),
+            offset=request.offset,
+            limit=request.limit,
+            close=stack.pop_all().close,
+        )
+
+
+def in_order(rows: pa.Table, ids: list[str]) -> pa.Table:
+    """Return rows in the order of their ids."""
+    places: Any = pc.index_in(pa.array(ids, pa.string()), value_set=rows["_id"].combine_chunks())
+    return rows.take(places)
+
+
 #: Temporary table of the users to describe.
-PAGE: Final = "users_of_page"
+_PAGE: Final = "users_of_page"
 _LISTED: Final = "listed_users"
 #: A small first batch answers early; larger batches cost less per user.
 _FIRST_USERS: Final = 2_048
 _USERS_AT_ONCE: Final = 20_000
-
-
-def described_page(store: Store, backend: Backend, keys: Iterable[str], mode: str = "latest") -> str:
-    """Return the query of the users in the table :data:`PAGE` with their properties.
-
-    Parameters
-    ----------
-    store : Store
-        Its cache keeps compiled queries.
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`, with that table.
-    keys, mode
-        As for :func:`description_query`.
-
-    Returns
-    -------
-    str
-        SQL for that connection, from :func:`description_query`.
-    """
-    return description_query(backend, PAGE, keys, mode, cache=store.query_cache)
 
 
 def describe(
@@ -171,7 +253,7 @@ def describe(
         Takes a backend of the store; returns the users with their ``_id`` and ``place`` in the result, from
         0, and the total number of matches, from the same snapshot (G-104).
     keys, mode
-        As for :func:`described_page`.
+        As for :func:`.properties_query`.
 
     Returns
     -------
@@ -191,7 +273,7 @@ def describe(
         materialize(backend, users.select("_id", "place"), _LISTED)
         ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
         _load_places(backend, 0, _FIRST_USERS)
-        query = described_page(store, backend, names, mode)
+        query = description_query(backend, _PAGE, names, mode, cache=store.query_cache)
         return Answer(
             columns,
             _tables(backend, query, columns, count),
@@ -202,16 +284,16 @@ def describe(
 
 
 def _load_places(backend: Backend, first: int, end: int) -> None:
-    """Load the users from one place to before another into the table :data:`PAGE`."""
+    """Load the users from one place to before another into the table :data:`_PAGE`."""
     backend.con.execute(
-        f"CREATE OR REPLACE TEMP TABLE {PAGE} AS FROM {_LISTED} WHERE place >= {first} AND place < {end}"
+        f"CREATE OR REPLACE TEMP TABLE {_PAGE} AS FROM {_LISTED} WHERE place >= {first} AND place < {end}"
     )
 
 
 def _tables(backend: Backend, query: str, columns: pa.Schema, count: int) -> Iterator[pa.Table]:
     listed = ", ".join(f"described.{quoted(name)}" for name in columns.names)
     in_order = (
-        f"SELECT {listed} FROM ({query}) AS described JOIN {PAGE} AS page USING (_id) ORDER BY page.place"
+        f"SELECT {listed} FROM ({query}) AS described JOIN {_PAGE} AS page USING (_id) ORDER BY page.place"
     )
     first, size = 0, _FIRST_USERS
     while first < count:
@@ -295,11 +377,10 @@ def select_users(
         listed = backend.table(_LISTED_USERS)
         users = users.semi_join(listed, users["_id"] == listed["_id"])
     if filters is not None:
-        users = match_users(backend, users, filters, argument="where", describe=describe_users)
+        users = match_users(backend, users, filters, argument="where")
     if audience is not None:
         check_size(backend, audience, argument="audience")
-        is_member = meets(backend, users, audience, argument="audience", describe=describe_users)
-        users = users.filter(is_member)
+        users = users.filter(meets(backend, users, audience, argument="audience"))
     return materialize(backend, users, _SELECTED)
 
 
@@ -322,45 +403,3 @@ def materialize(backend: Backend, query: ir.Table, name: str) -> ir.Table:
     """
     backend.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {backend.compile(query)}")
     return backend.table(name)
-
-
-def describe_users(backend: Backend, users: ir.Table, keys: Iterable[str]) -> ir.Table:
-    """Add properties to users; for the parameters see :func:`.with_properties`."""
-    ids = f"({backend.compile(users.select('_id'))}) AS users"
-    return sql_table(backend, description_query(backend, ids, keys, cache=QueryCache()))
-
-
-def description_query(
-    backend: Backend, users: str, keys: Iterable[str], mode: str = "latest", *, cache: QueryCache
-) -> str:
-    """Return the query of users with the requested properties.
-
-    Parameters
-    ----------
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`.
-    users, keys, mode
-        As for :func:`.properties_query`.
-    cache : QueryCache
-        Keeps the compiled conditions of audiences.
-
-    Returns
-    -------
-    str
-        SQL, as from :func:`.properties_query`.
-    """
-    project_keys, names = ProjectKeys(backend.con), list(keys)
-    members = _memberships_query(backend, users, project_keys, cache) if "audienceIds" in names else None
-    return properties_query(project_keys, users, names, mode, memberships=members)
-
-
-def _memberships_query(backend: Backend, users: str, project_keys: ProjectKeys, cache: QueryCache) -> str:
-    audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
-    if not audiences:
-        return "SELECT NULL::VARCHAR AS userId, NULL::VARCHAR AS audienceId WHERE false"
-    return cache.get(
-        (users, audiences, project_keys.declarations),
-        lambda: backend.compile(
-            memberships(backend, sql_table(backend, f"SELECT _id FROM {users}"), audiences)
-        ),
-    )

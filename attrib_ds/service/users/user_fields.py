@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
 
 from attrib_ds.contract.users import PLAIN
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.vocabulary import AGGREGATIONS, vocabulary
+from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.records.sources import literal
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Fields of every project (G-216): type, and whether a value identifies one person.
 ALWAYS: Final[dict[str, tuple[str, bool]]] = {
@@ -133,12 +130,14 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         elif group == "eventTypesCount":
             if rest not in self._event_types and not self._has("events WHERE eventType = ?", rest):
                 existing = self._event_types | self._listed("eventType", "events")
-                raise _refusal(argument, key, [f"{group}.{name}" for name in existing])
+                raise InvalidRequest.choice(argument, key, [f"{group}.{name}" for name in existing])
         else:
             metric, _, aggregation = rest.rpartition(".")
             if metric not in self._metrics and not self._has("metrics WHERE key = ?", metric):
                 existing = self._metrics | self._listed("key", "metrics")
-                raise _refusal(argument, key, [f"{group}.{name}.{aggregation}" for name in existing])
+                raise InvalidRequest.choice(
+                    argument, key, [f"{group}.{name}.{aggregation}" for name in existing]
+                )
 
     def find_field(self, key: str, *, argument: str) -> UserField:
         """Return a user field, declared or found in the data.
@@ -164,7 +163,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         ).fetchall()
         in_interactions = "interactions WHERE contains(userData, ?) AND json_exists(userData, ?)"
         if not rows and not self._has(in_interactions, f'"{key}"', f'$."{key}"'):
-            raise _refusal(argument, f"fields.{key}", [f"fields.{name}" for name in self.fields])
+            raise InvalidRequest.choice(argument, f"fields.{key}", [f"fields.{name}" for name in self.fields])
         types = [kind for (kind,) in rows]
         return UserField(types[0] if len(types) == 1 and types[0] else "string")
 
@@ -188,17 +187,6 @@ def label(reference: str, version: int | None) -> str:
     return f"{reference} {'' if version is None else version}"
 
 
-def aggregations(metric: str) -> list[str]:
-    """Return the keys of all aggregations of a metric.
-
-    Examples
-    --------
-    >>> aggregations("turnover")[0]
-    'metrics.turnover.sum'
-    """
-    return [f"metrics.{metric}.{name}" for name in AGGREGATIONS]
-
-
 def _merged(declarations: list[tuple[str, int, bool, dict[str, Any]]]) -> UserField:
     """Merge the declarations of a field; the type is that of the oldest event type."""
     labels: dict[str, set[str]] = {"discriminant": set(), "isMostProbableLocation": set()}
@@ -211,10 +199,6 @@ def _merged(declarations: list[tuple[str, int, bool, dict[str, Any]]]) -> UserFi
         frozenset(labels["discriminant"]),
         frozenset(labels["isMostProbableLocation"]),
     )
-
-
-def _refusal(argument: str, key: str, existing: Iterable[str]) -> InvalidRequest:
-    return InvalidRequest.choice(argument, key, existing)
 
 
 #: Pattern of keys; other members of ``userData`` are no fields.
@@ -231,11 +215,6 @@ TYPED: Final = {
 }
 #: JSON pointer to a member of a document; valid for any key, unlike a JSON path.
 _MEMBER: Final = "json_extract({}, concat('/', key))"
-
-
-def is_key(text: str) -> bool:
-    """Return whether a text is a valid key of a field."""
-    return re.fullmatch(_KEY.strip("^$"), text) is not None
 
 
 def field_values(project_keys: ProjectKeys, users: str, *, keys: Iterable[str] | None = None) -> str:

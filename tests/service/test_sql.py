@@ -11,7 +11,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.sql.admission import FUNCTIONS, admit, without_literals
+from attrib_ds.service.sql import FUNCTIONS, admit, without_literals
 from attrib_ds.service.users.sandbox import VIEWS
 
 #: Seconds of processor time of any query.
@@ -154,10 +154,10 @@ def test_time_to_validate_does_not_explode_with_copies(text):
         "SELECT ARRAY[1]": "a list is not allowed",
         "SELECT * FROM users JOIN $1 t JOIN $1 u": "a parameter is not allowed",
         "SELECT 1 GROUP BY CUBE (a, b)": "CUBE is not allowed",
-        "SELECT CASE CASE 1 WHEN 1 THEN 2 END WHEN 2 THEN 3 END": "operand of a CASE contains",
+        "SELECT CASE CASE 1 WHEN 1 THEN 2 END WHEN 2 THEN 3 END": "operand of a CASE",
         "SELECT CASE t.when + CASE 1 WHEN 1 THEN 2 END WHEN 2 THEN 3 END": "operand of a CASE",
         "SELECT CASE (SELECT 1 AS when) + CASE 1 WHEN 1 THEN 2 END WHEN 2 THEN 3 END": "operand of a CASE",
-        COPIES["operand"]: "operand of a CASE is too long",
+        COPIES["operand"]: "operand of a CASE",
         COPIES["window"]: "named windows",
         COPIES["constant_ctes"]: "reads too many tables",
         "SELECT session_user": "session_user is not allowed",

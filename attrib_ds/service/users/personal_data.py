@@ -1,30 +1,78 @@
-"""Erases users (G-209)."""
+"""Gives out and erases all data of a user."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
-from attrib_ds import instants
+import duckdb
+import pyarrow as pa
+
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.users import DeleteUser, ExportUserData, GetUser
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
+from attrib_ds.json_numbers import load_exact
+from attrib_ds.records.json_records import to_json
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.events.reading import read_events
 from attrib_ds.service.events.redaction import Field, is_identifying, redact
 from attrib_ds.service.events.retention import read_personal
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
 from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.table_access import read_table
+from attrib_ds.service.users.search import get_user, in_order
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
+_EVENTS: Final = "SELECT _id FROM events WHERE userId = ? ORDER BY eventDate, _id"
+_HISTORY: Final = (
+    "SELECT * FROM metric_history WHERE eventId IN (SELECT unnest(?)) ORDER BY eventId, key, updatedAt"
+)
 
-    import duckdb
 
-    from attrib_ds.contract.users import DeleteUser
-    from attrib_ds.service.store.store import Store
+def export_user_data(store: Store, request: ExportUserData) -> Answer:
+    """Return all data of a user as one object.
+
+    ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
+    ``earlierMetrics`` (values replaced by updates), each as in its resource.
+    """
+    user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).read()
+    with store.read() as backend:
+        connection = backend.con
+        of_user = [find_survivor(connection, request.id)]
+        ids = [id for (id,) in connection.execute(_EVENTS, of_user).fetchall()]
+        identities = connection.execute(
+            "SELECT kind, value FROM identities WHERE userId = ? ORDER BY kind, value", of_user
+        ).fetchall()
+        merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ? ORDER BY _id", of_user)
+        own = "interactions WHERE userId = ? ORDER BY startDate, _id"
+        own_hits = (
+            "hits WHERE sessionId IN (SELECT _id FROM interactions WHERE userId = ?) ORDER BY serverDate, id"
+        )
+        sent = f"raw_events WHERE _id IN ({_EVENTS}) ORDER BY createdAt, _id"
+        data = {
+            "user": _records(user, "User")[0],
+            "identities": [{"kind": kind, "value": value} for kind, value in identities],
+            "mergedUserIds": [id for (id,) in merged.fetchall()],
+            "interactions": _records(read_table(connection, own, of_user, schema.INTERACTION), "Interaction"),
+            "hits": _records(read_table(connection, own_hits, of_user, schema.HIT), "Hit"),
+            "events": _records(in_order(read_events(connection, ids), ids), "Event"),
+            "rawEvents": _records(read_table(connection, sent, of_user, schema.RAW_EVENT), "RawEvent"),
+        }
+        earlier = connection.execute(_HISTORY, [ids]).to_arrow_table().to_pylist()
+    return Answer(value={**data, "earlierMetrics": _records(as_resource(earlier), "Metric")})
+
+
+def _records(table: pa.Table, resource: str) -> list[Any]:
+    texts = [text for batch in table.to_batches() for text in to_json(batch, resource=resource)]
+    return [load_exact(text) for text in texts]
+
 
 #: Columns with locations or text of users, by table.
 _REVEALING: Final = {

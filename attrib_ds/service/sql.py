@@ -1,0 +1,567 @@
+"""Validates users' SQL against an allow-list, and regenerates it from DuckDB's own syntax tree."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import duckdb
+
+from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.filters.patterns import expanded_size, states
+from attrib_ds.filters.predicates import LARGEST_PATTERNS
+from attrib_ds.filters.values import LARGEST_PATTERN, MOST_STATES, SEARCHED
+
+#: A node of a syntax tree, as DuckDB writes it with `json_serialize_sql`.
+Node = dict[str, Any]
+
+_LONGEST: Final = 8_192
+#: Levels of expressions, tables and queries.
+_DEEPEST: Final = 64
+#: Total number of tables read, counting a CTE at each reference: nested CTEs that refer to each other twice
+#: grow exponentially.
+_MOST_TABLES: Final = 32
+# Repeated concatenation grows texts within one operation of the engine, which neither the memory limit nor an
+# interrupt stops; the same holds for the other limits on texts below.
+_MOST_JOINED: Final = 8
+_LONGEST_LITERAL: Final = 1_024
+_LONGEST_PATTERN: Final = 256
+_LONGEST_FORMAT: Final = 64
+_MOST_SEARCHES: Final = 20
+#: The tokenizer searches the rest of the text for the end of every comment.
+_MOST_COMMENTS: Final = 100
+#: The parser copies the definition of a window for every use, and the operand of CASE for every WHEN.
+_MOST_WINDOW_COPIES: Final = 40_000
+_LONGEST_OPERAND: Final = 3
+_OPENING_WORDS: Final = frozenset({"select", "with", "from", "("})
+#: Words and signs of forms that no allowed query has, some of which the parser expands: `CUBE` of sixteen
+#: columns makes 65,535 sets of them.
+_REFUSED_TOKENS: Final = {
+    "cube": "CUBE",
+    "grouping": "GROUPING SETS",
+    "lateral": "LATERAL",
+    "recursive": "WITH RECURSIVE",
+    "rollup": "ROLLUP",
+    "$": "a parameter",
+    "?": "a parameter",
+    "[": "a list",
+    "{": "a struct",
+}
+_WORD: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SETTINGS: Final = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "threads": "1",
+}
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A validated query.
+
+    Parameters
+    ----------
+    text : str
+        SQL regenerated from the syntax tree.
+    columns : dict of str to tuple of str
+        Columns by view, a superset of those it reads.
+    tables : int
+        Maximum number of scans of views.
+    """
+
+    text: str
+    columns: dict[str, tuple[str, ...]]
+    tables: int
+
+
+def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
+    """Validate a query.
+
+    Parameters
+    ----------
+    sql : str
+        The query of a user.
+    views : mapping of str to tuple of str
+        Columns by view, its key first.
+
+    Returns
+    -------
+    Admitted
+        The query to run instead.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is not one SELECT over the views with allowed syntax.
+
+    Examples
+    --------
+    >>> admit("SELECT _id FROM users -- all", {"users": ("_id", "createdAt")})
+    Admitted(text='SELECT _id FROM users', columns={'users': ('_id',)}, tables=1)
+    >>> admit("SELECT * FROM 'notes.csv'", {"users": ("_id",)})
+    Traceback (most recent call last):
+        ...
+    attrib_ds.errors.InvalidRequest: sql: the table 'notes.csv' is not known; allowed: users
+    """
+    # An empty database, which runs nothing of a user.
+    with closing(duckdb.connect(config=_SETTINGS)) as parser:
+        query = _parse(parser, sql)
+        _check(query)
+        _replace_like(query)
+        _shorten_searched(query)
+        text = _write(parser, query)
+        # What runs is what is checked.
+        again = _parse(parser, text)
+        _check(again)
+    read: set[str] = set()
+    scans = _count_tables(again["node"], {}, views, read)
+    return Admitted(text, _columns(again, read, views), scans)
+
+
+def without_literals(sql: str) -> str:
+    """Replace the literals and quoted names in a query, which may be personal; comments are left out.
+
+    Examples
+    --------
+    >>> without_literals("SELECT _id FROM user_fields WHERE key = 'anna@example.com' LIMIT 5 -- Anna")
+    'SELECT _id FROM user_fields WHERE key = $value LIMIT $value'
+    """
+    constants = {duckdb.token_type.string_const, duckdb.token_type.numeric_const}
+    try:
+        tokens = _tokens(sql)
+    except InvalidRequest:
+        return ""
+    return " ".join("$value" if kind in constants or word == '"' else word for word, kind in tokens)
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise InvalidRequest(f"sql: {problem}", field="sql")
+
+
+def _parse(parser: duckdb.DuckDBPyConnection, sql: str) -> Node:
+    """Return the syntax tree of one SELECT; refuse any other text."""
+    _check_tokens([word.lower() for word, _ in _tokens(sql)])
+    try:
+        ((text,),) = parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
+        parsed = json.loads(text)
+    except (duckdb.Error, ValueError, RecursionError):
+        _refuse("it cannot be read as SQL")
+    if parsed["error"] and parsed["error_type"] != "not implemented":
+        _refuse(f"it cannot be read as SQL: {parsed['error_message'].splitlines()[0][:200]}")
+    statements: list[Node] = parsed.get("statements", [])
+    if parsed["error"] or len(statements) != 1:
+        _refuse("allowed: one SELECT")
+    if any(level > _DEEPEST for _, level in _nodes(statements[0])):
+        _refuse(f"it is nested too deeply; allowed: {_DEEPEST} levels")
+    return statements[0]
+
+
+def _write(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:
+    """Return the SQL of a tree."""
+    statement = json.dumps({"error": False, "statements": [tree]})
+    try:
+        ((text,),) = parser.execute("SELECT json_deserialize_sql(?)", [statement]).fetchall()
+    except duckdb.Error:
+        _refuse("it cannot be written in a plain form")
+    return str(text)
+
+
+def _nodes(tree: object) -> Iterator[tuple[Node, int]]:
+    """Yield every object of a syntax tree, with the number of expressions, tables and queries around it."""
+    stack = [(tree, 0)]
+    while stack:
+        node, level = stack.pop()
+        if isinstance(node, dict):
+            yield node, level
+            # Expressions, tables and queries have a type by name; types of values are objects.
+            below = level + isinstance(node.get("type"), str)
+            stack.extend((member, below) for member in node.values())
+        elif isinstance(node, list):
+            stack.extend((member, level) for member in node)
+
+
+def _tokens(sql: str) -> list[tuple[str, duckdb.token_type]]:
+    """Return words with their kinds; of anything else the first character."""
+    if not 1 <= len(sql) <= _LONGEST:
+        _refuse(f"it has {len(sql):,} characters; allowed: 1 to {_LONGEST:,}")
+    if re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]", sql):
+        _refuse("control characters and unpaired surrogates are not allowed")
+    if sql.count("/*") > _MOST_COMMENTS:
+        _refuse(f"it has too many comments; allowed: {_MOST_COMMENTS}")
+    content = sql.encode()
+    try:
+        tokens = duckdb.tokenize(sql)
+    except duckdb.Error:
+        _refuse("it cannot be read as SQL")
+    words = [(_WORD.match(content, start) or [content[start : start + 1]], kind) for start, kind in tokens]
+    return [(word[0].decode("latin-1"), kind) for word, kind in words]
+
+
+def _check_tokens(tokens: list[str]) -> None:
+    """Refuse forms that take the parser long."""
+    if not tokens or tokens[0] not in _OPENING_WORDS:
+        _refuse("allowed: one SELECT")
+    if ";" in tokens and set(tokens[tokens.index(";") :]) != {";"}:
+        _refuse("several statements are not allowed; allowed: one SELECT")
+    for position, word in enumerate(tokens):
+        if word in _REFUSED_TOKENS:
+            _refuse(f"{_REFUSED_TOKENS[word]} is not allowed")
+        if word == "case" and not _is_short(tokens[position + 1 :][: _LONGEST_OPERAND + 1]):
+            _refuse("the operand of a CASE is more than a column; use CASE WHEN with conditions")
+    if "window" in tokens and tokens.count("over") * len(tokens) > _MOST_WINDOW_COPIES:
+        _refuse("named windows are used too often for a query of this length")
+
+
+def _is_short(operand: list[str]) -> bool:
+    """Return whether WHEN soon follows a CASE; a column behind a dot may be called so."""
+    ends = [place for place, word in enumerate(operand) if word == "when" and operand[:place][-1:] != ["."]]
+    return bool(ends) and "case" not in operand[: ends[0]]
+
+
+def _check(query: Node) -> None:
+    """Refuse everything in a tree that is not on the lists below."""
+    joined = searches = size = 0
+    operands = _compared(query)
+    tables = {
+        _folded(node.get("alias") or node.get("table_name") or "")
+        for node, _ in _nodes(query)
+        if "class" not in node and isinstance(node.get("type"), str)
+    } - {""}
+    for node, _ in _nodes(query):
+        if "class" in node:
+            _check_expression(node)
+            name, arguments = _call(node)
+            if name == "row" and id(node) not in operands:
+                _refuse("a row is only allowed beside IN or a comparison")
+            if node["class"] == "COLUMN_REF":
+                _check_column(node["column_names"], tables)
+            joined += len(arguments) if name in {"concat", "||", "row"} else 0
+            searches += name in SEARCHES
+            size += expanded_size(_text(arguments[1]) or "") if name in PATTERNED else 0
+        elif isinstance(node.get("type"), str):
+            _check_clause(node)
+        elif "id" in node and node["id"] not in TYPES:
+            _refuse(f"the type {str(node['id'])[:40]} is not allowed")
+        is_cte = isinstance(node.get("value"), dict) and "query" in node["value"]
+        named = node["key"] if is_cte else "" if "class" in node else node.get("alias")
+        if named and not _NAME.fullmatch(named):
+            _refuse(f"the name {named[:80]!r} is not allowed; allowed: letters, digits and underscores")
+        if node.get("sample") is not None:
+            _refuse("SAMPLE is not allowed")
+    if joined > _MOST_JOINED:
+        _refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
+    if searches > _MOST_SEARCHES:
+        _refuse(f"texts are searched too often; allowed: {_MOST_SEARCHES} patterns and substrings")
+    if size > LARGEST_PATTERNS:
+        _refuse(f"the patterns are too large together; allowed: {LARGEST_PATTERNS:,} characters and classes")
+
+
+def _compared(query: Node) -> set[int]:
+    """Return the identities of the operands of comparisons and IN, which alone may be rows."""
+    operands: list[object] = []
+    for node, _ in _nodes(query):
+        if node.get("class") == "COMPARISON":
+            operands += [node["left"], node["right"]]
+        elif node.get("class") == "SUBQUERY":
+            operands.append(node["child"])
+        elif node.get("type") in ("COMPARE_IN", "COMPARE_NOT_IN"):
+            operands += node["children"]
+    return {id(operand) for operand in operands}
+
+
+def _check_clause(node: Node) -> None:
+    kind = node["type"]
+    if kind == "TABLE_FUNCTION":
+        _refuse(f"the function {str(node['function'].get('function_name'))[:40]!r} is not allowed as a table")
+    if kind not in CLAUSES:
+        _refuse(f"{_what(kind)} is not allowed")
+    if kind == "BASE_TABLE" and (node["schema_name"] or node["catalog_name"]):
+        _refuse_parts(filter(None, (node["catalog_name"], node["schema_name"], node["table_name"])))
+    if kind == "BASE_TABLE" and node.get("at_clause") is not None:
+        _refuse("AT is not allowed")
+    if kind == "JOIN" and node["ref_type"] not in JOINS:
+        _refuse(f"{_what(node['ref_type'])} JOIN is not allowed")
+    if kind == "SELECT_NODE" and len(node["group_sets"]) > 1:
+        _refuse("GROUPING SETS is not allowed")
+
+
+def _refuse_parts(names: Iterator[str] | list[str]) -> NoReturn:
+    _refuse(f"the name {'.'.join(names)[:80]!r} has too many parts; quote names that contain dots")
+
+
+def _check_expression(node: Node) -> None:
+    kind = node["class"]
+    if node.get("type") not in EXPRESSIONS.get(kind, ()):
+        _refuse(f"{_what(str(node.get('type')))} is not allowed")
+    if kind == "CONSTANT" and len(str(node["value"].get("value", ""))) > _LONGEST_LITERAL:
+        _refuse(f"a text is too long; allowed: {_LONGEST_LITERAL:,} characters")
+    elif kind == "STAR" and (node["expr"] is not None or node["columns"]):
+        _refuse("COLUMNS is not allowed")
+    elif kind in {"FUNCTION", "WINDOW"}:
+        _check_function(node, *_call(node))
+
+
+def _check_column(names: list[str], tables: Collection[str]) -> None:
+    if len(names) > 2:
+        _refuse_parts(names)
+    if len(names) == 1 and _folded(names[0]) in REFUSED_VALUES:
+        _refuse(f"{names[0]} is not allowed")
+    # As a value, a table is a row of all its columns, whose text joins them.
+    if (len(names) == 1 and _folded(names[0]) in tables) or (len(names) == 2 and _folded(names[0]) == "main"):
+        _refuse(f"{names[-1]!r} names a table, not a column; rename the table or the column")
+
+
+def _check_function(node: Node, name: str, arguments: list[Node]) -> None:
+    is_own = node["catalog"] or node["schema"] not in {"", "main"}
+    if is_own or (node["class"] == "FUNCTION" and name not in FUNCTIONS):
+        _refuse(f"the function {name[:40]!r} is not allowed")
+    if name in {"min", "max"} and len(arguments) > 1:
+        _refuse(f"{name} with two arguments is not allowed")
+    if node["class"] == "WINDOW":
+        _check_window(node, name)
+        return
+    if node["export_state"]:
+        _refuse("EXPORT_STATE is not allowed")
+    if name in {"arg_max", "argmax", "max_by", "arg_min", "argmin", "min_by"} and len(arguments) > 2:
+        _refuse(f"{name} with three arguments is not allowed")
+    if name == "count" and node["distinct"] and len(arguments) > 1:
+        _refuse("count(DISTINCT …) of several values is not allowed")
+    second = _text(arguments[1]) if len(arguments) > 1 else None
+    if name in LIKES or name in PATTERNED:
+        _check_pattern(name, second, arguments)
+    # The members of members of an object are many times its text.
+    if name in {"json_extract_string", "->>"} and (second is None or "*" in second):
+        _refuse("the path of a member must be a text in quotes without *")
+    if name == "strftime" and (second is None or len(second) > _LONGEST_FORMAT):
+        _refuse(f"the format of a date must be a text of at most {_LONGEST_FORMAT} characters in quotes")
+
+
+def _check_window(node: Node, name: str) -> None:
+    if node["type"] == "WINDOW_AGGREGATE" and name not in OVER_FRAMES:
+        _refuse(f"the function {name[:40]!r} is not allowed over a window")
+    if node["exclude_clause"] != "NO_OTHER":
+        _refuse("EXCLUDE is not allowed in a window")
+    if node["distinct"]:
+        _refuse("DISTINCT is not allowed over a window")
+
+
+def _check_pattern(name: str, pattern: str | None, arguments: list[Node]) -> None:
+    if pattern is None:
+        _refuse("a pattern must be a text in quotes")
+    if len(pattern) > _LONGEST_PATTERN:
+        _refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
+    if name in LIKES:
+        return
+    if expanded_size(pattern) > LARGEST_PATTERN:
+        _refuse(f"a pattern repeats too often; allowed: {LARGEST_PATTERN} characters and classes written out")
+    flags = "(?i)" if len(arguments) > 2 and "i" in str(_text(arguments[-1])) else ""
+    read = f"^(?:{pattern})" if name == "regexp_full_match" else pattern
+    if states(flags + read, MOST_STATES) > MOST_STATES:
+        _refuse("a pattern can match in too many ways at once; begin it with ^, or repeat with * or +")
+
+
+def _call(node: Node) -> tuple[str, list[Node]]:
+    """Return the name and arguments of a function; empty for other expressions."""
+    return _folded(node.get("function_name", "")), node.get("children", [])
+
+
+def _text(node: Node) -> str | None:
+    """Return the text of a constant, None for anything else."""
+    is_text = node["class"] == "CONSTANT" and node["value"]["type"]["id"] == "VARCHAR"
+    return str(node["value"]["value"]) if is_text and not node["value"]["is_null"] else None
+
+
+def _count_tables(
+    node: object, ctes: Mapping[str, int], views: Mapping[str, tuple[str, ...]], read: set[str]
+) -> int:
+    """Count the tables that a part of a query reads, CTEs once per reference; add its views to ``read``."""
+    total = 0
+    if isinstance(node, list):
+        total = sum(_count_tables(member, ctes, views, read) for member in node)
+    elif isinstance(node, dict) and node.get("type") == "BASE_TABLE":
+        name = _folded(node["table_name"])
+        total = ctes.get(name, 1)
+        if name not in ctes:
+            _require_view(node["table_name"], views)
+            read.add(name)
+    elif isinstance(node, dict):
+        own = dict(ctes)
+        for entry in node.get("cte_map", {"map": []})["map"]:
+            # A CTE sees those before it; one without tables is still computed at each reference.
+            own[_folded(entry["key"])] = max(_count_tables(entry["value"], own, views, read), 1)
+        parts = (member for name, member in node.items() if name != "cte_map")
+        total = sum(_count_tables(member, own, views, read) for member in parts)
+    if total > _MOST_TABLES:
+        _refuse(f"it reads too many tables; allowed: {_MOST_TABLES}, each CTE as often as it is named")
+    return total
+
+
+def _require_view(name: str, views: Mapping[str, tuple[str, ...]]) -> None:
+    if _folded(name) not in views:
+        shown = name if len(name) <= 80 else f"{name[:80]}…"
+        close, allowed = closest(_folded(name), views), ", ".join(sorted(views))
+        _refuse(f"the table {shown!r} is not known{close}; allowed: {allowed}")
+
+
+def _columns(query: Node, read: set[str], views: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the columns by view that a query may read."""
+    takes_all = False
+    named: set[str] = set()
+    for node, _ in _nodes(query):
+        takes_all = takes_all or node.get("class") == "STAR"
+        names = (*node.get("column_names", ()), *node.get("using_columns", ()))
+        named.update(_folded(name) for name in names)
+    return {
+        view: tuple(
+            column
+            for position, column in enumerate(views[view])
+            # A view needs at least one column.
+            if takes_all or position == 0 or _folded(column) in named
+        )
+        for view in sorted(read)
+    }
+
+
+def _replace_like(query: Node) -> None:
+    """Replace LIKE, which can take exponential time, by regular expressions, which take linear time."""
+    for node, _ in _nodes(query):
+        if node.get("class") != "FUNCTION" or node["function_name"] not in LIKES:
+            continue
+        options, is_negated = LIKES[node["function_name"]]
+        value, pattern = node["children"]
+        signs = {"%": ".*", "_": "."}
+        text = "".join(signs.get(sign, re.escape(sign)) for sign in pattern["value"]["value"])
+        arguments = [value, _constant(text, pattern), _constant(options, pattern)]
+        matches = _function("regexp_full_match", arguments, node)
+        if is_negated:
+            operation = {"class": "OPERATOR", "type": "OPERATOR_NOT", "children": [{**matches, "alias": ""}]}
+            matches = {"alias": node["alias"], "query_location": node["query_location"], **operation}
+            node.clear()
+        node.update(matches)
+
+
+def _shorten_searched(query: Node) -> None:
+    """Search only the beginning of texts, since the engine cannot be interrupted within 2,048 of them."""
+    for node, _ in list(_nodes(query)):
+        if node.get("class") == "FUNCTION" and _folded(node["function_name"]) in SEARCHES:
+            text, *others = node["children"]
+            value = {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": SEARCHED}
+            length = {
+                "class": "CONSTANT",
+                "type": "VALUE_CONSTANT",
+                "alias": "",
+                "query_location": node["query_location"],
+                "value": value,
+            }
+            node["children"] = [{**_function("left", [text, length], node), "alias": ""}, *others]
+
+
+def _function(name: str, arguments: list[Node], like: Node) -> Node:
+    return {**like, "function_name": name, "schema": "", "is_operator": False, "children": arguments}
+
+
+def _constant(text: str, like: Node) -> Node:
+    return {**like, "value": {**like["value"], "value": text}}
+
+
+def _what(kind: str) -> str:
+    """Return the words of a type in the syntax tree."""
+    words = {
+        "VALUE_PARAMETER": "a parameter",
+        "LAMBDA": "a lambda",
+        "SHOW_REF": "DESCRIBE",
+        "RECURSIVE_CTE_NODE": "WITH RECURSIVE",
+    }
+    return words.get(kind, re.sub("^(VALUE|OPERATOR)_|_(NODE|MODIFIER)$", "", kind).replace("_", " "))
+
+
+def _folded(name: str) -> str:
+    """Return a name as DuckDB compares it: case-insensitive for ASCII only."""
+    return name.lower() if name.isascii() else name
+
+
+#: Aggregates that are also allowed over moving frames, where they are cheap per row.
+OVER_FRAMES: Final = frozenset(
+    {"count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max"}
+)
+_AGGREGATES: Final = OVER_FRAMES | {
+    "median", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "bool_or", "bool_and",
+    "any_value", "arg_max", "argmax", "max_by", "arg_min", "argmin", "min_by", "approx_count_distinct",
+    "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc", "first", "last",
+}  # fmt: skip
+_SCALARS: Final = frozenset({
+    "abs", "ceil", "ceiling", "floor", "round", "sign", "sqrt", "ln", "log", "log2", "log10", "exp", "pow",
+    "power", "greatest", "least", "nullif", "lower", "lcase", "upper", "ucase", "trim", "ltrim", "rtrim",
+    "length", "len", "char_length", "character_length", "substring", "substr", "left", "right",
+    "starts_with", "prefix", "contains", "strpos", "instr", "position", "ends_with", "suffix", "split_part",
+    "concat", "regexp_extract", "regexp_matches", "regexp_full_match", "json_extract_string", "row", "now",
+    "today", "current_date", "current_timestamp", "date_trunc", "datetrunc", "date_diff", "datediff",
+    "date_add", "date_part", "datepart", "strftime", "epoch", "epoch_ms", "year", "quarter", "month",
+    "week", "weekofyear", "day", "dayofmonth", "dayofweek", "isodow", "dayofyear", "last_day", "hour",
+    "minute", "second", "isfinite",
+    # The parser writes intervals with these.
+    "trunc", "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes",
+    "to_seconds", "to_milliseconds",
+})  # fmt: skip
+#: LIKE, NOT LIKE, ILIKE, NOT ILIKE: whether they ignore case, and whether they negate.
+LIKES: Final = {"~~": ("s", False), "!~~": ("s", True), "~~*": ("si", False), "!~~*": ("si", True)}
+_OPERATORS: Final = frozenset({"+", "-", "*", "/", "//", "%", "**", "^", "||", "->>", "^@", *LIKES})
+
+FUNCTIONS: Final = _AGGREGATES | _SCALARS | _OPERATORS
+#: Functions whose second argument is a regular expression.
+PATTERNED: Final = frozenset({"regexp_extract", "regexp_matches", "regexp_full_match"})
+#: Functions whose time grows with the text that they search in, their first argument.
+SEARCHES: Final = PATTERNED | {"contains", "strpos", "instr", "position", "split_part"}
+#: Functions without parentheses, which the tree has as columns, besides the current date and time.
+REFUSED_VALUES: Final = frozenset(
+    {"current_catalog", "current_database", "current_role", "current_schema", "current_time", "current_user",
+     "localtime", "localtimestamp", "session_user", "user"}
+)  # fmt: skip
+#: Window functions besides aggregates.
+WINDOWS: Final = frozenset(
+    f"WINDOW_{name}" for name in (
+        "ROW_NUMBER", "RANK", "RANK_DENSE", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
+        "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE",
+    )
+)  # fmt: skip
+
+#: Allowed expressions: types by class.
+EXPRESSIONS: Final = {
+    "BETWEEN": frozenset({"COMPARE_BETWEEN", "COMPARE_NOT_BETWEEN"}),
+    "CASE": frozenset({"CASE_EXPR"}),
+    "CAST": frozenset({"OPERATOR_CAST"}),
+    "COLUMN_REF": frozenset({"COLUMN_REF"}),
+    "COMPARISON": frozenset(
+        {"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO",
+         "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_DISTINCT_FROM",
+         "COMPARE_NOT_DISTINCT_FROM"}
+    ),
+    "CONJUNCTION": frozenset({"CONJUNCTION_AND", "CONJUNCTION_OR"}),
+    "CONSTANT": frozenset({"VALUE_CONSTANT"}),
+    "FUNCTION": frozenset({"FUNCTION"}),
+    "OPERATOR": frozenset(
+        {"COMPARE_IN", "COMPARE_NOT_IN", "OPERATOR_COALESCE", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL",
+         "OPERATOR_NOT"}
+    ),
+    "STAR": frozenset({"STAR"}),
+    "SUBQUERY": frozenset({"SUBQUERY"}),
+    "WINDOW": WINDOWS | {"WINDOW_AGGREGATE"},
+}  # fmt: skip
+#: Allowed queries, tables and clauses.
+CLAUSES: Final = frozenset(
+    {"SELECT_NODE", "SET_OPERATION_NODE", "BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY",
+     "DISTINCT_MODIFIER", "LIMIT_MODIFIER", "ORDER_MODIFIER", "ORDER_DEFAULT", "ASCENDING", "DESCENDING",
+     "DECIMAL_TYPE_INFO"}
+)  # fmt: skip
+JOINS: Final = frozenset({"REGULAR", "CROSS"})
+#: Allowed types of casts and constants.
+TYPES: Final = frozenset(
+    {"VARCHAR", "CHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE",
+     "DECIMAL", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL", "NULL"}
+)  # fmt: skip
