@@ -130,7 +130,7 @@ def back_up(options: argparse.Namespace) -> None:
 def restore(options: argparse.Namespace) -> None:
     """Restore a project from a backup."""
     # The client imports the service only inside functions.
-    from attrib_ds.service.upkeep.backup import restore as restore_project
+    from attrib_ds.service.backup import restore as restore_project
 
     file = home() / f"{options.project}.duckdb"
     try:

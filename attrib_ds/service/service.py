@@ -18,7 +18,8 @@ from attrib_ds.contract.hits import opportunity_type
 from attrib_ds.contract.predicates import in_milliseconds
 from attrib_ds.contract.settings import CreateHoldout, UpdateSettings
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
-from attrib_ds.service.campaigns.campaigns import (
+from attrib_ds.service.backup import back_up_project, exchange, prepared
+from attrib_ds.service.campaigns import (
     create_campaign,
     create_integration,
     get_campaign,
@@ -26,16 +27,8 @@ from attrib_ds.service.campaigns.campaigns import (
     list_integrations,
     update_campaign,
 )
-from attrib_ds.service.campaigns.outlays import (
-    create_outlay,
-    delete_outlay,
-    get_outlay,
-    list_outlays,
-    list_rates,
-    set_rates,
-    update_outlay,
-)
 from attrib_ds.service.collection.hit_intake import HitIntake
+from attrib_ds.service.consistency_check import check_project
 from attrib_ds.service.events.event_types import (
     archive_event_type,
     create_event_type,
@@ -49,8 +42,8 @@ from attrib_ds.service.events.reading import event_insights, get_event, get_raw_
 from attrib_ds.service.events.retention import Expirations, anonymise_expired
 from attrib_ds.service.events.states import States
 from attrib_ds.service.identity.merging import merge_users, split_user
-from attrib_ds.service.interactions.offline import create_offline_interaction
-from attrib_ds.service.interactions.search import (
+from attrib_ds.service.interactions import (
+    create_offline_interaction,
     get_interaction,
     get_node,
     interaction_insights,
@@ -60,7 +53,16 @@ from attrib_ds.service.interactions.search import (
     search_interactions,
 )
 from attrib_ds.service.loading import load_records
-from attrib_ds.service.loading.mirroring import begin_mirror, keep_mirror, mirror_records
+from attrib_ds.service.mirroring import begin_mirror, keep_mirror, mirror_records
+from attrib_ds.service.outlays import (
+    create_outlay,
+    delete_outlay,
+    get_outlay,
+    list_outlays,
+    list_rates,
+    set_rates,
+    update_outlay,
+)
 from attrib_ds.service.project_keys import create_key, list_keys, revoke_key
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.file_errors import is_final, with_advice
@@ -68,8 +70,6 @@ from attrib_ds.service.store.holdouts import create_holdout, delete_holdout, lis
 from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
 from attrib_ds.service.store.settings import SettingsCache, get_settings, update_settings
 from attrib_ds.service.store.store import MEMORY, Store
-from attrib_ds.service.upkeep.backup import back_up_project, exchange, prepared
-from attrib_ds.service.upkeep.consistency_check import check_project
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.service.users.exports import export_users
 from attrib_ds.service.users.personal_data import delete_user, export_user_data

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns.loaded_trees import INTEGRATIONS
+from attrib_ds.service.campaigns import INTEGRATIONS
 from attrib_ds.service.collection.resolution import resolve_hits
 from attrib_ds.service.collection.session_breaks import LONGEST, TIMEOUT, split_into_sessions
 from attrib_ds.service.collection.user_agents import COLUMNS, describe

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns.campaigns import find_by_slug, insert_campaign, require
+from attrib_ds.service.campaigns import find_by_slug, insert_campaign, require
 from attrib_ds.service.collection.source_nodes import insert_source_nodes
 from attrib_ds.service.collection.sources import PARAMETERS, PAYMENT_HOSTS, resolve_source
 from attrib_ds.service.collection.traffic_filters import HOST, capture_sql, create_captured_addresses

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.records.sources import literal
-from attrib_ds.service.campaigns.loaded_trees import CAMPAIGN_NODES, register_campaigns, update_paths
+from attrib_ds.service.campaigns import CAMPAIGN_NODES, register_campaigns, update_paths
 from attrib_ds.service.store.table_access import arrow_view
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import NotFound
 from attrib_ds.queries.insights import sum_events
 from attrib_ds.queries.intervals import fetch, ordering, timestamp
-from attrib_ds.service.campaigns.outlays import in_project_currency
 from attrib_ds.service.events.metrics import as_json
+from attrib_ds.service.outlays import in_project_currency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
-from attrib_ds.service.campaigns.loaded_trees import INTEGRATIONS
+from attrib_ds.service.campaigns import INTEGRATIONS
 from attrib_ds.service.collection.address_lookup import AddressLookup, located
 from attrib_ds.service.collection.collected_hits import RAW, collect
 from attrib_ds.service.identity.lifetime_index import renumber

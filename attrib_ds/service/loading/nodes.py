@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrib_ds import schema
 from attrib_ds.records.sources import Source, quoted
-from attrib_ds.service.campaigns.loaded_trees import (
+from attrib_ds.service.campaigns import (
     fill_integrations,
     register_campaigns,
     register_integrations,

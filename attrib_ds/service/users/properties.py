@@ -11,7 +11,7 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns.outlays import in_project_currency_query
+from attrib_ds.service.outlays import in_project_currency_query
 from attrib_ds.service.users.user_fields import (
     ProjectKeys,
     as_entry,

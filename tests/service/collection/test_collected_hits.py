@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from support import sequential_sessions
 from support.service_records import hex_id, reasons, send, table, uuid
 
+from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.service import Service
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.consistency_check import RULES
 
 PHONE = (
     "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.json_values import TEXTS
 
 from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.consistency_check import RULES
 
 WORDS = st.one_of(
     st.none(),

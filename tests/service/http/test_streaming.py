@@ -18,7 +18,7 @@ from attrib_ds.contract import OPERATIONS, build, from_wire
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.http import serialization
-from attrib_ds.service.interactions.search import search_interactions
+from attrib_ds.service.interactions import search_interactions
 from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/big-shop/interactions/search"

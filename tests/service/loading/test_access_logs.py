@@ -9,9 +9,9 @@ from support.service_records import reasons
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.consistency_check import RULES
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 SITE = "https://shop.example"

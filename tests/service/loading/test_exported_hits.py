@@ -15,9 +15,9 @@ from support.service_records import reasons, table
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
+from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.consistency_check import RULES
 
 SESSIONS = (
     "SELECT _id, firstHitId, trackerId, startDate, endDate, hitCount, nodeId, isBot, firstPage, referrer, "

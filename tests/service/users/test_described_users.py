@@ -15,7 +15,7 @@ from support.user_projects import AGGREGATIONS, clear, declare, event, moment, r
 
 from attrib_ds import instants
 from attrib_ds.service import Service
-from attrib_ds.service.users.search import describe_users
+from attrib_ds.service.users.audiences import describe_users
 
 USERS = [hex_id(number) for number in (1, 2, 3)]
 _FIRST = datetime(2025, 1, 1, tzinfo=UTC)

@@ -381,7 +381,8 @@ def test_time_is_limited(big, monkeypatch):
     assert threading.active_count() == before
 
 
-def test_memory_is_limited(big):
+def test_memory_is_limited(big, monkeypatch):
+    monkeypatch.setattr(sandbox, "SECONDS", 60)
     pairs = (
         "SELECT a._id FROM users a, users b WHERE b._id < '000000000000000000000080' ORDER BY a._id, b._id"
     )

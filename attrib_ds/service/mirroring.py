@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import BeginMirror, KeepMirror, MirrorRecords
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.campaigns.campaigns import CUSTOM_ADS, find, insert_campaign_node
+from attrib_ds.service.campaigns import CUSTOM_ADS, find, insert_campaign_node
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import arrow_view, insert_record, insert_records, read_record
 from attrib_ds.service.store.table_definitions import TABLES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import duckdb
-    import pyarrow as pa
-
-    from attrib_ds.contract.administration import BeginMirror, KeepMirror, MirrorRecords
-    from attrib_ds.service.store.store import Store
 
 #: Name of the setting with the state of the mirror.
 _SETTING: Final = "sync"

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import duckdb
 import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import CheckProject
 from attrib_ds.contract.identifiers import PATTERN
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns.loaded_trees import CAMPAIGN_NODES
+from attrib_ds.service.campaigns import CAMPAIGN_NODES
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_definitions import TABLES, differences
-
-if TYPE_CHECKING:
-    from attrib_ds.contract.administration import CheckProject
-
 
 _MAX_EXAMPLES: Final = 5
 _BATCH_ROWS: Final = 10_000

@@ -11,7 +11,7 @@ from support.service_records import send, utc
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
-from attrib_ds.service.campaigns.outlays import in_project_currency
+from attrib_ds.service.outlays import in_project_currency
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from attrib_ds.contract import OPERATIONS
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service import service as service_module
+from attrib_ds.service.backup import restore
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.upkeep.backup import restore
 
 
 @pytest.fixture

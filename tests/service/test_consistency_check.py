@@ -12,7 +12,7 @@ from support.service_records import hex_id, send, table, uuid, visit
 from attrib_ds import schema
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
-from attrib_ds.service.upkeep.consistency_check import RULES, run_checks
+from attrib_ds.service.consistency_check import RULES, run_checks
 
 ANNA, BEN = hex_id(900), hex_id(901)
 

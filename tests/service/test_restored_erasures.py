@@ -13,8 +13,8 @@ from support.user_invariants import assert_users_agree, rows_of
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
+from attrib_ds.service.backup import restore
 from attrib_ds.service.store.table_definitions import TABLES
-from attrib_ds.service.upkeep.backup import restore
 
 ANNA = {"email": "anna.secret@example.com", "vendorUserId": "vendor-anna", "note": "for Annabel"}
 NAMES = ("anna.secret", "vendor-anna", "annabel", "nonce-of-anna", "browser-of-anna")
@@ -200,7 +200,7 @@ def test_a_restoration_that_cannot_carry_over_leaves_the_project_as_it_was(
     def fail(*_):
         raise duckdb.IOException("the disk is full")
 
-    monkeypatch.setattr("attrib_ds.service.upkeep.backup.carry_over", fail)
+    monkeypatch.setattr("attrib_ds.service.backup.carry_over", fail)
     with pytest.raises(Exception, match="cannot be replaced"):
         send(service, "restore_project", source=backup)
     assert "n-later" in everything(service)

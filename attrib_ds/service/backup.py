@@ -9,13 +9,14 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 
 from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import BackUpProject
 from attrib_ds.contract.operation import File
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import literal, quoted
@@ -37,9 +38,6 @@ from attrib_ds.service.store.table_definitions import TABLES, differences, forei
 from attrib_ds.service.store.write_counter import counter_of
 from attrib_ds.service.store.writer import log_of, logs_of
 from attrib_ds.service.users.personal_data import erase, erase_events
-
-if TYPE_CHECKING:
-    from attrib_ds.contract.administration import BackUpProject
 
 
 def back_up_project(store: Store, request: BackUpProject) -> Answer:  # noqa: ARG001  (has no arguments)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import duckdb
+import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.campaigns import (
+    CreateOutlay,
+    DeleteOutlay,
+    GetOutlay,
+    ListOutlays,
+    ListRates,
+    SetRates,
+    UpdateOutlay,
+)
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
-from attrib_ds.service.campaigns.campaigns import OF_VENDOR, Integration, find, find_by_id, require
+from attrib_ds.service.campaigns import OF_VENDOR, Integration, find, find_by_id, require
 from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_access import (
@@ -24,22 +36,6 @@ from attrib_ds.service.store.table_access import (
     read_table,
     update_record,
 )
-
-if TYPE_CHECKING:
-    import duckdb
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
-    from attrib_ds.contract.campaigns import (
-        CreateOutlay,
-        DeleteOutlay,
-        GetOutlay,
-        ListOutlays,
-        ListRates,
-        SetRates,
-        UpdateOutlay,
-    )
-
 
 #: FROM clause of the outlays of a campaign, including deleted ones.
 _OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"

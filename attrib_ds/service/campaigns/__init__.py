@@ -1,1 +1,0 @@
-"""Integrations, campaigns, outlays and currency rates."""

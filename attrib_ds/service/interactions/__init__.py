@@ -1,1 +1,0 @@
-"""Interactions: search, nodes, insights and offline interactions."""
