@@ -324,32 +324,6 @@ class Operation:
         return f"/{attribute}" if not self.body else slash + rest or "body"
 
 
-def index_by_name(operations: Iterable[Operation]) -> dict[str, Operation]:
-    """Return the operations by name.
-
-    Parameters
-    ----------
-    operations : iterable of Operation
-        In the order of the specification.
-
-    Returns
-    -------
-    dict of str to Operation
-        In the same order.
-
-    Raises
-    ------
-    ValueError
-        If two operations have the same name.
-    """
-    by_name: dict[str, Operation] = {}
-    for operation in operations:
-        if operation.name in by_name:
-            raise ValueError(f"operations: {operation.name!r} is declared twice")
-        by_name[operation.name] = operation
-    return by_name
-
-
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 

@@ -18,9 +18,8 @@ from support.service_records import order as loaded_order
 from support.service_records import send, table, utc
 
 from attrib_ds import instants
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, ServiceFailure
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from attrib_ds.service import Service
-from attrib_ds.service.events.ingestion import Ingestion
 
 
 @pytest.fixture
@@ -61,9 +60,8 @@ def count(service, relation):
 
 
 def drain(service):
-    """Wait until nothing is pending."""
-    service._ingestion._processing.close(timeout=30)
-    service._ingestion = Ingestion(service._store)
+    """Wait until the tables have all events."""
+    service._ingestion.settle()
 
 
 # -- one event --------------------------------------------------------------------------------------
@@ -411,56 +409,6 @@ def test_r204_strange_data_is_kept(service):
 # -- failures ---------------------------------------------------------------------------------------
 
 
-def test_g133_a_timeout_says_what_to_do(service):
-    service._ingestion = Ingestion(service._store, patience=0.1)
-    processing = service._ingestion._processing
-    # As while a thread is at work on something else.
-    processing._thread = threading.Thread()
-    with pytest.raises(ServiceFailure, match="will be processed") as failure:
-        process(service, "n1")
-    with pytest.raises(Conflict, match="is still being processed"):
-        process(service, "n1")
-    processing._thread = None
-    processing.wake()
-    drain(service)
-    id = failure.value.details[0]["eventId"]
-    assert get(service, id)["_id"] == process(service, "n1") == id
-
-
-def test_processing_again_changes_nothing(service):
-    service._ingestion._processing.close(timeout=30)
-    ids = [accept(service, f"n{i}", data={"items": i or "none", "confirmed": 1}) for i in range(3)]
-    first, second = (Ingestion(service._store)._processing for _ in range(2))
-    batch = first._next(set(), 10)
-    assert [raw.id for raw in batch] == ids == [raw.id for raw in second._next(set(), 10)]
-    tables = ("events", "metrics", "trashed_events", "identities", "pending_events")
-    assert first._process(batch) == set()
-    before = [count(service, name) for name in tables]
-    assert before == [2, 8, 1, 1, 0]
-    assert second._process(batch) == set()
-    assert [count(service, name) for name in tables] == before
-
-
-def test_an_event_that_cannot_be_written_does_not_hold_up_the_others(service):
-    service._ingestion._processing.close(timeout=30)
-    bad, good = (accept(service, nonce) for nonce in ("bad", "good"))
-    # Nothing like it is accepted: its event cannot be examined.
-    service._store.write(
-        lambda connection: connection.execute(
-            "UPDATE raw_events SET data = '[' WHERE nonce = 'bad'"
-        ).fetchall()
-    )
-    service._ingestion = Ingestion(service._store)
-    service._ingestion.resume()
-    drain(service)
-    assert get(service, good)["_id"] == good
-    (event,) = trashed(service)
-    assert (event["_id"], event["errors"]) == (
-        bad,
-        [{"type": "processing-error", "field": None, "value": None}],
-    )
-
-
 def test_a_project_that_is_only_read_accepts_nothing(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
     reading = Service.open("shop", tmp_path / "shop.duckdb", read_only=True)
@@ -643,16 +591,6 @@ def test_g057_only_trashed_events_are_replayed(service):
         with pytest.raises(NotFound, match="id: there is no trashed event"):
             send(service, "replay_event", id=value)
     assert count(service, "events") == 1
-
-
-def test_g057_a_repeated_replay_is_listed_once(service):
-    id = accept(service, "n1", event_type="lead")
-    drain(service)
-    send(service, "create_event_type", reference="lead", name="Lead")
-    listed = "INSERT INTO pending_events VALUES (?)"
-    service._store.write(lambda connection: connection.execute(listed, [id]).fetchall())
-    assert send(service, "replay_event", id=id).value == id
-    assert (count(service, "events"), count(service, "metrics")) == (1, 1)
 
 
 def test_g057_several_replays_of_one_event_make_one_event(service):
