@@ -1,6 +1,7 @@
 from . import errors as errors
 from . import forms as forms
 from . import plots as plots
+from . import simulation as simulation
 from .api import admin as admin
 from .api import experiments as experiments
 from .api.campaigns import (
@@ -11,9 +12,6 @@ from .api.campaigns import (
 )
 from .api.campaigns import (
     create_outlays as create_outlays,
-)
-from .api.campaigns import (
-    delete_outlay as delete_outlay,
 )
 from .api.campaigns import (
     get_campaign as get_campaign,
@@ -35,9 +33,6 @@ from .api.campaigns import (
 )
 from .api.conversions import conversion_paths as conversion_paths
 from .api.event_types import (
-    archive_event_type as archive_event_type,
-)
-from .api.event_types import (
     create_event_type as create_event_type,
 )
 from .api.event_types import (
@@ -45,12 +40,6 @@ from .api.event_types import (
 )
 from .api.event_types import (
     list_event_types as list_event_types,
-)
-from .api.event_types import (
-    restore_event_type as restore_event_type,
-)
-from .api.event_types import (
-    update_event_type as update_event_type,
 )
 from .api.events import (
     get_event as get_event,
@@ -62,9 +51,6 @@ from .api.events import (
     list_trashed_events as list_trashed_events,
 )
 from .api.events import (
-    replay_events as replay_events,
-)
-from .api.events import (
     send_events as send_events,
 )
 from .api.events import (
@@ -72,9 +58,6 @@ from .api.events import (
 )
 from .api.events import (
     update_statistics as update_statistics,
-)
-from .api.events import (
-    validate_events as validate_events,
 )
 from .api.insights import event_insights as event_insights
 from .api.insights import interaction_insights as interaction_insights
@@ -85,22 +68,11 @@ from .api.interactions import list_nodes as list_nodes
 from .api.interactions import search_interactions as search_interactions
 from .api.loading import load as load
 from .api.offline_conversions import send_conversions as send_conversions
+from .api.results import export_interactions as export_interactions
 from .api.results import export_users as export_users
 from .api.results import to_excel as to_excel
 from .api.users import (
-    create_audience as create_audience,
-)
-from .api.users import (
-    delete_audience as delete_audience,
-)
-from .api.users import (
-    get_audience as get_audience,
-)
-from .api.users import (
     get_user as get_user,
-)
-from .api.users import (
-    list_audiences as list_audiences,
 )
 from .api.users import (
     list_user_events as list_user_events,
@@ -159,7 +131,4 @@ from .records.access_logs import AccessLog as AccessLog
 from .records.ga4_events import GA4Hits as GA4Hits
 from .records.snowplow_events import SnowplowHits as SnowplowHits
 from .sample.shop import sample_project as sample_project
-from .simulation.scenarios import Channel as Channel
-from .simulation.scenarios import Scenario as Scenario
-from .simulation.scenarios import varied_scenario as varied_scenario
 from .simulation.simulate import simulate as simulate

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 #: Runs that end sooner show no bar.
 _DELAY_SECONDS: Final = 1.0

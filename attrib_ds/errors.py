@@ -14,11 +14,8 @@
     └── Unavailable         503  the service or its file cannot be used now
         └── ProjectInUse    503  another process holds the project's file
 
-Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`NoConversions`,
-:class:`NoRows`, :class:`IgnoredTimes`, :class:`MergedNames`, :class:`RejectedRows`, :class:`RepeatedRows`,
-:class:`UnmatchedSpend`, :class:`UnmatchedUsers`, :class:`ConfoundingWarning`, :class:`CheckoutNodes`,
-:class:`TruncatedUsers`, :class:`ContaminatedHoldout`, :class:`UnevenHoldout`, :class:`UnbalancedHoldout`,
-:class:`UnknownNode`.
+Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :class:`InputWarning`,
+:class:`RejectedRows`, :class:`ConfoundingWarning`, :class:`TruncatedUsers`, :class:`HoldoutWarning`.
 """
 
 from __future__ import annotations
@@ -26,45 +23,34 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from attrib_ds.display import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pandas as pd
 
 
 __all__ = [
     "AttribError",
-    "CheckoutNodes",
     "Conflict",
     "ConfoundingWarning",
-    "ContaminatedHoldout",
     "Forbidden",
-    "IgnoredTimes",
+    "HoldoutWarning",
+    "InputWarning",
     "InvalidRequest",
-    "MergedNames",
-    "NoConversions",
-    "NoRows",
     "NotFound",
     "NotSupported",
     "ProjectInUse",
     "RejectedRows",
-    "RepeatedRows",
     "ServiceFailure",
     "TooManyRequests",
     "TruncatedUsers",
     "Unauthorized",
     "Unavailable",
-    "UnbalancedHoldout",
-    "UnevenHoldout",
     "UnknownCurrency",
     "UnknownFields",
-    "UnknownNode",
-    "UnmatchedSpend",
-    "UnmatchedUsers",
 ]
 
 #: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
@@ -205,64 +191,24 @@ class UnknownCurrency(UserWarning):
     """Values without a currency cannot be compared with spend in one, or their currency does not exist."""
 
 
-class NoConversions(UserWarning):
-    """An export has no event of the names that are conversions, or a file no conversion."""
-
-
-class NoRows(UserWarning):
-    """A file has columns, but no rows."""
-
-
-class IgnoredTimes(UserWarning):
-    """A column beside one of days looks like their times, but cannot be read as such."""
-
-
-class MergedNames(UserWarning):
-    """Names of nodes that differ by case only are read as one."""
+class InputWarning(UserWarning):
+    """A file, frame or export was read, but perhaps not as it is meant, or it lacks what is needed."""
 
 
 class RejectedRows(UserWarning):
     """Rows of a file or frame could not be read and are left out."""
 
 
-class RepeatedRows(UserWarning):
-    """Conversions without an id repeat another one exactly, and each of them counts."""
-
-
-class UnmatchedSpend(UserWarning):
-    """Nodes of a file of spend have no touchpoint."""
-
-
-class UnmatchedUsers(UserWarning):
-    """No conversion has a user of any touchpoint, so that all conversions are unattributed."""
-
-
 class ConfoundingWarning(UserWarning):
-    """Negative controls earn credit in a model of effects."""
-
-
-class CheckoutNodes(UserWarning):
-    """Touchpoints of nodes cluster in the minutes before conversions, so paths cannot tell their effect."""
+    """The data contradict a model of effects: negative controls earn credit, for instance."""
 
 
 class TruncatedUsers(UserWarning):
     """The table of observed users lacks those who were never touched."""
 
 
-class ContaminatedHoldout(UserWarning):
-    """Users of the holdout group were reached by the withheld node."""
-
-
-class UnevenHoldout(UserWarning):
-    """The size of the holdout group differs from its share by more than chance."""
-
-
-class UnbalancedHoldout(UserWarning):
-    """The holdout group differed from the others before the experiment by more than chance."""
-
-
-class UnknownNode(UserWarning):
-    """A holdout withholds a node that does not exist yet, or that is misspelled."""
+class HoldoutWarning(UserWarning):
+    """A holdout may not be a fair draw, or its node may not exist."""
 
 
 def warn(message: str, category: type[UserWarning]) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from attrib_ds.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
 
 _RFC_3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"

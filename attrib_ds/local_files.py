@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from os import PathLike
+from typing import Final
 
 from attrib_ds.errors import AttribError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from os import PathLike
 
 _OWNER_ONLY: Final = 0o600
 

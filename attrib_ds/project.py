@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
 
 from attrib_ds import instants
-from attrib_ds.contract import OPERATIONS, build, wire_order
+from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, wire_order
 from attrib_ds.display import card
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, Unavailable
-from attrib_ds.transports.http.configuration import find_remote
+from attrib_ds.transports import Transport
+from attrib_ds.transports.http.configuration import Remote, find_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
     from attrib_ds.attribution.paths.project_tables import Tables
-    from attrib_ds.contract import Answer, Operation, Request
-    from attrib_ds.transports import Transport
-    from attrib_ds.transports.http.configuration import Remote
 
 _BOUNDS: Final = frozenset({"since", "until"})
 

@@ -7,12 +7,10 @@ DataFrame columns and filters use too. Properties the specification leaves open 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 AMOUNT: Final = pa.decimal128(24, 6)

@@ -90,13 +90,13 @@ def test_answers_of_the_service(shop):
         "list_nodes": nodes,
         "search_users": at.search_users(shop, columns=["fields.email"]),
         "list_event_types": at.list_event_types(shop),
-        "list_audiences": at.list_audiences(shop),
+        "list_audiences": at.admin.list_audiences(shop),
         "credits with spend": credits,
         "roll_up": at.roll_up(credits, nodes, "channel"),
         "drill_down": at.drill_down(
             at.attribute(at.conversion_paths(shop, event_type="order"), "linear"), nodes
         ),
-        "validate_events": at.validate_events(shop, ORDERS, event_type="order"),
+        "validate_events": at.admin.validate_events(shop, ORDERS, event_type="order"),
         "send_events": at.send_events(shop, ORDERS, event_type="order"),
         "list_rates": at.admin.list_rates(shop),
     }

@@ -20,7 +20,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
 # The exports here are a single visit.
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.NoConversions")
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 
 TOUCHPOINTS = pd.DataFrame(
     {
@@ -141,7 +141,7 @@ def _send(given):
 
 def _validate(given):
     with _order_shop() as shop:
-        return at.validate_events(shop, given(EVENTS), event_type="order")
+        return at.admin.validate_events(shop, given(EVENTS), event_type="order")
 
 
 def _send_conversions(given):

@@ -1,40 +1,52 @@
-"""Administration of a project: identities, integrations, rates, settings, keys, audit log and backups."""
+"""Administration of a project: what is set up, corrected or watched now and then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pandas as pd
 
+from attrib_ds.api.campaigns import delete_outlay
+from attrib_ds.api.event_types import archive_event_type, restore_event_type, update_event_type
+from attrib_ds.api.events import replay_events, validate_events
+from attrib_ds.api.results import page
+from attrib_ds.api.users import create_audience, delete_audience, get_audience, list_audiences
+from attrib_ds.contract.operation import File
 from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.keys.key_files import KeyFile, make_key_pair, new_key_file
-from attrib_ds.records.frames import read_frame, read_rows, to_pandas, to_record
-
-if TYPE_CHECKING:
-    from attrib_ds.contract.operation import File
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
+from attrib_ds.project import Project
+from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 
 __all__ = [
+    "archive_event_type",
     "back_up",
     "check",
+    "create_audience",
     "create_integration",
     "create_key",
+    "delete_audience",
+    "delete_outlay",
     "delete_user",
     "export_user_data",
+    "get_audience",
     "get_settings",
+    "list_audiences",
     "list_audit",
     "list_keys",
     "list_rates",
     "merge_users",
+    "replay_events",
+    "restore_event_type",
     "revoke_key",
     "set_rates",
     "split_user",
+    "update_event_type",
     "update_settings",
+    "validate_events",
 ]
 
 
@@ -331,9 +343,7 @@ def list_rates(
     [0.085, 0.09]
     """
     answer = project.send("list_rates", currency=currency, limit=limit, offset=offset)
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def get_settings(project: Project) -> pd.Series[Any]:
@@ -664,9 +674,7 @@ def list_audit(
     answer = project.send(
         "list_audit", operation_name=operation_name, account=account, limit=limit, offset=offset
     )
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def check(project: Project) -> pd.DataFrame:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
 
-from attrib_ds.records.frames import read_frame, read_rows, to_pandas, to_record
+import pandas as pd
+
+from attrib_ds.api.results import page
+from attrib_ds.project import Project
+from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date, datetime
-    from decimal import Decimal
-    from pathlib import Path
-
-    import pandas as pd
-
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
-    from attrib_ds.sending.journal import Outcome
+from attrib_ds.sending.journal import Outcome
 
 #: Columns of outlays to create, with the arguments of :func:`create_outlay`.
 _ARGUMENTS: Final = {
@@ -101,9 +98,7 @@ def list_campaigns(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
@@ -294,9 +289,7 @@ def list_outlays(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> pd.Series[Any]:
@@ -506,7 +499,7 @@ def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id:
     ...     spring = at.create_campaign(shop, "my-ads", "spring", name="Spring sale")
     ...     week = {"start_date": "2025-03-03T00:00:00Z", "end_date": "2025-03-10T00:00:00Z"}
     ...     spent = at.create_outlay(shop, "my-ads", spring, amount=70, **week)
-    ...     _ = at.delete_outlay(shop, "my-ads", spring, spent)
+    ...     _ = at.admin.delete_outlay(shop, "my-ads", spring, spent)
     ...     len(at.list_outlays(shop, "my-ads", spring))
     0
     """

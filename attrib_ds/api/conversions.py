@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import ibis.expr.types as ir
 import pandas as pd
 
 from attrib_ds import instants
@@ -26,19 +27,15 @@ from attrib_ds.attribution.paths.project_tables import (
     state_dates,
     with_value,
 )
-from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Window, pair
+from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, closest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.ibis_form import to_ibis
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.project import Project
+from attrib_ds.records.frames import Frame, to_pandas
 
 if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
     from attrib_ds.attribution.paths.project_tables import Tables
-    from attrib_ds.attribution.paths.windows import Lookback
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
 
 
 _LONGEST = timedelta(days=365)

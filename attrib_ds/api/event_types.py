@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from attrib_ds.records.frames import to_pandas, to_record
+import pandas as pd
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-
-    from attrib_ds.project import Project
+from attrib_ds.api.results import page
+from attrib_ds.project import Project
+from attrib_ds.records.frames import to_record
 
 
 def list_event_types(
@@ -78,9 +76,7 @@ def list_event_types(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
@@ -246,7 +242,7 @@ def update_event_type(
     >>> paid = {"type": "state", "entity": "event", "storageKey": "paid", "ingestionKey": None}
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order")
-    ...     order = at.update_event_type(shop, "order", fields=[paid])
+    ...     order = at.admin.update_event_type(shop, "order", fields=[paid])
     >>> [field["storageKey"] for field in json.loads(order["fields"])]
     ['paid']
     """
@@ -289,7 +285,7 @@ def archive_event_type(project: Project, reference: str) -> pd.Series[Any]:
     >>> import attrib_ds as at
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order")
-    ...     _ = at.archive_event_type(shop, "order")
+    ...     _ = at.admin.archive_event_type(shop, "order")
     ...     [len(at.list_event_types(shop, archived=archived)) for archived in (False, True)]
     [0, 1]
     """
@@ -322,8 +318,8 @@ def restore_event_type(project: Project, reference: str) -> pd.Series[Any]:
     >>> import attrib_ds as at
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order")
-    ...     _ = at.archive_event_type(shop, "order")
-    ...     pd.isna(at.restore_event_type(shop, "order")["archivedAt"])
+    ...     _ = at.admin.archive_event_type(shop, "order")
+    ...     pd.isna(at.admin.restore_event_type(shop, "order")["archivedAt"])
     True
     """
     return to_record(project.send("restore_event_type", reference=reference).read())

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.results import with_event_columns
+from attrib_ds.api.results import page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
-from attrib_ds.records.frames import TEXT, read_frame, read_rows, to_pandas, to_record
+from attrib_ds.project import Project
+from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
 from attrib_ds.sending.event_problems import explained
+from attrib_ds.sending.journal import Outcome
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
-    from attrib_ds.sending.journal import Outcome
 
 #: Events per request; fewer than a service accepts, so that it answers before a timeout.
 _BATCH_SIZE: Final = 500
@@ -281,9 +277,7 @@ def list_trashed_events(
     'unknown-event-type'
     """
     answer = project.send("list_trashed_events", since=since, until=until, limit=limit, offset=offset)
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def validate_events(project: Project, events: Frame, *, event_type: str | None = None) -> pd.DataFrame:
@@ -318,7 +312,7 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
     >>> orders = pd.DataFrame({"data.email": ["anna@example.com", "nobody"]})
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order", fields=[email])
-    ...     at.validate_events(shop, orders, event_type="order")["error"].tolist()
+    ...     at.admin.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, "data.email: expected an email address, got text 'nobody'"]
     """
     events = read_frame("events", events)
@@ -369,7 +363,7 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="call")
     ...     _ = at.create_event_type(shop, "call", name="Call")
-    ...     at.replay_events(shop, at.list_trashed_events(shop)["_id"])["status"].tolist()
+    ...     at.admin.replay_events(shop, at.list_trashed_events(shop)["_id"])["status"].tolist()
     ['processed']
     """
     series = pd.Series(ids, dtype="object")

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.contract.hits import OPPORTUNITY
 from attrib_ds.contract.settings import get_holdout
-from attrib_ds.errors import Forbidden, InvalidRequest, UnknownNode, closest, warn
-from attrib_ds.records.frames import TEXT, read_frame, to_pandas
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.errors import Forbidden, HoldoutWarning, InvalidRequest, closest, warn
+from attrib_ds.project import Project
+from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 _COLUMNS: Final = {"nodeId": "node_id", "firstDay": "since", "lastDay": "until", "nodeExists": "node_exists"}
 
@@ -68,7 +64,7 @@ def create_holdout(
 
     Warns
     -----
-    UnknownNode
+    HoldoutWarning
         If the project has nodes, but not this one. The holdout is created; it has no effect to measure until
         the node exists.
 
@@ -222,7 +218,7 @@ def _warn_of_unknown_node(project: Project, node_id: str) -> None:
     warn(
         f"node_id: there is no node {node_id!r} yet{hint}; the effect of the holdout can be measured once it "
         "exists. at.list_nodes lists the nodes",
-        UnknownNode,
+        HoldoutWarning,
     )
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution import calendar
+from attrib_ds.filters import Predicate
+from attrib_ds.project import Project
 from attrib_ds.records.frames import to_pandas
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attrib_ds.filters import Predicate
-    from attrib_ds.project import Project
 
 
 def interaction_insights(

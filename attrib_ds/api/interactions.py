@@ -2,81 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any
 
 import pandas as pd
 
-from attrib_ds.api.results import search
+from attrib_ds.api.results import page
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import read_frame, read_rows, to_pandas, to_record
+from attrib_ds.filters import Predicate
+from attrib_ds.project import Project
+from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, build_requests
-
-if TYPE_CHECKING:
-    from attrib_ds.filters import Predicate
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
-    from attrib_ds.sending.journal import Outcome
-
-
-@overload
-def search_interactions(
-    project: Project,
-    *,
-    where: Predicate | None = ...,
-    nodes: Predicate | None = ...,
-    since: datetime | date | str | None = ...,
-    until: datetime | date | str | None = ...,
-    columns: Sequence[str] | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    filtered: bool | None = ...,
-    bots: bool | None = ...,
-    chunks: Literal[False] = ...,
-    to: None = ...,
-) -> pd.DataFrame: ...
-
-
-@overload
-def search_interactions(
-    project: Project,
-    *,
-    where: Predicate | None = ...,
-    nodes: Predicate | None = ...,
-    since: datetime | date | str | None = ...,
-    until: datetime | date | str | None = ...,
-    columns: Sequence[str] | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    filtered: bool | None = ...,
-    bots: bool | None = ...,
-    chunks: Literal[True],
-    to: None = ...,
-) -> Iterator[pd.DataFrame]: ...
-
-
-@overload
-def search_interactions(
-    project: Project,
-    *,
-    where: Predicate | None = ...,
-    nodes: Predicate | None = ...,
-    since: datetime | date | str | None = ...,
-    until: datetime | date | str | None = ...,
-    columns: Sequence[str] | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    filtered: bool | None = ...,
-    bots: bool | None = ...,
-    chunks: Literal[False] = ...,
-    to: str | os.PathLike[str],
-) -> Path: ...
+from attrib_ds.sending.journal import Outcome
 
 
 def search_interactions(
@@ -92,9 +31,7 @@ def search_interactions(
     offset: int = 0,
     filtered: bool | None = False,
     bots: bool | None = False,
-    chunks: bool = False,
-    to: str | os.PathLike[str] | None = None,
-) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
+) -> pd.DataFrame:
     """Search the interactions of a project.
 
     Parameters
@@ -124,23 +61,21 @@ def search_interactions(
         True: only traffic that a traffic filter captured; False: only the rest; None: both.
     bots : bool or None, default False
         True: only bots; False: only the rest; None: both.
-    chunks : bool, default False
-        Return an iterator of frames, for results that do not fit into memory.
-    to : path-like, optional
-        Write the rows to this Parquet file instead; an existing file is replaced.
 
     Returns
     -------
     DataFrame
         One row per interaction; nested properties are dotted columns (``geo.city``). Columns and dtypes do
         not depend on the rows. ``frame.attrs["total"]`` counts all that match.
-        With ``chunks``, an iterator of at least one such frame; with ``to``, the path of the file, which
-        appears once it is complete.
 
     Raises
     ------
     InvalidRequest
         If an argument is not allowed; the message names it.
+
+    See Also
+    --------
+    export_interactions : Write more than fits into memory to a Parquet file.
 
     Examples
     --------
@@ -152,19 +87,20 @@ def search_interactions(
     >>> list(french.columns)
     ['_id', 'geo.city']
     """
-    arguments = {
-        "where": where,
-        "nodes": nodes,
-        "since": since,
-        "until": until,
-        "columns": columns,
-        "sort": sort,
-        "limit": limit,
-        "offset": offset,
-        "filtered": filtered,
-        "bots": bots,
-    }
-    return search(project, "search_interactions", arguments, chunks=chunks, to=to)
+    answer = project.send(
+        "search_interactions",
+        where=where,
+        nodes=nodes,
+        since=since,
+        until=until,
+        columns=columns,
+        sort=sort,
+        limit=limit,
+        offset=offset,
+        filtered=filtered,
+        bots=bots,
+    )
+    return page(answer)
 
 
 def get_interaction(project: Project, id: str) -> pd.Series[Any]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import TEXT, to_pandas
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from attrib_ds.project import Project
-    from attrib_ds.records.access_logs import AccessLog
-    from attrib_ds.records.frames import FrameOrPath
-    from attrib_ds.records.ga4_events import GA4Hits
-    from attrib_ds.records.snowplow_events import SnowplowHits
+from attrib_ds.project import Project
+from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
+from attrib_ds.records.ga4_events import GA4Hits
+from attrib_ds.records.snowplow_events import SnowplowHits
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -14,15 +15,10 @@ from attrib_ds.api.event_types import create_event_type, get_event_type
 from attrib_ds.api.events import send_events
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
-from attrib_ds.records.frames import TEXT, read_frame, read_rows
+from attrib_ds.project import Project
+from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
 from attrib_ds.sending.conversion_cells import Cells
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame
 
 #: Key of the id in the data of events; that of offline interactions has the same name.
 _ID: Final = "externalId"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import local_files
+from attrib_ds.contract import Answer, File
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.filters import Predicate
+from attrib_ds.project import Project
 from attrib_ds.records.declared_fields import DeclaredFields, declared_fields
 from attrib_ds.records.frames import Frame, read_frame, to_pandas
 from attrib_ds.records.parquet_spool import ParquetSpool
@@ -22,105 +25,21 @@ from attrib_ds.records.spreadsheets import write_excel
 from attrib_ds.records.typed_events import typed_events
 from attrib_ds.records.typed_users import needs_declarations, typed_users
 
-if TYPE_CHECKING:
-    from attrib_ds.contract import Answer, File
-    from attrib_ds.filters import Predicate
-    from attrib_ds.project import Project
 
-
-def search(
-    project: Project,
-    operation: str,
-    arguments: Mapping[str, Any],
-    *,
-    chunks: bool,
-    to: str | os.PathLike[str] | None,
-    read: Callable[[pa.Table], pa.Table] | None = None,
-) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
-    """Carry out a search and return its records in the form that was asked for.
-
-    Parameters
-    ----------
-    project : Project
-        The project to search.
-    operation : str
-        Name of the operation.
-    arguments : mapping
-        Arguments of the operation.
-    chunks : bool
-        Whether to return an iterator of frames.
-    to : path-like, optional
-        Parquet file to write instead.
-    read : callable, optional
-        Converts each table to the one that users see; the resulting columns depend only on its columns.
-
-    Returns
-    -------
-    DataFrame, iterator of DataFrame, or Path
-        All records; or frames with the same columns and dtypes, of which there is at least one; or the file.
-
-    Raises
-    ------
-    InvalidRequest
-        If both ``chunks`` and ``to`` are given, or the file cannot be written.
-    """
-    shown = read or _as_it_is
-    if chunks and to is not None:
-        raise InvalidRequest("to: not allowed with chunks=True; leave one of them out", field="to")
-    path = None if to is None else _file(to)
-    is_streamed = chunks or path is not None
-    answer = (project.stream if is_streamed else project.send)(operation, **arguments)
-    if path is not None:
-        return _written(answer, path, shown)
-    if chunks:
-        frames = _frames(answer, shown)
-        # Started here: a generator that nobody starts would never release the project.
-        return _resumed(next(frames), frames)
-    return _frame(answer.read(), answer, shown)
-
-
-def _file(to: str | os.PathLike[str]) -> Path:
-    """Return the path of a file to write, checked before any data is requested."""
-    path = Path(to)
-    if path.is_dir() or not path.parent.is_dir():
-        raise InvalidRequest(f"to: {str(path)!r} is not a file in an existing folder", field="to")
-    return path
-
-
-def _written(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Table]) -> Path:
-    with closing(answer), ParquetSpool(path, read(answer.columns.empty_table()).schema) as spool:
-        for table in answer:
-            spool.append(read(table))
-    return path
-
-
-def _frames(answer: Answer, read: Callable[[pa.Table], pa.Table]) -> Generator[pd.DataFrame, None, None]:
-    is_empty = True
-    with closing(answer):
-        for table in answer:
-            if table.num_rows:
-                is_empty = False
-                yield _frame(table, answer, read)
-        if is_empty:
-            yield _frame(answer.columns.empty_table(), answer, read)
-
-
-def _resumed(
-    first: pd.DataFrame, others: Generator[pd.DataFrame, None, None]
-) -> Generator[pd.DataFrame, None, None]:
-    with closing(others):
-        yield first
-        yield from others
-
-
-def _frame(table: pa.Table, answer: Answer, read: Callable[[pa.Table], pa.Table]) -> pd.DataFrame:
-    frame = to_pandas(read(table))
+def page(answer: Answer, table: pa.Table | None = None) -> pd.DataFrame:
+    """Return the records of an answer as a frame, whose attribute ``total`` counts all that match."""
+    frame = to_pandas(answer.read() if table is None else table)
     frame.attrs["total"] = answer.total
     return frame
 
 
-def _as_it_is(table: pa.Table) -> pa.Table:
-    return table
+def _write_parquet(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Table] | None = None) -> Path:
+    """Write the records of a stream; ``read`` converts each table to the one that users see."""
+    columns = answer.columns.empty_table()
+    with closing(answer), ParquetSpool(path, (read(columns) if read else columns).schema) as spool:
+        for table in answer:
+            spool.append(read(table) if read else table)
+    return path
 
 
 def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
@@ -151,7 +70,73 @@ def _declared(project: Project) -> DeclaredFields:
     return declared_fields(pa.concat_tables(listed))
 
 
-_FORMATS = ("csv", "xlsx")
+_FORMATS = ("csv", "xlsx", "parquet")
+
+
+def export_interactions(
+    project: Project,
+    path: str | Path,
+    *,
+    where: Predicate | None = None,
+    nodes: Predicate | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    columns: Sequence[str] | None = None,
+    sort: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    filtered: bool | None = False,
+    bots: bool | None = False,
+) -> Path:
+    """Write interactions of a project to a Parquet file, however many there are.
+
+    The file appears once it is complete, and then replaces one of the same name.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    path : str or Path
+        The file; its folder must exist.
+    where, nodes, since, until, columns, sort, limit, filtered, bots
+        As in :func:`attrib_ds.search_interactions`.
+
+    Returns
+    -------
+    Path
+        The file, with one row per interaction and the columns of :func:`attrib_ds.search_interactions`.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, or the folder does not exist.
+    Unavailable
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = at.export_interactions(shop, f"{folder}/visits.parquet", columns=["geo.city"], limit=2)
+    ...     pd.read_parquet(file).columns.tolist()
+    ['_id', 'geo.city']
+    """
+    file = _new_file(path)
+    answer = project.stream(
+        "search_interactions",
+        where=where,
+        nodes=nodes,
+        since=since,
+        until=until,
+        columns=columns,
+        sort=sort,
+        limit=limit,
+        filtered=filtered,
+        bots=bots,
+    )
+    return _write_parquet(answer, file)
 
 
 def export_users(
@@ -167,7 +152,7 @@ def export_users(
     sanitize_formulas: bool = True,
     transformers: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    r"""Write users of a project to a CSV or XLSX file.
+    r"""Write users of a project to a CSV, XLSX or Parquet file.
 
     The file appears once it is complete, and then replaces one of the same name.
 
@@ -183,9 +168,10 @@ def export_users(
         On users; all by default.
     audience : str, mapping or Predicate, optional
         The id of an audience, or a condition as in :func:`attrib_ds.search_users`.
-    format : {"csv", "xlsx"}, optional
+    format : {"csv", "xlsx", "parquet"}, optional
         By default the ending of the file's name. XLSX needs the extra ``[excel]`` where the service runs, and
-        has room for 1,048,575 users.
+        has room for 1,048,575 users. Parquet has the columns and dtypes of :func:`attrib_ds.search_users`,
+        and ignores the arguments below.
     delimiter : {",", ";", "\\t", "|"}, default ","
         Separator of the cells in CSV.
     encoding : {"utf-8", "utf-8-bom"}, default "utf-8"
@@ -203,8 +189,8 @@ def export_users(
     Returns
     -------
     Path
-        The file: a header with the keys, then one row per user, ordered by id. Instants are RFC 3339 text in
-        UTC (dates in XLSX), missing values are empty cells, objects are JSON.
+        The file: a header with the keys, then one row per user, ordered by id. In CSV and XLSX, instants are
+        RFC 3339 text in UTC (dates in XLSX), missing values are empty cells, objects are JSON.
 
     Raises
     ------
@@ -233,18 +219,20 @@ def export_users(
     5f0c0ffee0ddba11ad0be123,1
     <BLANKLINE>
     """
-    file = Path(path).expanduser()
-    if not file.name:
-        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
-    if not file.parent.is_dir():
-        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
+    file = _new_file(path)
+    format = _format(file) if format is None else format  # noqa: A001
+    if format == "parquet":
+        members = {"type": "audience", "operator": "in", "value": [audience]}
+        condition = members if isinstance(audience, str) else audience
+        found = project.stream("search_users", columns=columns, where=where, audience=condition)
+        return _write_parquet(found, file, user_columns_reader(project))
     answer = project.send(
         "export_users",
         path=file.stem,
         columns=list(columns),
         where=where,
         audience=audience,
-        format=_format(file) if format is None else format,
+        format=format,
         delimiter=delimiter,
         encoding=encoding,
         sanitize_formulas=sanitize_formulas,
@@ -254,11 +242,22 @@ def export_users(
     return file
 
 
+def _new_file(path: str | Path) -> Path:
+    """Return the path of a file to write, checked before any data is requested."""
+    file = Path(path).expanduser()
+    if not file.name or file.is_dir():
+        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
+    if not file.parent.is_dir():
+        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
+    return file
+
+
 def _format(file: Path) -> str:
     ending = file.suffix.removeprefix(".").lower()
     if ending not in _FORMATS:
         raise InvalidRequest(
-            f"format: the name {file.name!r} does not end with .csv or .xlsx; give format='csv' or 'xlsx'",
+            f"format: the name {file.name!r} does not end with .csv, .xlsx or .parquet; give format='csv', "
+            "'xlsx' or 'parquet'",
             field="format",
         )
     return ending

@@ -2,82 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
 
-from attrib_ds.api.results import search, user_columns_reader, with_event_columns
-from attrib_ds.records.frames import to_pandas, to_record
+import pandas as pd
+
+from attrib_ds.api.results import page, user_columns_reader, with_event_columns
+from attrib_ds.filters import Predicate
+from attrib_ds.project import Project
+from attrib_ds.records.frames import to_record
 from attrib_ds.records.typed_metrics import typed_metrics
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import date, datetime
-    from pathlib import Path
-
-    import pandas as pd
-
-    from attrib_ds.filters import Predicate
-    from attrib_ds.project import Project
-
-
-@overload
-def search_users(
-    project: Project,
-    *,
-    columns: Sequence[str],
-    where: Predicate | None = ...,
-    audience: Predicate | Mapping[str, Any] | None = ...,
-    sql: str | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    id_after: str | None = ...,
-    id_from: str | None = ...,
-    id_to: str | None = ...,
-    multi_field_mode: str = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    chunks: Literal[False] = ...,
-    to: None = ...,
-) -> pd.DataFrame: ...
-
-
-@overload
-def search_users(
-    project: Project,
-    *,
-    columns: Sequence[str],
-    where: Predicate | None = ...,
-    audience: Predicate | Mapping[str, Any] | None = ...,
-    sql: str | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    id_after: str | None = ...,
-    id_from: str | None = ...,
-    id_to: str | None = ...,
-    multi_field_mode: str = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    chunks: Literal[True],
-    to: None = ...,
-) -> Iterator[pd.DataFrame]: ...
-
-
-@overload
-def search_users(
-    project: Project,
-    *,
-    columns: Sequence[str],
-    where: Predicate | None = ...,
-    audience: Predicate | Mapping[str, Any] | None = ...,
-    sql: str | None = ...,
-    sort: str | Sequence[str] | None = ...,
-    id_after: str | None = ...,
-    id_from: str | None = ...,
-    id_to: str | None = ...,
-    multi_field_mode: str = ...,
-    limit: int | None = ...,
-    offset: int = ...,
-    chunks: Literal[False] = ...,
-    to: str | os.PathLike[str],
-) -> Path: ...
 
 
 def search_users(
@@ -88,15 +23,10 @@ def search_users(
     audience: Predicate | Mapping[str, Any] | None = None,
     sql: str | None = None,
     sort: str | Sequence[str] | None = None,
-    id_after: str | None = None,
-    id_from: str | None = None,
-    id_to: str | None = None,
     multi_field_mode: str = "latest",
     limit: int | None = None,
     offset: int = 0,
-    chunks: bool = False,
-    to: str | os.PathLike[str] | None = None,
-) -> pd.DataFrame | Iterator[pd.DataFrame] | Path:
+) -> pd.DataFrame:
     """Search the users of a project who meet all criteria.
 
     Parameters
@@ -119,19 +49,12 @@ def search_users(
     sort : str, optional
         A key as in ``columns``, with ``-`` in front for descending. Missing values are last and ties are
         broken by ``_id``. By default ``"_id"``.
-    id_after, id_from, id_to : str, optional
-        Bounds of ``_id``: exclusive, inclusive and exclusive. To page through many users, sort by ``_id`` and
-        continue after the last ``_id`` of the previous page.
     multi_field_mode : {"latest", "earliest", "alphabetical"}, default "latest"
         Which value of a field is returned and sorted by.
     limit : int, optional
         Maximum number of rows; no limit by default.
     offset : int, default 0
         Number of rows to skip.
-    chunks : bool, default False
-        Return an iterator of frames, for results that do not fit into memory.
-    to : path-like, optional
-        Write the rows to this Parquet file instead; an existing file is replaced.
 
     Returns
     -------
@@ -143,8 +66,6 @@ def search_users(
         or two with different types, are ``str``. The whole maps ``eventTypesCount``, ``eventTypeMeta`` and
         ``metrics`` have the columns of :func:`get_user`, and ``mostProbableLocation`` one for each member.
         Columns and dtypes do not depend on the rows. ``frame.attrs["total"]`` counts all that match.
-        With ``chunks``, an iterator of at least one such frame; with ``to``, the path of the file, which
-        appears once it is complete.
 
     Raises
     ------
@@ -156,6 +77,7 @@ def search_users(
     See Also
     --------
     get_user : All properties of one user, with all values of each field.
+    export_users : Write more than fits into memory to a Parquet file.
 
     Notes
     -----
@@ -179,21 +101,18 @@ def search_users(
     >>> list(buyers.columns)
     ['_id', 'eventTypesCount.order', 'metrics.turnover.sum']
     """
-    arguments = {
-        "columns": columns,
-        "where": where,
-        "audience": audience,
-        "sql": sql,
-        "sort": sort,
-        "id_after": id_after,
-        "id_from": id_from,
-        "id_to": id_to,
-        "multi_field_mode": multi_field_mode,
-        "limit": limit,
-        "offset": offset,
-    }
-    read = user_columns_reader(project)
-    return search(project, "search_users", arguments, chunks=chunks, to=to, read=read)
+    answer = project.send(
+        "search_users",
+        columns=columns,
+        where=where,
+        audience=audience,
+        sql=sql,
+        sort=sort,
+        multi_field_mode=multi_field_mode,
+        limit=limit,
+        offset=offset,
+    )
+    return page(answer, user_columns_reader(project)(answer.read()))
 
 
 def get_user(project: Project, id: str) -> pd.Series[Any]:
@@ -270,7 +189,7 @@ def create_audience(project: Project, name: str, condition: Predicate | Mapping[
     --------
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
-    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> regulars = at.admin.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
     >>> regulars["name"]
     'Regulars'
     """
@@ -299,14 +218,12 @@ def list_audiences(project: Project, *, limit: int | None = None, offset: int = 
     --------
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
-    >>> _ = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
-    >>> at.list_audiences(shop)["name"].tolist()
+    >>> _ = at.admin.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.admin.list_audiences(shop)["name"].tolist()
     ['Regulars']
     """
     answer = project.send("list_audiences", limit=limit, offset=offset)
-    frame = to_pandas(answer.read())
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer)
 
 
 def get_audience(project: Project, id: str) -> pd.Series[Any]:
@@ -333,8 +250,8 @@ def get_audience(project: Project, id: str) -> pd.Series[Any]:
     --------
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
-    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
-    >>> at.get_audience(shop, regulars["_id"])["size"] == regulars["size"]
+    >>> regulars = at.admin.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.admin.get_audience(shop, regulars["_id"])["size"] == regulars["size"]
     True
     """
     return to_record(project.send("get_audience", id=id).read())
@@ -366,8 +283,8 @@ def delete_audience(project: Project, id: str) -> int:
     --------
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
-    >>> regulars = at.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
-    >>> at.delete_audience(shop, regulars["_id"])
+    >>> regulars = at.admin.create_audience(shop, "Regulars", at.user("interactionCount") >= 5)
+    >>> at.admin.delete_audience(shop, regulars["_id"])
     1
     """
     return int(str(project.send("delete_audience", id=id).value))
@@ -439,9 +356,7 @@ def list_user_events(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(with_event_columns(project, answer.read()))
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer, with_event_columns(project, answer.read()))
 
 
 def list_user_metrics(
@@ -510,6 +425,4 @@ def list_user_metrics(
         limit=limit,
         offset=offset,
     )
-    frame = to_pandas(typed_metrics(answer.read()))
-    frame.attrs["total"] = answer.total
-    return frame
+    return page(answer, typed_metrics(answer.read()))

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.json_numbers import ExtremeNumber, plain
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
-
 
 _SHOWN: Final = 40
 _LONGEST: Final = 80

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial, reduce, singledispatch
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ibis
 import ibis.expr.types as ir
@@ -16,9 +16,6 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.predicates import Comparison, Condition, Predicate
 from attrib_ds.filters.values import SEARCHED
 from attrib_ds.filters.vocabulary import OPERATORS, FieldType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Number of values up to which a list is written as constants of the expression.
 _FEW: Final = 100

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,8 @@ import pyarrow.compute
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.patterns import expanded_size, states
-from attrib_ds.filters.vocabulary import FieldType, Operator, check_type, lookup, read_as, resolve
+from attrib_ds.filters.vocabulary import FieldType, Kind, Operator, check_type, lookup, read_as, resolve
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
-
-if TYPE_CHECKING:
-    from attrib_ds.filters.vocabulary import Kind
 
 Scalar = str | int | float | bool
 Value = Scalar | tuple[Scalar, ...] | None

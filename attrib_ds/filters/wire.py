@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Predicate
 from attrib_ds.filters.values import Names, settle
 from attrib_ds.filters.vocabulary import KINDS, OPERATORS, Kind, check_kind, is_open
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Prefix of the field, by the ``type`` of a user predicate (G-091).
 _USER_PREFIXES: Final[Mapping[str, str]] = {

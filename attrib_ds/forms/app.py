@@ -6,14 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrib_ds.errors import NotSupported
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Bytes of the largest file that can be uploaded.
 _MAX_UPLOAD: Final = 1 << 30

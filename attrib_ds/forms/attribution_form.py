@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ipywidgets
 
@@ -33,10 +33,8 @@ from attrib_ds.forms.search_forms import filter_controls
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_files import find_columns, read_journeys
 from attrib_ds.plots.report import report_page
+from attrib_ds.project import Project
 from attrib_ds.schema import NODE_TYPES
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
 
 
 def attribution(project: Project) -> Form:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import ipywidgets
 import pandas as pd
@@ -19,12 +19,10 @@ from attrib_ds.api.event_types import list_event_types
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.api.interactions import list_nodes
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported
+from attrib_ds.filters.vocabulary import Kind
 from attrib_ds.forms import elements
 from attrib_ds.forms.form_fields import FormField
-
-if TYPE_CHECKING:
-    from attrib_ds.filters.vocabulary import Kind
-    from attrib_ds.project import Project
+from attrib_ds.project import Project
 
 
 class Control:

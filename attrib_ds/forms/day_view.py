@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -18,10 +18,7 @@ from attrib_ds.api.event_types import list_event_types
 from attrib_ds.api.insights import event_insights, interaction_insights
 from attrib_ds.api.interactions import list_nodes, search_interactions
 from attrib_ds.forms import elements
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
-
+from attrib_ds.project import Project
 
 #: Number of sources in the list.
 MOST_SOURCES: Final = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrib_ds.api.campaigns import create_campaign as create
 from attrib_ds.api.campaigns import create_outlays, list_campaigns
@@ -15,9 +15,7 @@ from attrib_ds.forms import controls, elements
 from attrib_ds.forms.controls import Control, Table, TextInput
 from attrib_ds.forms.form import Form, Step, show_frame
 from attrib_ds.forms.form_fields import FormField
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
+from attrib_ds.project import Project
 
 
 def send_events(project: Project) -> Form:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ipywidgets
 
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
+from attrib_ds.filters.predicates import Combinator
 from attrib_ds.filters.vocabulary import (
     OPERATORS,
     FieldType,
+    Kind,
     applying_to,
     check_kind,
     is_open,
@@ -25,12 +27,7 @@ from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput
 from attrib_ds.forms.elements import Displayed
 from attrib_ds.forms.form import write_assignment, write_program
 from attrib_ds.forms.form_fields import FormField
-
-if TYPE_CHECKING:
-    from attrib_ds.filters.predicates import Combinator
-    from attrib_ds.filters.vocabulary import Kind
-    from attrib_ds.project import Project
-
+from attrib_ds.project import Project
 
 Suggest = Callable[[str], Sequence[str]]
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anywidget
 import pandas as pd
@@ -22,11 +22,8 @@ from attrib_ds.forms import elements
 from attrib_ds.forms.controls import Control, control_for
 from attrib_ds.forms.elements import Displayed, error_message
 from attrib_ds.forms.form_fields import FormField, form_fields
+from attrib_ds.project import Project
 from attrib_ds.records.spreadsheets import csv_text, write_excel
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
-
 
 _WORKING: Final = "Working …"
 _EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'

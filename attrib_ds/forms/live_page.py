@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
 import anywidget
@@ -30,10 +30,7 @@ from attrib_ds.forms import day_view, elements
 from attrib_ds.forms.day_view import Call, DayNumbers, NodeLabel, NodeLabels, day_calls, read_day, statistics
 from attrib_ds.forms.elements import Displayed
 from attrib_ds.forms.form import write_call, write_opening, write_program
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
-
+from attrib_ds.project import Project
 
 _SECONDS: Final = 5.0
 _SHORTEST: Final = 1.0

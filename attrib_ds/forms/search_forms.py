@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrib_ds import plots
 from attrib_ds.api.insights import interaction_insights
 from attrib_ds.api.interactions import search_interactions
 from attrib_ds.api.results import export_users
 from attrib_ds.api.users import search_users
-from attrib_ds.filters.vocabulary import vocabulary
+from attrib_ds.filters.vocabulary import Kind, vocabulary
 from attrib_ds.forms import controls, elements
 from attrib_ds.forms.controls import Control, TextLines, control_for
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Step, show_frame
 from attrib_ds.forms.form_fields import FormField
-
-if TYPE_CHECKING:
-    from attrib_ds.filters.vocabulary import Kind
-    from attrib_ds.project import Project
-
+from attrib_ds.project import Project
 
 #: Columns of a search, to begin with.
 _VISIT_COLUMNS: Final = (
@@ -61,7 +57,6 @@ def search(project: Project) -> Form:
     step = Step(
         search_interactions,
         "interactions",
-        leave_out=("chunks", "to"),
         first=("where", "since", "until", "limit"),
         custom_controls={**filter_controls(project), "columns": _visit_columns},
     )
@@ -170,7 +165,7 @@ def users(project: Project) -> Form:
     step = Step(
         search_users,
         "users",
-        leave_out=("chunks", "to", "sql"),
+        leave_out=("sql",),
         first=("where", "columns", "limit"),
         custom_controls={"where": _users, "columns": _first_columns},
         words={"where": _WHERE, "columns": ("Columns", "One per line; fields.email is a field of users.")},

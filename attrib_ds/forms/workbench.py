@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ipywidgets
 
@@ -15,12 +15,8 @@ from attrib_ds.forms.event_forms import campaigns, conversions, create_campaign,
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.live_page import Live, live
 from attrib_ds.forms.search_forms import export, insights, search, users
-from attrib_ds.project import connect, home
+from attrib_ds.project import Project, connect, home
 from attrib_ds.sample.shop import sample_project
-
-if TYPE_CHECKING:
-    from attrib_ds.project import Project
-
 
 #: Forms of a project by the title of their page.
 _FORMS: Final[dict[str, Callable[[Project], Form | Live]]] = {

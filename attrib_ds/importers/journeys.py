@@ -17,7 +17,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, UnknownCurrency, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows, UnknownCurrency, warn
 from attrib_ds.queries.channel_rules import channels_of, default_rules, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records.export_tables import selected_url_parts
@@ -305,7 +305,7 @@ def warn_without_conversions(
     others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
     warnings.warn(
         f"there are no conversions: {expected}. Names in the data: {printable(listed)}{others}. {advice}",
-        NoConversions,
+        InputWarning,
         stacklevel=3,
     )
 

@@ -77,7 +77,7 @@ def read_matomo(
 
     Warns
     -----
-    NoConversions
+    InputWarning
         If there is no order and no goal; the message lists the types of actions.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.errors import InvalidRequest, NoConversions, RepeatedRows, UnmatchedUsers, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, warn
 from attrib_ds.importers.column_options import OPTIONS
 from attrib_ds.importers.journeys import VIEWS, Journeys, assemble, checked_currency, create_table, references
 from attrib_ds.importers.own_columns import Formats, Named, OwnColumns, user_columns, workbook_of
@@ -115,17 +115,17 @@ def read_journeys(
 
     Warns
     -----
-    IgnoredTimes
+    InputWarning
         If a column beside the days looks like their times, but cannot be read as such.
-    MergedNames
+    InputWarning
         If names of nodes differ by case only.
-    NoConversions
+    InputWarning
         If there are none.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
-    RepeatedRows
+    InputWarning
         If rows of conversions without an id repeat another one exactly; each counts.
-    UnmatchedUsers
+    InputWarning
         If no conversion has a user of any touchpoint, or users differ by case or leading zeros only.
 
     Examples
@@ -202,7 +202,7 @@ def read_journeys(
     )
     columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
     if journeys.events.empty:
-        warn(f"{conversion_table.name} has no conversions", NoConversions)
+        warn(f"{conversion_table.name} has no conversions", InputWarning)
     else:
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
@@ -237,7 +237,7 @@ def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Na
         f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
         "columns={'user': COLUMN, 'conversion_user': COLUMN}, or --user COLUMN --conversion-user COLUMN in "
         "the command",
-        UnmatchedUsers,
+        InputWarning,
     )
 
 
@@ -256,7 +256,7 @@ def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
             "users of conversions differ from those of touchpoints by case or leading zeros only "
             f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
             "attributed. Write users alike in both, in case and zeros",
-            UnmatchedUsers,
+            InputWarning,
         )
 
 
@@ -363,7 +363,7 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
             f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
             "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
             "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
-            RepeatedRows,
+            InputWarning,
         )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import NoRows, UnmatchedSpend, closest, warn
+from attrib_ds.errors import InputWarning, closest, warn
 from attrib_ds.importers.journeys import chains_of, checked_currency
 from attrib_ds.importers.own_columns import Formats, Named
 from attrib_ds.importers.own_files import FilePaths
@@ -110,9 +110,9 @@ def read_spend(
 
     Warns
     -----
-    NoRows
+    InputWarning
         If the file has none.
-    UnmatchedSpend
+    InputWarning
         If nodes are not among the known ones.
     """
     named = dict(columns or {})
@@ -131,7 +131,7 @@ def read_spend(
     table.take_currency(table.find_currency(named, spend), checked_currency(currency))
     rows, rejected = table.read(may_be_empty=True)
     if not rows.num_rows:
-        warn(f"{table.name} has no rows, so that no spend is known", NoRows)
+        warn(f"{table.name} has no rows, so that no spend is known", InputWarning)
     if ignore_case:
         rows = merge_case(rows, name=table.name)
     node_ids = [nodes[-1].node_id for nodes in chains_of(rows)]
@@ -159,5 +159,5 @@ def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: st
     warn(
         f"{name} has spend of nodes without a touchpoint, which get rows of their own: "
         f"{', '.join(said)}{more}. Leave out totals, and write names as in the touchpoints",
-        UnmatchedSpend,
+        InputWarning,
     )

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.errors import InvalidRequest, MergedNames, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, warn
 from attrib_ds.importers.journeys import CONVERSIONS, VISITS, create_table
 from attrib_ds.importers.own_columns import LEVEL_NAMES
 from attrib_ds.importers.own_table import OwnTable
@@ -181,7 +181,7 @@ def _warn(merged: list[dict[str, int]], name: str) -> None:
     warn(
         f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
         f"spelling: {shown}{more}. ignore_case=False, or --no-ignore-case in the command, keeps them apart",
-        MergedNames,
+        InputWarning,
     )
 
 

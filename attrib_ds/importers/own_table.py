@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import IgnoredTimes, InvalidRequest, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, warn
 from attrib_ds.importers.own_columns import Formats, Named, OwnColumns, folded, level_of
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import written_values
@@ -330,7 +330,7 @@ def find_date(
 
     Warns
     -----
-    IgnoredTimes
+    InputWarning
         If a column beside one of days looks like their times, but cannot be read as such.
     """
     given = named.get("date")
@@ -402,7 +402,7 @@ def _warn(table: OwnColumns, column: str, day: str) -> None:
         f"the column {column!r} of {table.name} is not used: its values, such as "
         f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} have no "
         "time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
-        IgnoredTimes,
+        InputWarning,
     )
 
 

@@ -68,7 +68,7 @@ def read_snowplow(
 
     Warns
     -----
-    NoConversions
+    InputWarning
         If no event has the name of a conversion; the message lists the names in the export.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.

@@ -10,9 +10,10 @@ import secrets
 import stat
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from attrib_ds.errors import (
     AttribError,
@@ -32,11 +33,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    #: Status, id and error of one row.
-    Outcome = tuple[str, str | None, str | None]
+#: Status, id and error of one row.
+Outcome = tuple[str, str | None, str | None]
 
 _VERSION: Final = 1
 _MAGIC: Final = b'{"journal": "attrib-ds"'

@@ -124,8 +124,8 @@ class Scenario:
     Examples
     --------
     >>> import attrib_ds as at
-    >>> radio = at.Channel("radio", half_life=7, rate=0.05, direct=0.3)
-    >>> at.Scenario((radio,), follows_intent=True).days
+    >>> radio = at.simulation.Channel("radio", half_life=7, rate=0.05, direct=0.3)
+    >>> at.simulation.Scenario((radio,), follows_intent=True).days
     30
     """
 
@@ -342,7 +342,8 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     Examples
     --------
     >>> import attrib_ds as at
-    >>> [round(channel.half_life, 1) for channel in at.varied_scenario("random", seed=1).channels[:2]]
+    >>> scenario = at.simulation.varied_scenario("random", seed=1)
+    >>> [round(channel.half_life, 1) for channel in scenario.channels[:2]]
     [7.8, 6.6]
     """
     original = scenario_named(scenario)

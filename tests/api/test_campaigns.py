@@ -169,13 +169,13 @@ def test_g078_a_deleted_outlay_costs_nothing_and_may_be_made_again(ads, spring):
     frame = spend((spring, 70.0, "2025-03-03T00:00:00Z", "2025-03-10T00:00:00Z"))
     (first,) = at.create_outlays(ads, "my-ads", frame)["id"]
     place = {"campaign_id": spring, "outlay_id": first}
-    assert at.delete_outlay(ads, "my-ads", **place) == 1
+    assert at.admin.delete_outlay(ads, "my-ads", **place) == 1
     assert outlays_of(ads, spring).empty
     assert outlays_of(ads, spring, deleted=True)["_id"].tolist() == [first]
     with pytest.raises(NotFound):
         at.get_outlay(ads, "my-ads", **place)
     with pytest.raises(NotFound):
-        at.delete_outlay(ads, "my-ads", **place)
+        at.admin.delete_outlay(ads, "my-ads", **place)
     assert at.create_outlays(ads, "my-ads", frame)["status"].tolist() == ["created"]
 
 

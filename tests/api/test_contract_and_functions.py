@@ -54,11 +54,9 @@ ONLY_IN_PYTHON = {("event_insights", "groupBy"): "project", ("event_insights", "
 #: Arguments that say how records are handed on, and are no part of a request.
 HOW_THEY_COME = {
     "create_key": {"path"},
-    "search_interactions": {"chunks", "to"},
-    "search_users": {"chunks", "to"},
 }
-#: Attributes that the function makes itself.
-MADE = {("create_key", "publicKey")}
+#: Attributes that the function makes itself, and those that only pages over HTTP need.
+MADE = {("create_key", "publicKey"), *(("search_users", name) for name in ("idAfter", "idFrom", "idTo"))}
 ONLY_IN_PYTHON |= {
     ("export_users", "outputFormatConfig/type"): None,
     ("export_users", "transformerConfig"): (),

@@ -76,7 +76,7 @@ def served(tmp_path_factory):
         at.create_event_type(project, "order", name="Order", fields=FIELDS)
         at.create_event_type(project, "lead", name="Lead", fields=FIELDS[:1])
         assert (at.send_events(project, ORDERS, event_type="order")["status"] == "processed").all()
-        at.archive_event_type(project, "order")
+        at.admin.archive_event_type(project, "order")
     shutil.copy(here / "my-shop.duckdb", there / "my-shop.duckdb")
     create_key(there, there / "all.json", projects=None)
     create_key(there, there / "some.json", projects=None, scopes=["users:read", "events:read"])
@@ -138,22 +138,17 @@ def test_listed_events_can_be_loaded(shop):
 
 
 @pytest.mark.slow
-def test_users_have_typed_fields_in_frames_chunks_and_files(shop, tmp_path):
+def test_users_have_typed_fields_in_frames_and_files(shop, tmp_path):
     users = at.search_users(shop, columns=USER_KEYS)
     assert dtype_names(users) == USER_COLUMNS
     assert users.iloc[0].drop("_id").dropna().tolist() == [30.0, True, "anna@example.com", 0, 2, 2]
-    (chunk,) = at.search_users(shop, columns=USER_KEYS, chunks=True)
-    pd.testing.assert_frame_equal(chunk, users)
-    file = at.search_users(shop, columns=USER_KEYS, to=tmp_path / "users.parquet")
+    file = at.export_users(shop, tmp_path / "users.parquet", columns=USER_KEYS)
     assert pq.read_table(file).to_pylist() == [
         dict(zip(USER_COLUMNS, [anna(shop), 30.0, True, "anna@example.com", 0, 2, None, 2], strict=True))
     ]
-    for nobody in (
-        at.search_users(shop, columns=USER_KEYS, limit=0),
-        next(iter(at.search_users(shop, columns=USER_KEYS, id_from="f" * 24, chunks=True))),
-    ):
-        assert dtype_names(nobody) == USER_COLUMNS
-        assert nobody.empty
+    nobody = at.search_users(shop, columns=USER_KEYS, limit=0)
+    assert dtype_names(nobody) == USER_COLUMNS
+    assert nobody.empty
 
 
 def test_one_user_has_the_entries_that_a_search_returns_by_key(shop):
@@ -214,8 +209,8 @@ class Recording:
 def test_event_types_are_requested_once_and_only_if_needed(served):
     recording = Recording(served["embedded"].transport)
     project = dataclasses.replace(served["embedded"], transport=recording)
-    list(at.search_users(project, columns=["eventCount", "eventTypesCount.order"], chunks=True))
+    at.search_users(project, columns=["eventCount", "eventTypesCount.order"])
     assert recording.operations == ["search_users"]
-    list(at.search_users(project, columns=["fields.age"], chunks=True))
+    at.search_users(project, columns=["fields.age"])
     # The event types in use, and the archived ones.
     assert recording.operations[1:] == ["search_users", "list_event_types", "list_event_types"]

@@ -5,15 +5,13 @@ import json
 import pytest
 
 from attrib_ds import (
-    archive_event_type,
     connect,
     create_event_type,
     get_event_type,
     list_event_types,
-    restore_event_type,
     schema,
-    update_event_type,
 )
+from attrib_ds.api.admin import archive_event_type, restore_event_type, update_event_type
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 
 

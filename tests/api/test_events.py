@@ -13,13 +13,12 @@ from attrib_ds import (
     get_event,
     get_raw_event,
     list_trashed_events,
-    replay_events,
     schema,
     send_events,
     update_states,
     update_statistics,
-    validate_events,
 )
+from attrib_ds.api.admin import replay_events, validate_events
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 from attrib_ds.records.frames import TEXT
 

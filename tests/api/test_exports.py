@@ -66,7 +66,7 @@ def test_rows_are_those_of_the_search(shop, tmp_path):
 def test_the_format_may_be_named(shop, tmp_path):
     assert lines(export_users(shop, tmp_path / "users.txt", columns=["_id"], format="csv"))[0] == ["_id"]
     with pytest.raises(
-        InvalidRequest, match=r"^format: the name 'users.txt' does not end with .csv or .xlsx"
+        InvalidRequest, match=r"^format: the name 'users.txt' does not end with .csv, .xlsx or .parquet"
     ):
         export_users(shop, tmp_path / "users.txt", columns=["_id"])
     with pytest.raises(InvalidRequest, match="is not the name of a file"):

@@ -10,7 +10,7 @@ import pytest
 from support.dtype_names import dtype_names
 
 import attrib_ds as at
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound, UnknownNode
+from attrib_ds.errors import Conflict, HoldoutWarning, InvalidRequest, NotFound
 from attrib_ds.service.accounts.administration import create_key
 from attrib_ds.service.http.server import running
 
@@ -100,7 +100,7 @@ def shop_with_nodes(shop):
 
 def test_a_node_that_exists_is_listed_as_such(shop_with_nodes):
     at.experiments.create_holdout(shop_with_nodes, "banner", node_id="spring", share=0.1)
-    with pytest.warns(UnknownNode):
+    with pytest.warns(HoldoutWarning):
         at.experiments.create_holdout(shop_with_nodes, "popup", node_id="autumn", share=0.1)
     assert at.experiments.list_holdouts(shop_with_nodes)["node_exists"].tolist() == [True, False]
 
@@ -115,9 +115,9 @@ def test_a_node_that_exists_is_listed_as_such(shop_with_nodes):
     ],
 )
 def test_a_node_that_does_not_exist_yet_causes_a_warning(shop_with_nodes, node_id, hint):
-    with pytest.warns(UnknownNode, match=f"^node_id: there is no node {node_id!r} yet{hint}; ") as caught:
+    with pytest.warns(HoldoutWarning, match=f"^node_id: there is no node {node_id!r} yet{hint}; ") as caught:
         at.experiments.create_holdout(shop_with_nodes, "banner", node_id=node_id, share=0.1)
-    assert [each.filename for each in caught if each.category is UnknownNode] == [__file__]
+    assert [each.filename for each in caught if each.category is HoldoutWarning] == [__file__]
     assert at.experiments.list_holdouts(shop_with_nodes)["node_id"].tolist() == [node_id]
 
 
@@ -129,7 +129,7 @@ def test_clients_that_cannot_list_nodes_are_warned_too(tmp_path):
     with (
         running(tmp_path) as url,
         at.connect("my-shop", url=url, key=tmp_path / "key.json") as shop,
-        pytest.warns(UnknownNode, match="^node_id: there is no node 'sprng' yet; "),
+        pytest.warns(HoldoutWarning, match="^node_id: there is no node 'sprng' yet; "),
     ):
         at.experiments.create_holdout(shop, "banner", node_id="sprng", share=0.1)
 

@@ -271,7 +271,7 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(shop, cha
     at.create_event_type(shop, "call", name="Call")
     at.create_event_type(shop, "lead", name="Lead", fields=[email, count])
     at.create_event_type(shop, "archived", name="Archived")
-    at.archive_event_type(shop, "archived")
+    at.admin.archive_event_type(shop, "archived")
     with pytest.raises(at.errors.InvalidRequest, match=problem):
         at.send_conversions(shop, deals(), **COLUMNS | changes)
     assert at.search_users(shop, columns=["_id"]).empty

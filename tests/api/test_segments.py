@@ -12,7 +12,6 @@ import pytest
 from attrib_ds import (
     attribute,
     conversion_paths,
-    create_audience,
     errors,
     event,
     interaction,
@@ -21,6 +20,7 @@ from attrib_ds import (
     send_conversions,
     user,
 )
+from attrib_ds.api.admin import create_audience
 
 
 def values(paths):

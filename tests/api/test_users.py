@@ -9,14 +9,11 @@ import pytest
 from support.dtype_names import dtype_names
 
 from attrib_ds import (
-    create_audience,
-    delete_audience,
-    get_audience,
     get_user,
-    list_audiences,
     search_users,
     user,
 )
+from attrib_ds.api.admin import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.records.frames import TEXT
 
@@ -40,7 +37,7 @@ def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     keys = list(KEYS)[1:]
     for found in (
         search_users(shop, columns=keys),
-        search_users(shop, columns=keys, id_from=ANNA, id_to=ANNA),
+        search_users(shop, columns=keys, where=user("eventCount") > 9),
     ):
         assert dtype_names(found) == KEYS
     assert found.attrs["total"] == 0
@@ -69,7 +66,6 @@ def test_users_by_filter_and_page(shop):
     assert rich["_id"].tolist() == [ANNA, BEN]
     last = search_users(shop, columns=[], offset=1, limit=1, sort="-_id")
     assert (last["_id"].tolist(), last.attrs["total"]) == ([BEN], 3)
-    assert search_users(shop, columns=[], id_after=BEN)["_id"].tolist() == [CARL]
 
 
 @pytest.mark.slow
@@ -98,7 +94,7 @@ def test_values_of_fields_are_text(shop):
     ]  # fmt: skip
     assert load(shop, interactions=pd.DataFrame(visits)).rejected.empty
     keys = [f"fields.{key}" for key in shown]
-    found = search_users(shop, columns=keys, id_from=f"{20:024x}")
+    found = search_users(shop, columns=keys, offset=3)
     assert found.iloc[0].tolist()[1:] == ["dora@x.org", "30", "true", "Oslo", "[1]"]
     assert found.iloc[1].isna().sum() == 4
 

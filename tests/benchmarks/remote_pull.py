@@ -99,7 +99,7 @@ def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
         if kind in ("frame", "pages"):
             rows = len(at.search_interactions(shop, until=until))
         else:
-            at.search_interactions(shop, until=until, to=folder / "pulled.parquet")
+            at.export_interactions(shop, folder / "pulled.parquet", until=until)
             rows = None
         return {
             "seconds": time.perf_counter() - start,

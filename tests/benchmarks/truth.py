@@ -110,7 +110,7 @@ class World:
 
     kind: str
     name: str
-    scenario: at.Scenario
+    scenario: at.simulation.Scenario
     seed: int
     users: int
 
@@ -122,7 +122,7 @@ def _worlds(options: argparse.Namespace) -> Iterator[World]:
             yield World("fixed", name, SCENARIOS[name], seed, options.users)
         for draw in range(options.varied):
             seed = options.first_seed + 1_000 + draw
-            yield World("random", name, at.varied_scenario(name, seed), seed, options.users)
+            yield World("random", name, at.simulation.varied_scenario(name, seed), seed, options.users)
 
 
 def _judged(

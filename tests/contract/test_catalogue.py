@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from attrib_ds.contract import OPERATIONS, Operation
-from attrib_ds.contract.operation import index_by_name
 from attrib_ds.schema import RESOURCES
 
 #: The endpoint table of the specification, top to bottom.
@@ -460,12 +459,6 @@ def test_every_placeholder_is_a_required_attribute(operation: Operation) -> None
 )
 def test_python_arguments_are_those_of_the_public_functions(name: str, arguments: dict[str, str]) -> None:
     assert OPERATIONS[name].arguments == arguments
-
-
-def test_a_name_cannot_be_declared_twice() -> None:
-    operation = OPERATIONS["list_nodes"]
-    with pytest.raises(ValueError, match="'list_nodes' is declared twice"):
-        index_by_name([operation, operation])
 
 
 def test_a_deployment_can_replace_a_path() -> None:

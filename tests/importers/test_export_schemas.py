@@ -17,7 +17,7 @@ import attrib_ds as at
 
 # Many of the exports here are a single visit.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+    "ignore::attrib_ds.errors.InputWarning", "ignore::attrib_ds.errors.RejectedRows"
 )
 
 

@@ -14,7 +14,7 @@ from attrib_ds import errors
 
 # Many of the exports here are a single visit.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+    "ignore::attrib_ds.errors.InputWarning", "ignore::attrib_ds.errors.RejectedRows"
 )
 
 DATA = Path(__file__).parent / "data"
@@ -375,7 +375,7 @@ def test_column_names_ignore_case():
 
 @pytest.mark.slow
 def test_days_without_a_conversion_have_no_paths():
-    with pytest.warns(errors.NoConversions, match="no event has the name 'sign_up_of_nobody'. .*page_view"):
+    with pytest.warns(errors.InputWarning, match="no event has the name 'sign_up_of_nobody'. .*page_view"):
         journeys = at.read_ga4(DAYS, conversions="sign_up_of_nobody")
     for event_type in (None, "sign_up_of_nobody"):
         assert journeys.paths(event_type=event_type).to_pandas().empty

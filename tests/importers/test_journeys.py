@@ -9,7 +9,7 @@ import attrib_ds as at
 
 # The exports have rows that cannot be read, and days without a conversion.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::attrib_ds.errors.RejectedRows", "ignore::attrib_ds.errors.NoConversions"
+    "ignore::attrib_ds.errors.RejectedRows", "ignore::attrib_ds.errors.InputWarning"
 )
 
 DATA = Path(__file__).parent / "data"

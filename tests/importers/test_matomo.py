@@ -11,7 +11,7 @@ from attrib_ds import errors
 
 # Many of the exports here are a single visit.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::attrib_ds.errors.NoConversions", "ignore::attrib_ds.errors.RejectedRows"
+    "ignore::attrib_ds.errors.InputWarning", "ignore::attrib_ds.errors.RejectedRows"
 )
 
 FILE = Path(__file__).parent / "data" / "last_visits_details.json"
@@ -164,7 +164,7 @@ def test_visits_without_conversions_name_the_types_of_their_actions():
     expected = (
         "no action has the type 'ecommerceOrder' or 'goal'. Names in the data: search .1.. Define a goal"
     )
-    with pytest.warns(errors.NoConversions, match=expected):
+    with pytest.warns(errors.InputWarning, match=expected):
         at.read_matomo([visit])
 
 

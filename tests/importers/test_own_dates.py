@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import IgnoredTimes, InvalidRequest, RejectedRows
+from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows
 from attrib_ds.importers.own_files import find_columns
 
 ORDERS = pd.DataFrame({"user": ["u"], "date": ["2025-01-09"]})
@@ -57,12 +57,12 @@ def test_a_missing_time_is_midnight_and_a_wrong_one_is_rejected():
 
 
 def test_times_that_cannot_be_read_are_not_left_out_in_silence():
-    with pytest.warns(IgnoredTimes, match="the column 'time' of touchpoints is not used.*such as '140500'"):
+    with pytest.warns(InputWarning, match="the column 'time' of touchpoints is not used.*such as '140500'"):
         assert starts(date=["2025-01-01"], time=["140500"]) == ["2025-01-01 00:00:00"]
 
 
 def test_the_warning_shows_a_value_that_cannot_be_read():
-    with pytest.warns(IgnoredTimes, match="such as '30:00:00'"):
+    with pytest.warns(InputWarning, match="such as '30:00:00'"):
         starts(date=["2025-01-01"] * 3, time=["06:00", "30:00:00", "31:00:00"])
 
 

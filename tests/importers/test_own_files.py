@@ -183,7 +183,7 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RepeatedRows")
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
     touches = write("t.csv", TOUCHES)
     orders = "user_id,date,value\nu,2025-01-05,5\nu,2025-01-05,5\nv,2025-01-06,7\n"

@@ -182,7 +182,7 @@ class TestCase:
 
     def test_names_that_differ_by_case_are_one_with_a_warning(self):
         expected = r"'google' \(2\), 'Google' \(1\); 'cpc' \(3\), 'CPC' \(1\); 'spring' \(2\), 'Spring' \(1\)"
-        with pytest.warns(errors.MergedNames, match=f"{expected}.*ignore_case=False"):
+        with pytest.warns(errors.InputWarning, match=f"{expected}.*ignore_case=False"):
             assert self.nodes() == ["bing/cpc", "google/cpc/spring"]
 
     def test_they_can_be_kept_apart(self):
@@ -195,17 +195,17 @@ class TestCase:
     @pytest.mark.slow
     def test_levels_of_other_names_and_single_columns(self):
         visits = self.VISITS.rename(columns={"utm_source": "kanal", "utm_medium": "art"})
-        with pytest.warns(errors.MergedNames):
+        with pytest.warns(errors.InputWarning):
             journeys = read_journeys(visits, self.ORDERS, columns={"node": ["kanal", "art"]})
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing/cpc", "google/cpc"]
-        with pytest.warns(errors.MergedNames, match="'google'"):
+        with pytest.warns(errors.InputWarning, match="'google'"):
             journeys = read_journeys(visits, self.ORDERS, columns={"node": "kanal"})
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing", "google"]
 
     def test_encodings_of_an_accent_are_one_spelling(self):
         # U+00E9, and e with U+0301, as macOS writes it.
         visits = self.VISITS[:3].assign(utm_source=["caf\u00e9", "cafe\u0301", "cafe\u0301"])
-        with pytest.warns(errors.MergedNames):
+        with pytest.warns(errors.InputWarning):
             journeys = read_journeys(visits, self.ORDERS, columns={"node": "utm_source"})
         assert set(journeys.interactions["nodeId"]) == {"cafe\u0301"}
 
@@ -213,14 +213,14 @@ class TestCase:
         (tmp_path / "spend.csv").write_text("channel,cost\nTV,5\nRadio,7\n")
         spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"})
         assert spend["node_id"].tolist() == ["tv", "Radio"]
-        with pytest.warns(errors.UnmatchedSpend, match="'TV' with 5"):
+        with pytest.warns(errors.InputWarning, match="'TV' with 5"):
             spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"}, ignore_case=False)
         assert spend["node_id"].tolist() == ["TV", "Radio"]
 
     def test_spend_without_touchpoints_is_named(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost\ngoogle ads,5\nemail,7.5\nTotal,12.5\n")
         said = r"'google ads' with 5.00 \(did you mean 'google_ads'\?\), 'Total' with 12.50 \(the sum of the others"
-        with pytest.warns(errors.UnmatchedSpend, match=said):
+        with pytest.warns(errors.InputWarning, match=said):
             spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"google_ads", "email"})
         assert spend["spend"].sum() == 25
 
@@ -289,24 +289,24 @@ class TestOrderLines:
 class TestQuietWeek:
     def test_orders_without_rows_are_no_conversions(self, tmp_path):
         (tmp_path / "orders.csv").write_text("order_id,user,date,revenue,currency\n")
-        with pytest.warns(errors.NoConversions, match=r"orders\.csv has no conversions"):
+        with pytest.warns(errors.InputWarning, match=r"orders\.csv has no conversions"):
             journeys = read_journeys(CLICKS, tmp_path / "orders.csv")
         assert journeys.counts == {"interactions": 1, "events": 0}
         assert attribute(journeys.paths(), "linear")["conversions"].sum() == 0
 
     def test_no_touchpoint_is_flagged(self):
-        with pytest.warns(errors.NoConversions):
+        with pytest.warns(errors.InputWarning):
             assert read_journeys(CLICKS.assign(conversion="no")).counts["events"] == 0
 
     def test_order_lines_without_rows(self):
         lines = pd.DataFrame({**ORDER, "price": ["1.00"], "quantity": ["1"]}).iloc[:0]
-        with pytest.warns(errors.NoConversions):
+        with pytest.warns(errors.InputWarning):
             assert read_journeys(CLICKS, lines, aggregate=True).counts["events"] == 0
 
     @pytest.mark.slow
     def test_spend_without_rows(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost,currency\n")
-        with pytest.warns(errors.NoRows, match=r"spend\.csv has no rows"):
+        with pytest.warns(errors.InputWarning, match=r"spend\.csv has no rows"):
             spend, rejected = read_spend(tmp_path / "spend.csv")
         assert (len(spend), len(rejected)) == (0, 0)
         paths = read_journeys(CLICKS, pd.DataFrame(ORDER)).paths()

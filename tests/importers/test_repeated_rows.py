@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import RepeatedRows
+from attrib_ds.errors import InputWarning
 
 VISITS = pd.DataFrame({"user": ["u", "u"], "channel": ["Ads", "Ads"], "date": ["2025-01-01"] * 2})
 ORDERS = pd.DataFrame(
@@ -21,7 +21,7 @@ def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
         "conversions has 3 rows without an id that repeat another one exactly, and counts each of them.*"
         r"drop_duplicates\(\).*columns=\{'conversion': COLUMN\}, or --conversion COLUMN"
     )
-    with pytest.warns(RepeatedRows, match=expected):
+    with pytest.warns(InputWarning, match=expected):
         journeys = at.read_journeys(VISITS, pasted)
     assert len(journeys.events) == 6
     VISITS.to_csv(tmp_path / "visits.csv", index=False)
@@ -34,15 +34,15 @@ def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
 def test_a_flagged_log_counts_its_conversions_only():
     log = pd.concat([VISITS, VISITS.head(1)]).assign(converted=[0, 0, 1])
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RepeatedRows)
+        warnings.simplefilter("error", InputWarning)
         at.read_journeys(log)
-    with pytest.warns(RepeatedRows, match="has 1 row without an id that repeats"):
+    with pytest.warns(InputWarning, match="has 1 row without an id that repeats"):
         at.read_journeys(pd.concat([log, log.tail(1)]))
 
 
 def test_rows_that_differ_in_any_column_or_have_an_id_are_no_repetitions():
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RepeatedRows)
+        warnings.simplefilter("error", InputWarning)
         at.read_journeys(VISITS, ORDERS)
         at.read_journeys(VISITS, ORDERS.drop(columns="note").assign(order_id=[1, 2, 3]))
 
@@ -51,5 +51,5 @@ def test_rejected_rows_are_not_said_to_count():
     orders = pd.concat([ORDERS, pd.DataFrame({"user": ["v", "v"], "date": ["soon"] * 2, "value": [5.0] * 2})])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.simplefilter("error", RepeatedRows)
+        warnings.simplefilter("error", InputWarning)
         assert len(at.read_journeys(VISITS, orders).events) == 3

@@ -15,7 +15,7 @@ BOOTS = "google/cpc/spring///hiking boots"
 # pandas 2 warns when table() adds a column; many of the exports here are a single view.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:DataFrame is highly fragmented",
-    "ignore::attrib_ds.errors.NoConversions",
+    "ignore::attrib_ds.errors.InputWarning",
     "ignore::attrib_ds.errors.RejectedRows",
 )
 
@@ -200,7 +200,7 @@ def test_an_export_without_conversions_names_the_events_that_it_has():
             "derived_tstamp": pd.to_datetime("2025-01-01 10:00"),
         }
     )
-    with pytest.warns(errors.NoConversions, match=expected) as caught:
+    with pytest.warns(errors.InputWarning, match=expected) as caught:
         assert at.read_snowplow(events).events.empty
     assert caught[0].filename == __file__
     assert len(at.read_snowplow(events, conversions=["link_click"]).events) == 1

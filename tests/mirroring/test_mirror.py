@@ -47,7 +47,7 @@ def fill(shop):
         at.create_outlay(shop, "ads", spring, amount=amount, **march)
     at.create_event_type(shop, "order", name="Order", fields=FIELDS)
     at.create_event_type(shop, "call", name="Call")
-    at.archive_event_type(shop, "call")
+    at.admin.archive_event_type(shop, "call")
     at.admin.set_rates(
         shop, pd.DataFrame({"currency": ["USD"], "date": ["2025-01-01T00:00:00Z"], "rate": [0.9]})
     )
@@ -105,12 +105,12 @@ def happen(shop):
     at.admin.merge_users(shop, ANNA, CARL)
     spring = at.list_campaigns(shop, "ads")["id"].item()
     gone = at.list_outlays(shop, "ads", spring)["_id"].iloc[0]
-    at.delete_outlay(shop, "ads", spring, gone)
+    at.admin.delete_outlay(shop, "ads", spring, gone)
     at.update_campaign(shop, "ads", spring, name="Spring sale")
     at.create_campaign(shop, "ads", "summer", name="Summer")
     more = [*FIELDS, {"type": "string", "entity": "event", "storageKey": "coupon", "optional": True}]
-    at.update_event_type(shop, "order", name="Sale", fields=more)
-    at.restore_event_type(shop, "call")
+    at.admin.update_event_type(shop, "order", name="Sale", fields=more)
+    at.admin.restore_event_type(shop, "call")
     at.admin.set_rates(shop, pd.DataFrame({"currency": ["USD", "GBP"], "date": "2025-01-01T00:00:00Z", "rate": [None, 1.2]}))  # fmt: skip
 
 

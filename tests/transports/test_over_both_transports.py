@@ -54,7 +54,7 @@ def prepare(project):
     """Give a project what only an embedded one can be given, and events that came in."""
     project.send("create_integration", vendor_id="ads", name="Ads", currency="EUR")
     if project.project_id == "sample-shop":
-        at.update_event_type(project, "lead", fields=FIELDS)
+        at.admin.update_event_type(project, "lead", fields=FIELDS)
     else:
         at.create_event_type(project, "lead", name="Lead", fields=FIELDS)
 
@@ -78,7 +78,7 @@ def fill(project):
     spring = at.create_campaign(project, "ads", "spring", name="Spring")
     period = {"start_date": "2025-01-01T00:00:00Z", "end_date": "2025-02-01T00:00:00Z"}
     at.create_outlay(project, "ads", spring, amount=12.345678, **period)
-    at.create_audience(project, "Everybody", user("interactionCount") >= 0)
+    at.admin.create_audience(project, "Everybody", user("interactionCount") >= 0)
     at.admin.set_rates(
         project, pd.DataFrame({"currency": ["USD"], "date": ["2025-01-01T00:00:00Z"], "rate": [0.9]})
     )
@@ -187,7 +187,7 @@ READS = {
         lambda p: at.event_insights(p, metrics=["event-count"], group_by="event-type", event_type=event("eventType") == "order", interval="quarter", **YEAR),
         lambda p: at.event_insights(p, metrics=["event-count"], interval="day", since="1990-01-01T00:00:00Z", until="9000-01-01T00:00:00Z"),
     ],
-    "get_audience": [lambda p: at.get_audience(p, first(at.list_audiences(p)))],
+    "get_audience": [lambda p: at.admin.get_audience(p, first(at.admin.list_audiences(p)))],
     "get_campaign": [lambda p: at.get_campaign(p, "ads", campaign_of(p))],
     "get_event": [lambda p: at.get_event(p, event_of(p)), lambda p: at.get_event(p, uuid(99))],
     "get_event_type": [lambda p: at.get_event_type(p, "lead"), lambda p: at.get_event_type(p, "nothing")],
@@ -207,7 +207,7 @@ READS = {
     ],
     # Who asked differs, so what was asked is compared where settings are updated.
     "list_audit": [lambda p: at.admin.list_audit(p, operation_name="split_user")],
-    "list_audiences": [lambda p: at.list_audiences(p)],
+    "list_audiences": [lambda p: at.admin.list_audiences(p)],
     "list_campaigns": [lambda p: at.list_campaigns(p, "ads"), lambda p: at.list_campaigns(p, "unknown")],
     "list_event_types": [lambda p: at.list_event_types(p), lambda p: at.list_event_types(p, sort="-name", limit=1)],
     "list_hits": [
@@ -304,7 +304,9 @@ def replayed(project):
     trashed = at.list_trashed_events(project)["_id"].tolist()
     at.create_event_type(project, "later", name="Later", fields=FIELDS)
     return [
-        at.replay_events(project, [*trashed, uuid(99)]).sort_values(["status", "error"], ignore_index=True)
+        at.admin.replay_events(project, [*trashed, uuid(99)]).sort_values(
+            ["status", "error"], ignore_index=True
+        )
     ]
 
 
@@ -316,30 +318,33 @@ def event_types(project):
 def changed_event_type(project):
     at.create_event_type(project, "call", name="Call")
     return [
-        at.update_event_type(project, "call", name="Phone call"),
-        told(lambda p: at.update_event_type(p, "none", name="x"), project),
+        at.admin.update_event_type(project, "call", name="Phone call"),
+        told(lambda p: at.admin.update_event_type(p, "none", name="x"), project),
     ]
 
 
 def archived(project):
     at.create_event_type(project, "old", name="Old")
-    return [at.archive_event_type(project, "old"), at.list_event_types(project, archived=True)]
+    return [at.admin.archive_event_type(project, "old"), at.list_event_types(project, archived=True)]
 
 
 def restored(project):
     at.create_event_type(project, "older", name="Older")
-    at.archive_event_type(project, "older")
-    return [at.restore_event_type(project, "older")]
+    at.admin.archive_event_type(project, "older")
+    return [at.admin.restore_event_type(project, "older")]
 
 
 def audiences(project):
-    made = at.create_audience(project, "Regulars", user("interactionCount") >= 5)
-    return [made, told(lambda p: at.create_audience(p, "x", {"type": "nothing"}), project)]
+    made = at.admin.create_audience(project, "Regulars", user("interactionCount") >= 5)
+    return [made, told(lambda p: at.admin.create_audience(p, "x", {"type": "nothing"}), project)]
 
 
 def deleted_audience(project):
-    made = at.create_audience(project, "Gone", user("eventCount") >= 1)["_id"]
-    return [at.delete_audience(project, made), told(lambda p: at.delete_audience(p, hex_id(0)), project)]
+    made = at.admin.create_audience(project, "Gone", user("eventCount") >= 1)["_id"]
+    return [
+        at.admin.delete_audience(project, made),
+        told(lambda p: at.admin.delete_audience(p, hex_id(0)), project),
+    ]
 
 
 def campaigns(project):
@@ -382,7 +387,7 @@ def changed_outlay(project):
 def deleted_outlay(project):
     made = an_outlay(project, "deleted")
     return [
-        at.delete_outlay(project, "ads", **made),
+        at.admin.delete_outlay(project, "ads", **made),
         told(lambda p: at.get_outlay(p, "ads", **made), project),
     ]
 
@@ -524,7 +529,7 @@ WRITES = {
     "update_states": updated_states,
     "update_statistics": updated_statistics,
     "validate_events": lambda p: [
-        at.validate_events(p, leads(*nonces), event_type=kind) for kind in ("lead", "unknown") for nonces in ([], ["v-1"], ["v-1", "v-2"])
+        at.admin.validate_events(p, leads(*nonces), event_type=kind) for kind in ("lead", "unknown") for nonces in ([], ["v-1"], ["v-1", "v-2"])
     ],
 }  # fmt: skip
 

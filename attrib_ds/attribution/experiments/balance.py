@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.stats import chi2
 
-from attrib_ds.errors import UnbalancedHoldout, warn
+from attrib_ds.errors import HoldoutWarning, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,5 +87,5 @@ def warn_of_imbalance(found: dict[str, Balance], names: Sequence[str]) -> None:
             f"{', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. So they were not drawn at "
             "random, or since= is later than the beginning, and the effects are biased; check the draw, its "
             "beginning, and that withheld= and participants= list all users, not only those active later",
-            UnbalancedHoldout,
+            HoldoutWarning,
         )

@@ -9,7 +9,7 @@ from scipy.stats import poisson
 
 from attrib_ds.attribution.incremental.observations import conversions_of, preceding, touchpoints_of
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import CheckoutNodes, warn
+from attrib_ds.errors import ConfoundingWarning, warn
 
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.paths import Paths
@@ -71,5 +71,5 @@ def warn_of_checkout_nodes(nodes: pd.DataFrame) -> None:
         "week of a touchpoint. People on their way to the checkout visit such nodes anyway, so paths cannot "
         "tell whether they cause conversions: leave them out of comparisons, or withhold them at random "
         "(plan_holdout, holdout_effects)",
-        CheckoutNodes,
+        ConfoundingWarning,
     )

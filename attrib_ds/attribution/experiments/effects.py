@@ -165,12 +165,11 @@ def incremental_effects(
     Warns
     -----
     ConfoundingWarning
-        If the verdict on a model is ``"confounded"``.
-    CheckoutNodes
-        If the touchpoints of nodes cluster in the 30 minutes before conversions.
+        If the verdict on a model is ``"confounded"``, or if the touchpoints of nodes
+        cluster in the 30 minutes before conversions.
     TruncatedUsers
         If the table of observed users lacks those who were never touched.
-    ContaminatedHoldout, UnevenHoldout, UnbalancedHoldout
+    HoldoutWarning
         See :func:`holdout_effects`.
 
     Raises

@@ -17,7 +17,7 @@ from attrib_ds.attribution.experiments.draws import complete_draws
 from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
 from attrib_ds.attribution.models.model import check_level
 from attrib_ds.attribution.paths.sequences import number_currencies
-from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
+from attrib_ds.errors import HoldoutWarning, InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
 
 if TYPE_CHECKING:
@@ -96,14 +96,11 @@ def holdout_effects(
 
     Warns
     -----
-    ContaminatedHoldout
+    HoldoutWarning
         If withheld users have touchpoints of the node. They still count as withheld, so the effect is
-        underestimated.
-    UnevenHoldout
-        If the withheld share of users with an opportunity differs from the share drawn by more than chance
-        explains, so that the groups are not comparable.
-    UnbalancedHoldout
-        If withheld users and the others differ in their conversions before ``since``, in their touchpoints of
+        underestimated. Or if the withheld share of users with an opportunity differs from the share drawn by
+        more than chance explains, so that the groups are not comparable. Or if withheld users and the others
+        differ in their conversions before ``since``, in their touchpoints of
         the node before it, or in ``covariates``, by more than chance explains (one test for all of them, at a
         significance level of 0.001). Such a draw was not random, which adjusting does not mend, or began
         before ``since``.
@@ -348,7 +345,7 @@ def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) ->
             "among users with a touchpoint or an opportunity, the withheld share differs from the share "
             f"drawn: {', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. Opportunities and "
             "touchpoints are not logged alike, so the effects are biased; run without opportunities=",
-            UnevenHoldout,
+            HoldoutWarning,
             stacklevel=3,
         )
     compared = replace(trial, takes_part=has_any, since=first)
@@ -369,6 +366,6 @@ def _warn_contaminated(trial: Trial, contaminated: NDArray[np.bool_]) -> None:
             f"withheld users have touchpoints of the withheld node: {', '.join(contacts[:10])}"
             f"{' and others' if len(contacts) > 10 else ''}. They still count as withheld, so effects are "
             "underestimated; check ad delivery, and whether user ids changed",
-            ContaminatedHoldout,
+            HoldoutWarning,
             stacklevel=3,
         )

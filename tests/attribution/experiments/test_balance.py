@@ -9,7 +9,7 @@ import pytest
 from attrib_ds import Paths
 from attrib_ds.attribution.experiments.balance import balance
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.errors import UnbalancedHoldout
+from attrib_ds.errors import HoldoutWarning
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 SINCE = pd.Timestamp("2025-02-01", tz="UTC")
@@ -77,9 +77,9 @@ def measured(paths, withheld, **options):
 
 def test_a_draw_that_follows_activity_is_reported_at_the_call():
     paths, withheld = world(is_random=False)
-    with pytest.warns(UnbalancedHoldout, match=r"ads \((conversions|touchpoints) before: \+0\.") as caught:
+    with pytest.warns(HoldoutWarning, match=r"ads \((conversions|touchpoints) before: \+0\.") as caught:
         measured(paths, withheld.assign(since=SINCE))
-    assert [each.filename for each in caught if each.category is UnbalancedHoldout] == [__file__]
+    assert [each.filename for each in caught if each.category is HoldoutWarning] == [__file__]
 
 
 def test_covariates_are_compared_too():
@@ -91,7 +91,7 @@ def test_covariates_are_compared_too():
     points = paths.touchpoints.select("user_id", "node_id", "date").to_pyarrow().to_pandas()
     buyers = pd.DataFrame({"event_id": ["e0"], "user_id": ["u0"], "date": START})
     paths = Paths.from_frames(points, buyers, users=observed.assign(tall=tall))
-    with pytest.warns(UnbalancedHoldout, match=r"ads \(covariates tall: \+0\."):
+    with pytest.warns(HoldoutWarning, match=r"ads \(covariates tall: \+0\."):
         measured(paths, withheld, covariates=["tall"])
 
 
@@ -99,5 +99,5 @@ def test_covariates_are_compared_too():
 def test_random_draws_and_those_without_a_time_before_cause_no_warning(is_random):
     paths, withheld = world(is_random=is_random)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UnbalancedHoldout)
+        warnings.simplefilter("error", HoldoutWarning)
         measured(paths, withheld.assign(since=SINCE) if is_random else withheld)

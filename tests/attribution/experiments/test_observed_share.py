@@ -4,13 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Channel, Paths, Scenario, incremental_effects, simulate
+from attrib_ds import Paths, incremental_effects, simulate
 from attrib_ds.attribution.experiments.observed_share import (
     check_observed_share,
     scale_levels,
     sum_segments,
 )
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.simulation import Channel, Scenario
 
 LEVELS = [("caused", "low", "high")]
 

@@ -50,5 +50,5 @@ def test_a_parquet_file(open_shop, service, tmp_path, room):
     shop = open_shop(page=len(MANY))
     at.search_interactions(shop, limit=1)
     with full_disk(room=room), pytest.raises(Unavailable, match="cannot be written"):
-        at.search_interactions(shop, to=tmp_path / "visits.parquet", limit=len(MANY))
+        at.export_interactions(shop, tmp_path / "visits.parquet", limit=len(MANY))
     assert list(tmp_path.iterdir()) == []

@@ -21,6 +21,7 @@ from pyarrow import parquet
 from support.law_examples import examples
 from support.scripted_service import RESET, Reply, page
 from support.service_records import hex_id
+from support.streamed_frames import frames_of
 
 import attrib_ds as at
 from attrib_ds import Project, errors, interaction
@@ -148,7 +149,7 @@ def test_any_pages_give_the_frame_of_the_embedded_project(
     expected = at.search_interactions(embedded, **asked)
     shop = remote(size, workers, accept)
     if chunks:
-        frames = list(at.search_interactions(shop, **asked, chunks=True))
+        frames = list(frames_of("search_interactions", shop, **asked))
         for frame in frames:
             assert frame.dtypes.to_dict() == expected.dtypes.to_dict()
         found = pd.concat(frames, ignore_index=True)
@@ -163,9 +164,7 @@ def test_any_pages_give_the_frame_of_the_embedded_project(
     size=st.sampled_from([4, 10, 40, 10_000]),
     workers=st.integers(1, 5),
     sort=st.sampled_from([None, "_id", "-_id", "interactionCount", "-interactionCount"]),
-    bounds=st.sampled_from(
-        [{}, {"id_from": hex_id(20_000)}, {"id_to": hex_id(70_000), "id_after": hex_id(2)}]
-    ),
+    bounds=st.sampled_from([{}, {"idFrom": hex_id(20_000)}, {"idTo": hex_id(70_000), "idAfter": hex_id(2)}]),
     offset=st.sampled_from([0, 5]),
     limit=st.sampled_from([None, 20]),
     chunks=st.booleans(),
@@ -176,14 +175,11 @@ def test_any_pages_give_the_users_of_the_embedded_project(
 ):
     asked = {"columns": ["interactionCount", "fields.email"], "sort": sort}
     asked |= bounds | {"offset": offset, "limit": limit}
-    expected = at.search_users(embedded, **asked)
+    expected = embedded.send("search_users", **asked)
     shop = remote(size, workers)
-    if chunks:
-        found = pd.concat(list(at.search_users(shop, **asked, chunks=True)), ignore_index=True)
-    else:
-        found = at.search_users(shop, **asked)
-        assert found.attrs == expected.attrs
-    pd.testing.assert_frame_equal(found, expected)
+    answer = (shop.stream if chunks else shop.send)("search_users", **asked)
+    assert answer.read().equals(expected.read())
+    assert chunks or answer.total == expected.total
 
 
 @pytest.mark.slow
@@ -192,12 +188,12 @@ def test_any_pages_give_the_users_of_the_embedded_project(
 def test_the_smallest_pages_are_enough(embedded, remote, size, sort):
     asked = {"sort": sort, "until": "2025-01-01T06:00:00Z"}
     expected = at.search_interactions(embedded, **asked)
-    found = pd.concat(list(at.search_interactions(remote(size), **asked, chunks=True)), ignore_index=True)
+    found = pd.concat(list(frames_of("search_interactions", remote(size), **asked)), ignore_index=True)
     pd.testing.assert_frame_equal(found, expected)
 
 
 def test_lists_come_in_pages_too(embedded, remote, home):
-    for name in ("list_nodes", "list_event_types", "list_audiences", "list_trashed_events"):
+    for name in ("list_nodes", "list_event_types", "list_trashed_events"):
         expected = getattr(at, name)(embedded)
         pd.testing.assert_frame_equal(getattr(at, name)(remote(2)), expected)
 
@@ -207,7 +203,7 @@ def test_lists_come_in_pages_too(embedded, remote, home):
 def test_a_file_holds_what_the_frame_does(embedded, remote, tmp_path, place, where):
     shop = embedded if place == "embedded" else remote(30)
     path = tmp_path / "visits.parquet"
-    assert at.search_interactions(shop, where=where, to=path) == path
+    assert at.export_interactions(shop, path, where=where) == path
     expected = at.search_interactions(embedded, where=where)
     written = pd.read_parquet(path)
     assert written["_id"].tolist() == expected["_id"].tolist()
@@ -217,31 +213,19 @@ def test_a_file_holds_what_the_frame_does(embedded, remote, tmp_path, place, whe
     )
 
 
-def test_nothing_is_one_frame_with_all_columns(embedded, remote):
-    nobody = interaction("geo.city") == "Atlantis"
-    for shop in (embedded, remote(7)):
-        (frame,) = at.search_interactions(shop, where=nobody, chunks=True)
-        expected = at.search_interactions(embedded, where=nobody)
-        pd.testing.assert_frame_equal(frame, expected)
-        (users,) = at.search_users(shop, columns=["fields.email"], id_to=hex_id(0), chunks=True)
-        assert (len(users), list(users.columns)) == (0, ["_id", "fields.email"])
-
-
 def test_a_file_that_fails_leaves_the_old_one(remote, tmp_path):
     path = tmp_path / "visits.parquet"
     path.write_bytes(b"old")
     with pytest.raises(errors.InvalidRequest, match="since"):
-        at.search_interactions(remote(7), since="soon", to=path)
+        at.export_interactions(remote(7), path, since="soon")
     assert path.read_bytes() == b"old"
-    with pytest.raises(errors.InvalidRequest, match="to: not allowed with chunks=True"):
-        at.search_interactions(remote(7), to=path, chunks=True)
-    with pytest.raises(errors.InvalidRequest, match="is not a file in an existing folder"):
-        at.search_interactions(remote(7), to=tmp_path / "none" / "visits.parquet")
+    with pytest.raises(errors.InvalidRequest, match="path: the folder .* does not exist"):
+        at.export_interactions(remote(7), tmp_path / "none" / "visits.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["visits.parquet"]
 
 
 def test_who_stops_reading_leaves_nothing_behind(remote):
-    frames = at.search_interactions(remote(7), chunks=True)
+    frames = frames_of("search_interactions", remote(7))
     next(frames)
     frames.close()
     assert not pulling()
@@ -250,7 +234,7 @@ def test_who_stops_reading_leaves_nothing_behind(remote):
 @pytest.mark.slow
 def test_who_fails_while_reading_leaves_nothing_behind(remote):
     def fail():
-        for _ in at.search_interactions(remote(7), chunks=True):
+        for _ in frames_of("search_interactions", remote(7)):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -265,12 +249,10 @@ def test_who_fails_while_reading_leaves_nothing_behind(remote):
 def test_an_embedded_project_can_be_closed_after_a_stream_is_left(tmp_path):
     with at.connect("shop", path=tmp_path / "shop.duckdb") as shop:
         at.load(shop, interactions=visits())
-        frames = at.search_interactions(shop, chunks=True)
+        frames = frames_of("search_interactions", shop)
         next(frames)
         frames.close()
         del frames
-        # Nor does one that nobody began.
-        at.search_interactions(shop, chunks=True)
     # A reader that is left would keep the file.
     with at.connect("shop", path=tmp_path / "shop.duckdb") as shop:
         assert len(at.search_interactions(shop, bots=None)) == VISITS
@@ -416,7 +398,7 @@ def test_rows_that_stay_missing_are_told(open_shop, shelf):
     with pytest.raises(errors.ServiceFailure, match=r"2 of \d+ records are missing"):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
     with pytest.raises(errors.ServiceFailure, match=r"2 of \d+ records are missing"):
-        list(at.search_interactions(open_shop(page=5), **OLDEST_FIRST, chunks=True))
+        list(frames_of("search_interactions", open_shop(page=5), **OLDEST_FIRST))
 
 
 @pytest.mark.parametrize("wrong", ["order", "bounds"])
@@ -526,7 +508,7 @@ def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
     assert frame["zeal"].dtype == TEXT
     assert frame["zeal"].dropna().to_dict() == {17: '{"deep": [1.5]}', 30: '{"deep": [1.5]}'}
     with pytest.warns(errors.UnknownFields, match="they are left out") as caught:
-        frames = list(at.search_interactions(shop, **OLDEST_FIRST, chunks=True))
+        frames = list(frames_of("search_interactions", shop, **OLDEST_FIRST))
     assert len(caught) == 1
     assert {tuple(each.columns) for each in frames} == {("_id", "startDate")}
 
@@ -563,7 +545,7 @@ def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, 
 
     time.sleep = sleep
     shelf.alter = lambda number, reply: later if number > 4 else reply
-    frames = at.search_interactions(open_shop(page=3), **OLDEST_FIRST, chunks=True)
+    frames = frames_of("search_interactions", open_shop(page=3), **OLDEST_FIRST)
     next(frames)
     next(frames)
     assert is_waiting.wait(10)
@@ -575,7 +557,7 @@ def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, 
 @pytest.mark.slow
 def test_no_more_pages_wait_than_two_for_each_worker(open_shop, shelf, service):
     shelf.records = [record(number) for number in range(400)]
-    frames = at.search_interactions(open_shop(page=4, workers=2), **OLDEST_FIRST, chunks=True)
+    frames = frames_of("search_interactions", open_shop(page=4, workers=2), **OLDEST_FIRST)
     for _ in range(2):
         next(frames)
     threading.Event().wait(0.3)
