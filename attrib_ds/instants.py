@@ -20,20 +20,20 @@ _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
 #: Precision of instants in Python, and in tables of other engines.
 RESOLUTION: Final = timedelta(microseconds=1)
-#: Precision of the instants that the service keeps (G-224).
+#: Precision of the instants that the service keeps.
 KEPT_RESOLUTION: Final = timedelta(milliseconds=1)
 _EXAMPLE: Final = "2025-01-31T12:00:00Z"
 
 
 def parse(value: object, *, argument: str) -> datetime:
-    """Read an instant and return it in UTC, truncated to milliseconds (G-224).
+    """Read an instant and return it in UTC, truncated to milliseconds.
 
     Parameters
     ----------
     value : str, datetime, pandas.Timestamp or numpy.datetime64
         Text follows RFC 3339; lower-case ``t`` and ``z``, and a space for ``T``, are accepted. A value
         without an offset is UTC. Digits beyond milliseconds are cut off, and the leap second ``:60`` is
-        read as ``:59.999`` (G-038).
+        read as ``:59.999``.
     argument : str
         What the value is called in an error message.
 
@@ -45,8 +45,8 @@ def parse(value: object, *, argument: str) -> datetime:
     Raises
     ------
     InvalidRequest
-        If the value is a date without a time (G-039), is no such instant, or leaves the years 0001 to
-        9999 once it is in UTC (G-041).
+        If the value is a date without a time, is no such instant, or leaves the years 0001 to
+        9999 once it is in UTC.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def format(instant: datetime) -> str:  # noqa: A001  (read as `instants.format`,
     Returns
     -------
     str
-        Three digits after the point, or six when the microseconds need them (G-036).
+        Three digits after the point, or six when the microseconds need them.
 
     Raises
     ------

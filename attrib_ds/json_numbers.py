@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-#: Digits of a whole number that is written with a decimal point or an exponent (G-221).
+#: Digits of a whole number that is written with a decimal point or an exponent.
 MOST_DIGITS: Final = 18
 #: Powers of ten beyond every double.
 _LARGEST_POWER: Final = 400
@@ -106,7 +106,7 @@ _DECODER: Final = json.JSONDecoder(parse_float=exact_number, parse_int=exact_int
 
 
 def whole(value: object) -> int | None:
-    """Return a whole number, also one written as ``1.0`` or ``1e0``; None for anything else (G-221).
+    """Return a whole number, also one written as ``1.0`` or ``1e0``; None for anything else.
 
     Examples
     --------

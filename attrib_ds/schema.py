@@ -183,7 +183,7 @@ USER: Final = pa.schema(
     ]
 )
 
-#: Members are computed on reading, so ``size`` is that of the instant ``computedAt`` (G-067).
+#: Members are computed on reading, so ``size`` is that of the instant ``computedAt``.
 AUDIENCE: Final = pa.schema(
     [*_text("_id", "projectId", "name"), *_json("condition"), *_counts("size"), *_instants("computedAt")]
 )
@@ -194,7 +194,7 @@ EVENT_TYPE: Final = pa.schema(
         *_instants("createdAt", "updatedAt", "archivedAt"),
         *_text("projectId", "reference", "name"),
         *_json("fields", "metadata", "phoneParsingConfig"),
-        # Beyond the specification: absent from the JSON if the project's settings apply (G-208).
+        # Beyond the specification: absent from the JSON if the project's settings apply.
         *_counts("expirationPolicy.retentionDurationInDays"),
         pa.field("expirationPolicy.piiFields", _TEXTS),
     ]

@@ -251,7 +251,7 @@ def _naive(project: Project, value: datetime | date | str | None, argument: str)
         return None
     bound = project.bound(value, argument=argument)
     instant = instants.parse_exact(bound, argument=argument)
-    # The service keeps milliseconds: an event is found from the instant on that was sent (G-224).
+    # The service keeps milliseconds: an event is found from the instant on that was sent.
     return instants.naive(instants.truncate(instant) if argument == "since" else instant)
 
 

@@ -106,7 +106,7 @@ class RevokeKey(ProjectRequest):
 
 
 class ListAudit(ProjectRequest):
-    """List the audit log, optionally of one operation or account (G-211)."""
+    """List the audit log, optionally of one operation or account."""
 
     operationName: Text | None = None
     account: Text | None = None

@@ -93,7 +93,7 @@ def from_wire(
     Raises
     ------
     InvalidRequest
-        If a value is not allowed; members of the body are named by JSON pointers (G-181).
+        If a value is not allowed; members of the body are named by JSON pointers.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def columns(operation: Operation, request: Request) -> pa.Schema:
     -------
     pyarrow.Schema
         Flat; a search returns the requested columns (interactions) or keys (users), in the order of the
-        request with ``_id`` first (G-058).
+        request with ``_id`` first.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def projected(projection: tuple[str, ...] | None) -> list[str]:
     Returns
     -------
     list of str
-        In the order of the projection, ``_id`` first (G-058).
+        In the order of the projection, ``_id`` first.
     """
     if projection is None:
         return [name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST]

@@ -38,7 +38,7 @@ def _write_campaign(value: str) -> dict[str, str]:
     return {"id": value}
 
 
-#: The campaign to move an outlay to (G-166).
+#: The campaign to move an outlay to.
 CampaignId: TypeAlias = Annotated[
     str,
     Rule(
@@ -98,7 +98,7 @@ class UpdateCampaign(GetCampaign):
 
 
 class ListOutlays(OutlaysRequest):
-    """List the outlays of a campaign, optionally those in a period (G-167) or the deleted ones."""
+    """List the outlays of a campaign, optionally those in a period or the deleted ones."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -131,7 +131,7 @@ class GetOutlay(OutlaysRequest):
 
 
 class DeleteOutlay(GetOutlay):
-    """Delete an outlay, which no longer counts (G-078)."""
+    """Delete an outlay, which no longer counts."""
 
 
 class UpdateOutlay(GetOutlay):
@@ -164,7 +164,7 @@ def _check_currency(value: Any) -> str:
     return str(value)
 
 
-#: In force or withdrawn (G-226).
+#: In force or withdrawn.
 Currency: TypeAlias = Annotated[
     str,
     Rule(
@@ -178,7 +178,7 @@ Currency: TypeAlias = Annotated[
 class CreateIntegration(ProjectRequest):
     """Create a custom-ads integration, by default in the currency of the project.
 
-    ``channel`` is the channel of its node (G-046).
+    ``channel`` is the channel of its node.
     """
 
     vendorId: VendorId
@@ -230,7 +230,7 @@ ExchangeRate: TypeAlias = Annotated[
 
 
 class Rate(Part):
-    """The value of one unit of a currency in that of the project, from a date on (G-065); null removes it."""
+    """The value of one unit of a currency in that of the project, from a date on; null removes it."""
 
     currency: Currency
     date: Day

@@ -57,7 +57,7 @@ Interval: TypeAlias = Annotated[
 class CreateEvent(ProjectRequest):
     """Create an event.
 
-    Only the envelope is checked here; processing checks the ``data``, the event type and the date (G-127).
+    Only the envelope is checked here; processing checks the ``data``, the event type and the date.
     """
 
     eventType: Text
@@ -68,7 +68,7 @@ class CreateEvent(ProjectRequest):
 
 
 class ValidateEvent(CreateEvent):
-    """Check an event without storing it (G-138)."""
+    """Check an event without storing it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _write_envelope(value: CreateEvent | Misfit) -> Any:
     return value.given if isinstance(value, Misfit) else value.model_dump(exclude_unset=True)
 
 
-#: An event or an invalid item; an invalid item does not affect the others (G-137).
+#: An event or an invalid item; an invalid item does not affect the others.
 Envelope: TypeAlias = Annotated[
     CreateEvent | Misfit,
     Rule(
@@ -116,7 +116,7 @@ Envelope: TypeAlias = Annotated[
 
 
 class CreateEvents(Request):
-    """Create many events in one request (G-137).
+    """Create many events in one request.
 
     ``projectId`` is the project of events without one. With ``wait`` the answer comes after processing and
     includes the errors of invalid events.
@@ -154,7 +154,7 @@ class CreateEvents(Request):
 
 
 class ReplayEvent(ProjectRequest):
-    """Process a trashed event again (G-057)."""
+    """Process a trashed event again."""
 
     id: Uuid
 
@@ -207,7 +207,7 @@ class UpdateEventStatistic(ProjectRequest):
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-#: Types of user and event fields (G-049).
+#: Types of user and event fields.
 FIELD_TYPES: Final = (
     "string",
     "message",
@@ -220,10 +220,10 @@ FIELD_TYPES: Final = (
     "url",
     "country",
 )
-#: Types of event fields only; with ``number`` they define the metrics of an event (G-050).
+#: Types of event fields only; with ``number`` they define the metrics of an event.
 METRIC_TYPES: Final = ("state", "currency")
 
-#: Built-in metrics; no field may be stored under their names (G-155).
+#: Built-in metrics; no field may be stored under their names.
 _EVENT_COUNT: Final = "event-count"
 _STATE_DELAY: Final = "state-delay-"
 
@@ -239,8 +239,7 @@ EventTypeSort: TypeAlias = Annotated[
 class EventTypeField(Part):
     """One field of the events of a type.
 
-    ``ingestionKey`` is the key to read it from, the ``storageKey`` by default; None if only updates set it
-    (G-156).
+    ``ingestionKey`` is the key to read it from, the ``storageKey`` by default; None if only updates set it.
     """
 
     type: Annotated[str, choice(*FIELD_TYPES, *METRIC_TYPES)]
@@ -278,7 +277,7 @@ class PhoneParsing(Part):
 
 
 class ExpirationPolicy(Part):
-    """The retention of event values, and which of them are personal (G-208).
+    """The retention of event values, and which of them are personal.
 
     None applies the settings of the project.
     """
@@ -322,15 +321,15 @@ class GetEventType(ProjectRequest):
 
 
 class ArchiveEventType(GetEventType):
-    """Archive an event type: its new events are refused (G-077)."""
+    """Archive an event type: its new events are refused."""
 
 
 class RestoreEventType(GetEventType):
-    """Restore an archived event type: its events are accepted again (G-077)."""
+    """Restore an archived event type: its events are accepted again."""
 
 
 class UpdateEventType(GetEventType):
-    """Update an event type; attributes that are not given stay as they are (G-158).
+    """Update an event type; attributes that are not given stay as they are.
 
     A field replaces the existing field with the same storage key, or is added. An expiration policy replaces
     the previous one, and applies to new events.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 from pydantic import ValidationError, model_validator
 
@@ -16,6 +16,8 @@ from attrib_ds.contract.values import Flag, Instant, whole
 
 # ruff: noqa: N815  (attributes carry the decision's names)
 
+
+Sent = TypeVar("Sent", bound=ProjectRequest)
 
 _LONGEST_URL: Final = 4_096
 #: Longest time from the page view until it is sent, such as that of a computer that slept meanwhile.
@@ -99,7 +101,7 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
     Raises
     ------
     InvalidRequest
-        If a value is not allowed; members of a body are named by JSON pointers (G-181).
+        If a value is not allowed; members of a body are named by JSON pointers.
 
     Examples
     --------
@@ -111,16 +113,17 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
         ...
     attrib_ds.errors.InvalidRequest: /pageUrl: 'boots' is not allowed; expected a URL of at most ...
     """
+    return _read(CollectHit, values, is_query=is_query)
+
+
+def _read(request: type[Sent], values: Mapping[str, Any], *, is_query: bool = False) -> Sent:
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return CollectHit.model_validate(given, context={"query": is_query})
+        return request.model_validate(given, context={"query": is_query})
     except ValidationError as error:
         # Not chained: the pydantic error contains every value.
         slash = "" if is_query else "/"
-        raise translate(error, CollectHit, call=lambda attribute: f"{slash}{attribute}") from None
-
-
-# ruff: noqa: N815  (attributes carry the decision's names)
+        raise translate(error, request, call=lambda attribute: f"{slash}{attribute}") from None
 
 
 #: Event type of opportunities, and the types of its fields.
@@ -157,11 +160,6 @@ def read_opportunity(values: Mapping[str, Any]) -> CollectOpportunity:
     Raises
     ------
     InvalidRequest
-        If a value is not allowed; members are named by JSON pointers (G-181).
+        If a value is not allowed; members are named by JSON pointers.
     """
-    given = {name: value for name, value in values.items() if value is not None}
-    try:
-        return CollectOpportunity.model_validate(given)
-    except ValidationError as error:
-        # Not chained: the pydantic error contains every value.
-        raise translate(error, CollectOpportunity, call=lambda attribute: f"/{attribute}") from None
+    return _read(CollectOpportunity, values)

@@ -68,7 +68,7 @@ PathText: TypeAlias = Annotated[
         json_schema={"type": "string", "minLength": 1},
     ),
 ]
-#: A malformed UUID is not found, not invalid: operations on events and hits list no 400 (G-032, G-154).
+#: A malformed UUID is not found, not invalid: operations on events and hits list no 400.
 Uuid: TypeAlias = Annotated[
     str,
     Rule(
@@ -77,7 +77,7 @@ Uuid: TypeAlias = Annotated[
         json_schema={"type": "string", "format": "uuid"},
     ),
 ]
-#: As :data:`HexId`, for operations that list no 400: a malformed id is not found, not invalid (G-150).
+#: As :data:`HexId`, for operations that list no 400: a malformed id is not found, not invalid.
 UserIdOrUnknown: TypeAlias = Annotated[
     str,
     Rule(

@@ -30,13 +30,13 @@ from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, NODE_TYPES, is_js
 
 MOST_SEGMENTS: Final = 1_000
 
-#: Ids, by which counters cannot be grouped (G-113).
+#: Ids, by which counters cannot be grouped.
 _UNGROUPED: Final = {"_id", "firstHitId"}
 
 #: Columns to sort by: those with one value per record.
 SORTABLE: Final = tuple(column.name for column in INTERACTION if not is_json(column))
 
-#: Columns to group by: no ids, no continuous numbers, no dates (G-113).
+#: Columns to group by: no ids, no continuous numbers, no dates.
 GROUPABLE: Final = tuple(
     column.name
     for column in INTERACTION

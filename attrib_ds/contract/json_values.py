@@ -321,7 +321,7 @@ def _explained(problem: str, *, within: str = "") -> PydanticCustomError:
     return PydanticCustomError("explained", "{problem}", {"problem": problem, "within": within})
 
 
-#: Maximum levels of nesting (G-188).
+#: Maximum levels of nesting.
 DEEPEST: Final = 64
 #: Decimals up to this power of ten are written without an exponent, which would make `1e300` long.
 _LARGEST_PLAIN_POWER: Final = 30

@@ -150,7 +150,7 @@ def _path_item(operation: Operation, method: str, request: dict[str, Any]) -> di
 def _security(operation: Operation) -> list[dict[str, list[str]]]:
     if operation.base == "auth":
         return []
-    # An empty entry makes the token optional: it is checked if it is sent (G-175).
+    # An empty entry makes the token optional: it is checked if it is sent.
     return [{"token": []}] if operation.token else [{}, {"token": []}]
 
 

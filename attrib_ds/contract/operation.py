@@ -204,7 +204,7 @@ Location = Literal["path", "query", "body"]
 BASES: Final[dict[str, str]] = {"v1": "/api/v1", "v2": "/api/v2", "auth": "/auth"}
 
 #: Type of the entry in the details of an error 503 that tells a deadline from an overload: the same request
-#: would fail again (G-181, G-230).
+#: would fail again.
 DEADLINE_EXCEEDED: Final = "deadline-exceeded"
 
 _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
@@ -244,7 +244,7 @@ class Operation:
     extension : bool, default False
         Whether it is not part of the specification.
     synonyms : tuple of str
-        Other methods accepted on the same path (G-033).
+        Other methods accepted on the same path.
     body : str, default ""
         Attribute of the request that is the whole body, an array; the other attributes are in the query.
     upload : str, default ""
@@ -286,7 +286,7 @@ class Operation:
         """All statuses of its answers, sorted.
 
         With a project in the path these include 400 for a malformed project id and 404 for a project that
-        does not exist or that the caller may not see (G-178, G-179).
+        does not exist or that the caller may not see.
         """
         of_project = (400, 404) if "{projectId}" in self.path else ()
         return tuple(sorted({*self.statuses, *self.also, *of_project}))

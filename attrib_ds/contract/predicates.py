@@ -86,7 +86,7 @@ NodeFilter: TypeAlias = Annotated[
     Predicate,
     Rule(check=_check_nodes, expected=_NODES.expected, json_schema=_NODES.json_schema, write=to_json),
 ]
-#: References, or a comparison of the event type (G-118).
+#: References, or a comparison of the event type.
 EventTypes: TypeAlias = Annotated[
     tuple[str, ...] | Predicate,
     Rule(

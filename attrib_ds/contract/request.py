@@ -24,7 +24,7 @@ class Untitled(GenerateJsonSchema):
 
 
 class Part(BaseModel):
-    """Base of requests and of the objects inside them: frozen, unknown properties ignored (G-043)."""
+    """Base of requests and of the objects inside them: frozen, unknown properties ignored."""
 
     # Secret attributes have `repr=False`; error messages never show their values.
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)

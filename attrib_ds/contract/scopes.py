@@ -1,4 +1,4 @@
-"""The scopes of access tokens (G-174)."""
+"""The scopes of access tokens."""
 
 from typing import Final
 

@@ -296,7 +296,7 @@ class GetSettings(ProjectRequest):
 
 
 class UpdateSettings(ProjectRequest):
-    """Update the settings; attributes that are not given stay as they are; null clears a period (G-227)."""
+    """Update the settings; attributes that are not given stay as they are; null clears a period."""
 
     null_counts: ClassVar[frozenset[str]] = frozenset({"retentionDurationInDays"})
 

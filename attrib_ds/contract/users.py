@@ -19,7 +19,7 @@ from attrib_ds.filters.predicates import check_values, measure
 from attrib_ds.filters.vocabulary import AGGREGATIONS
 from attrib_ds.schema import USER
 
-#: Properties of the user that are keys by themselves, including whole maps (G-107).
+#: Properties of the user that are keys by themselves, including whole maps.
 PLAIN: Final = tuple(
     name for name in dict.fromkeys(column.split(".")[0] for column in USER.names) if name != "fields"
 )
@@ -234,7 +234,7 @@ MetricType: TypeAlias = Annotated[str, choice("state", "statistic")]
 
 
 class SearchUsers(ProjectRequest):
-    """Search users, one page at a time; they must meet all given conditions (G-095)."""
+    """Search users, one page at a time; they must meet all given conditions."""
 
     fields: Annotated[tuple[UserKey, ...], BOUNDED]
     filters: UserFilter | None = None
@@ -289,21 +289,21 @@ ErasureMode: TypeAlias = Annotated[str, choice("anonymise", "delete")]
 
 
 class MergeUsers(ProjectRequest):
-    """Merge a user into another one, which remains (G-149)."""
+    """Merge a user into another one, which remains."""
 
     id: HexId
     userId: HexId
 
 
 class SplitUser(ProjectRequest):
-    """Split a user from the one it was merged into (G-149)."""
+    """Split a user from the one it was merged into."""
 
     id: HexId
     userId: HexId
 
 
 class DeleteUser(ProjectRequest):
-    """Delete or anonymise a user (G-209).
+    """Delete or anonymise a user.
 
     ``delete`` removes all records; ``anonymise`` keeps the counts and removes personal values.
     """
@@ -313,13 +313,13 @@ class DeleteUser(ProjectRequest):
 
 
 class ExportUserData(ProjectRequest):
-    """Export all data of a user (G-209)."""
+    """Export all data of a user."""
 
     id: HexId
 
 
 class AnonymiseExpired(ProjectRequest):
-    """Anonymise personal values past their retention, by default as of now (G-208)."""
+    """Anonymise personal values past their retention, by default as of now."""
 
     now: Instant | None = None
 
@@ -327,7 +327,7 @@ class AnonymiseExpired(ProjectRequest):
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-#: Allowed levels of each transformer (G-123).
+#: Allowed levels of each transformer.
 LEVELS: Final[dict[str, Rule]] = {
     "date": choice("year", "semester", "quarter", "month", "week", "day", "hour", "minute", "second"),
     "number": whole(lowest=0, highest=12, expected="0 to 12 decimals"),
@@ -375,7 +375,7 @@ class ExportedData(Part):
 
 
 class OutputFormat(Part):
-    """The file format; only ``type`` is part of the specification (G-119)."""
+    """The file format; only ``type`` is part of the specification."""
 
     type: Annotated[str, choice("csv", "xlsx", fold=True)]
     delimiter: Annotated[str, choice(",", ";", "\t", "|")] = ","

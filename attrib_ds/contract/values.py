@@ -28,7 +28,7 @@ from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber
 from attrib_ds.json_numbers import whole as whole_number
 
 _LARGEST: Final = 2**63 - 1
-#: Bounds of the dates of events: the first one, and how far they may lie after the receipt (G-041).
+#: Bounds of the dates of events: the first one, and how far they may lie after the receipt.
 EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
 MAX_AHEAD: Final = timedelta(hours=24)
 _DIRECTIONS: Final = {1, -1}
@@ -68,7 +68,7 @@ def _check_event_date(value: Any) -> Any:
 
 
 def _read_instant(value: str) -> str:
-    # An unencoded `+02:00` arrives as ` 02:00` (G-040).
+    # An unencoded `+02:00` arrives as ` 02:00`.
     return re.sub(r" (?=[0-9]{2}:[0-9]{2}\Z)", "+", value)
 
 
@@ -86,7 +86,7 @@ Instant: TypeAlias = Annotated[
         write=instants.format,
     ),
 ]
-#: Instant of something that happened, in 1990 or later (G-041).
+#: Instant of something that happened, in 1990 or later.
 PAST: Final = Rule(
     check=_check_past,
     expected=f"{_EXPECTED_INSTANT}, in 1990 or later",
@@ -94,7 +94,7 @@ PAST: Final = Rule(
     write=instants.format,
 )
 PastInstant: TypeAlias = Annotated[datetime, PAST]
-#: A value that is not an instant stays unchanged: the service moves its event to the trash (G-127).
+#: A value that is not an instant stays unchanged: the service moves its event to the trash.
 EventDate: TypeAlias = Annotated[
     Any,
     Rule(
@@ -137,7 +137,7 @@ def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
     Returns
     -------
     Rule
-        Stores an int; ``1.0`` is the whole number 1, ``True`` and ``1.5`` are refused (G-221).
+        Stores an int; ``1.0`` is the whole number 1, ``True`` and ``1.5`` are refused.
 
     Examples
     --------
@@ -206,7 +206,7 @@ Offset: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 o
 Limit: TypeAlias = Annotated[
     int, whole(lowest=0, expected="a whole number, 0 or more (no limit if left out)")
 ]
-#: The request checks the range (G-110), which applies only to custom intervals.
+#: The request checks the range, which applies only to custom intervals.
 SegmentCount: TypeAlias = Annotated[int, whole(lowest=-_LARGEST, expected="a whole number from 1 to 1000")]
 Flag: TypeAlias = Annotated[
     bool, Rule(check=_check_flag, expected="true or false", json_schema={"type": "boolean"}, read=_read_flag)
@@ -253,7 +253,7 @@ def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int
 
 
 def sorting(allowed: tuple[str, ...]) -> Rule:
-    """Return the rule for a sort object (G-097).
+    """Return the rule for a sort object.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ Order: TypeAlias = Annotated[str, choice("ASC", "DESC")]
 JsonObject: TypeAlias = Annotated[
     dict[str, Any], Rule(check=check_json_object, expected="an object", json_schema={"type": "object"})
 ]
-#: An event is at most 1 MiB (G-136).
+#: An event is at most 1 MiB.
 EventData: TypeAlias = Annotated[
     EncodedObject, Rule(check=_check_event_data, expected="an object", json_schema={"type": "object"})
 ]

@@ -23,7 +23,7 @@ _FEW: Final = 100
 _PRIVATE_USE: Final = range(0xE000, 0xF900)
 _IBIS_TYPES: Final[Mapping[type, str]] = {str: "string", int: "int64", float: "float64", bool: "boolean"}
 
-#: Fields that contain an email address in every project (G-216).
+#: Fields that contain an email address in every project.
 _EMAILS: Final = frozenset({"fields.email", "user.email"})
 
 #: Column of the node record, by node field.
@@ -68,7 +68,7 @@ def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = N
     -------
     ibis BooleanValue
         True or false in every row: a comparison with a missing value is false, and negative operators are
-        exact complements (G-084). Of several values, a positive operator must hold for one and a negative
+        exact complements. Of several values, a positive operator must hold for one and a negative
         operator for all. A node comparison treats the node and its ancestors as several values, so
         ``isNull`` holds if none of them has a value.
 

@@ -30,7 +30,7 @@ class Field:
 
     Create fields with :func:`interaction`, :func:`node`, :func:`user` and :func:`event`.
     ``== != < <= > >=`` compare with one value. A missing value only satisfies ``!=``, the ``not_`` methods,
-    :meth:`is_null` and :meth:`is_empty` (G-084). :meth:`contains`, :meth:`starts_with` and :meth:`ends_with`
+    :meth:`is_null` and :meth:`is_empty`. :meth:`contains`, :meth:`starts_with` and :meth:`ends_with`
     ignore case; all others are case-sensitive.
 
     Parameters
@@ -454,7 +454,7 @@ def node(name: str) -> Field:
     """Select a property of traffic-source nodes to compare.
 
     A match on a node also selects the interactions of all nodes below it, and a negative operator selects
-    those of all other nodes (G-090).
+    those of all other nodes.
 
     Parameters
     ----------
@@ -621,7 +621,7 @@ def _item(branch: Branch) -> str:
 
 Combinator = Literal["AND", "OR"]
 
-#: Maximum size of a predicate (G-087); conditions and comparisons both count as levels and nodes.
+#: Maximum size of a predicate; conditions and comparisons both count as levels and nodes.
 MOST_LEVELS: Final = 10
 MOST_NODES: Final = 200
 #: Maximum number of searches for a substring or pattern: each takes 40 to 100 ms for 2,048 long texts.
@@ -788,7 +788,7 @@ class Condition(Predicate):
     combinator : {"AND", "OR"}
         Whether all rules must hold, or at least one.
     rules : tuple of Predicate
-        Without rules the condition always holds, with either combinator (G-086).
+        Without rules the condition always holds, with either combinator.
     negated : bool, default False
         Whether to negate the combined rules.
 
@@ -796,7 +796,7 @@ class Condition(Predicate):
     ------
     InvalidRequest
         If the kinds differ, or the tree has more than 10 levels, 200 nodes, 50 searches for substrings or
-        patterns, 20 patterns, 20,000 values or 1,000,000 characters of text (G-087).
+        patterns, 20 patterns, 20,000 values or 1,000,000 characters of text.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def settle(
     value : object
         As given by the caller.
     operator_type : str or None
-        Type of the comparison; None for the type of the field, or else of the value (G-093).
+        Type of the comparison; None for the type of the field, or else of the value.
     names : Names
         Names of the parts in error messages.
 
@@ -130,7 +130,7 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
     Raises
     ------
     InvalidRequest
-        If the shape, type or size of the value is not allowed (G-083).
+        If the shape, type or size of the value is not allowed.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def _check_pattern(pattern: str, argument: str) -> None:
             field=argument,
         )
     try:
-        # Arrow uses RE2 itself (G-082).
+        # Arrow uses RE2 itself.
         pyarrow.compute.match_substring_regex(pa.array([""]), pattern=pattern)
     except pa.ArrowInvalid as error:
         raise InvalidRequest(

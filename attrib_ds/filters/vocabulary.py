@@ -18,7 +18,7 @@ KINDS: Final[tuple[Kind, ...]] = ("interaction", "node", "user", "event")
 
 
 class FieldType(StrEnum):
-    """The type of a field, named as in ``operatorType`` (G-093)."""
+    """The type of a field, named as in ``operatorType``."""
 
     TEXT = "string"
     NUMBER = "number"
@@ -28,7 +28,7 @@ class FieldType(StrEnum):
     OBJECT = "object"
 
 
-#: The ``filterId`` names of node predicates (G-090).
+#: The ``filterId`` names of node predicates.
 NODE_FIELDS: Final = (
     "nodeId",
     "nodeName",
@@ -227,7 +227,7 @@ def read_as(declared: FieldType | None, operator_type: object, *, argument: str)
     declared : FieldType or None
         Type of the field; None if the project defines it.
     operator_type : str or None
-        Type given by the caller, one of ``operatorType`` (G-093).
+        Type given by the caller, one of ``operatorType``.
     argument : str
         Name of the argument in an error message.
 
@@ -297,7 +297,7 @@ class Operator:
         The operator that holds exactly where this one does not. The orderings have none: ``<`` and ``>=``
         are both false for a missing value.
     negative : bool
-        Whether it is defined as "not ``complement``" (G-084). ``isNull`` and ``isEmpty`` are, so that of
+        Whether it is defined as "not ``complement``". ``isNull`` and ``isEmpty`` are, so that of
         several values none may be present, or none may be non-empty.
     """
 
@@ -327,7 +327,7 @@ def _pair(positive: str, negative: str, *, shape: Shape, types: frozenset[FieldT
     ]
 
 
-#: Every operator by its name in the specification (G-081).
+#: Every operator by its name in the specification.
 OPERATORS: Final[Mapping[str, Operator]] = {
     operator.name: operator
     for operator in [

@@ -12,7 +12,7 @@ from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Pre
 from attrib_ds.filters.values import Names, settle
 from attrib_ds.filters.vocabulary import KINDS, OPERATORS, Kind, check_kind, is_open
 
-#: Prefix of the field, by the ``type`` of a user predicate (G-091).
+#: Prefix of the field, by the ``type`` of a user predicate.
 _USER_PREFIXES: Final[Mapping[str, str]] = {
     "fields": "fields.",
     "eventTypesCount": "eventTypesCount.",
