@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, NoReturn
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.patterns import expanded_size
 from attrib_ds.filters.values import (
     LARGEST_PATTERN,
     LONGEST_LIST,
@@ -18,6 +17,7 @@ from attrib_ds.filters.values import (
     Names,
     Scalar,
     Value,
+    expanded_size,
     infer_type,
     settle,
 )
@@ -360,8 +360,8 @@ class Field:
         Parameters
         ----------
         pattern : str
-            RE2 syntax, at most 512 characters; case-sensitive unless it starts with ``(?i)``. Slow counted
-            repetitions, as in ``a.{40}c``, are refused. Searches the first 4,096 characters of the field.
+            RE2 syntax, at most 512 characters; case-sensitive unless it starts with ``(?i)``. Long counted
+            repetitions, as in ``x{600}y``, are refused. Searches the first 4,096 characters of the field.
 
         Returns
         -------

@@ -6,7 +6,7 @@ import pytest
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Condition, interaction
-from attrib_ds.filters.patterns import expanded_size
+from attrib_ds.filters.values import expanded_size
 
 CITY = interaction("geo.city")
 

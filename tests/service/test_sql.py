@@ -174,14 +174,11 @@ def test_time_to_validate_does_not_explode_with_copies(text):
         "SELECT t FROM (VALUES (1)) t(a)": "'t' names a table",
         "SELECT event ->> '$..*' FROM events": "without [*]",
         "SELECT json_extract_string(event, _id) FROM events": "a text in quotes",
-        "SELECT regexp_matches(_id, '[ab]*a[ab]{95}c') FROM users": "too many ways",
-        "SELECT regexp_matches(_id, 'a[^A]{12}b', 's') FROM users": "too many ways",
-        "SELECT _id LIKE '%a____________b' FROM users": "too many ways",
         "SELECT regexp_matches(_id, '(?:.?x?){200}') FROM users": "repeats too often",
         "SELECT 1 FROM users WHERE " + " OR ".join(["contains(_id, 'a')"] * 21): "searched too often",
         "SELECT 1 FROM users WHERE " + " OR ".join([f"regexp_matches(_id, '{'a' * 250}')"] * 10): "together",
     }.items(),
-    ids=range(29),
+    ids=range(26),
 )
 def test_forms_that_grow_are_refused(sql, problem):
     with pytest.raises(InvalidRequest, match=problem):
