@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from support.result_frames import FIT, HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
@@ -58,9 +58,8 @@ CREDITS = at.attribute(PATHS, ["first_touch", "linear"])
 SERIES = at.credit_series(PATHS, "linear", interval="day")
 EXPLANATION = at.explain(PATHS, "linear", "1")
 EXPLANATION.attrs.clear()
-EFFECTS = pd.DataFrame({"node_id": ["search"], "currency": ["EUR"], "caused": [1.2], "error": [0.4]})
 WORLD = at.simulate("random", users=2_000, seed=1, holdout=0.2)
-TRIAL = WORLD.users[["user_id"]].merge(WORLD.withheld[["node_id"]].drop_duplicates(), how="cross")
+DRAWS = WORLD.withheld.merge(WORLD.opportunities, how="left")
 WORLD_PATHS = at.Paths.from_frames(WORLD.touchpoints, WORLD.conversions, users=WORLD.users)
 VISITS = pd.DataFrame(
     {
@@ -270,16 +269,6 @@ def _plot(function, frame, **options):
     return lambda given: function(given(frame), ax=Figure().subplots(), **options)
 
 
-def _trial(function, **options):
-    return lambda given: function(
-        WORLD_PATHS,
-        withheld=given(WORLD.withheld),
-        participants=given(TRIAL),
-        opportunities=given(WORLD.opportunities),
-        **options,
-    )
-
-
 CALLS = {
     "Paths.from_frames": _from_frames,
     "Paths.from_sequences": lambda given: at.Paths.from_sequences(
@@ -298,15 +287,12 @@ CALLS = {
     "credit_series": _series,
     "drill_down": lambda given: at.drill_down(given(CREDITS), given(NODES)),
     "experiments.assign": _assign,
-    "experiments.combine_with_experiment": lambda given: at.experiments.combine_with_experiment(
-        given(CREDITS), given(EFFECTS)
-    ),
-    "experiments.holdout_effects": _trial(at.experiments.holdout_effects),
-    "incremental_effects": _trial(at.incremental_effects, controls=["organic", "direct"]),
+    "experiments.holdout_effects": lambda given: at.experiments.holdout_effects(
+        WORLD_PATHS, withheld=given(DRAWS)
+    ).table(),
     "load": _load,
     "plots.credits": _plot(at.plots.credits, CREDITS, model="linear"),
     "plots.effects": _plot(at.plots.effects, HAZARD_EFFECTS),
-    "plots.fit": _plot(at.plots.fit, FIT),
     "plots.sensitivity": _plot(at.plots.sensitivity, SENSITIVITY),
     "plots.explanation": _plot(at.plots.explanation, EXPLANATION),
     "plots.funnel": _plot(

@@ -27,8 +27,8 @@ def test_completion_in_a_namespace_shows_public_names_only(namespace):
 
 def test_experiments_and_models_are_where_the_documentation_says():
     assert set(attrib_ds.experiments.__all__) == {
+        "Effects",
         "assign",
-        "combine_with_experiment",
         "create_holdout",
         "delete_holdout",
         "holdout_effects",

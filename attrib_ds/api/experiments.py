@@ -1,13 +1,13 @@
 """Randomised holdouts: plan one, withhold a node, measure its effect, and combine the result with models."""
 
 from attrib_ds.api.holdouts import assign, create_holdout, delete_holdout, list_holdouts, list_opportunities
-from attrib_ds.attribution.experiments.combination import combine_with_experiment
+from attrib_ds.attribution.experiments.effects import Effects
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.plans import plan_holdout
 
 __all__ = [
+    "Effects",
     "assign",
-    "combine_with_experiment",
     "create_holdout",
     "delete_holdout",
     "holdout_effects",

@@ -212,16 +212,16 @@ def _ours(labels: list[str], simulated: at.Simulation, truth: Truth) -> Iterator
         mediators: dict[str, list[str]] = {}
         for source, mediator, _ in simulated.scenario.mediations:
             mediators.setdefault(source, []).append(mediator)
-        effects = at.incremental_effects(paths, controls=CONTROLS, mediators=mediators or None)
-        effects = effects.dropna(subset="node_id").set_index("node_id")
-        verdict = {"verdict": effects["verdict"].iloc[0], "controls_share": effects["controls_share"].iloc[0]}
-        yield row | verdict | truth.compare(effects["caused"], effects)
+        effects = at.estimate_effects(paths, controls=CONTROLS)
+        table = effects.table().dropna(subset="node_id").set_index("node_id")
+        test = effects.verdict().iloc[0]
+        verdict = {"verdict": test["verdict"], "controls_share": test["share"]}
+        yield row | verdict | truth.compare(table["caused"], table)
         if mediators:
-            in_total = effects["total"].fillna(effects["caused"])
-            bounds = pd.DataFrame(
-                {name: effects[f"total_{name}"].fillna(effects[name]) for name in ("low", "high")}
-            )
-            yield {"model": f"{HAZARD}, mediators named"} | verdict | truth.compare(in_total, bounds)
+            through = effects.through(mediators).set_index("node_id")
+            total = through[["total", "total_low", "total_high"]].set_axis(["caused", "low", "high"], axis=1)
+            total = total.combine_first(table[["caused", "low", "high"]])
+            yield {"model": f"{HAZARD}, mediators named"} | verdict | truth.compare(total["caused"], total)
 
 
 def _paths(simulated: at.Simulation) -> at.Paths:
@@ -246,19 +246,13 @@ def _experiments(world: World, truth: Truth) -> Iterator[dict[str, object]]:
     """Run a holdout on every channel, and combine its effects with a model and the proportions of a rule."""
     simulated = at.simulate(world.scenario, users=world.users, seed=world.seed, holdout=HOLDOUT)
     paths = _paths(simulated)
-    for name, opportunities in (("", None), (", opportunities logged", simulated.opportunities)):
-        effects = at.incremental_effects(
-            paths,
-            {HAZARD: MODELS[HAZARD]},
-            controls=CONTROLS,
-            withheld=simulated.withheld,
-            opportunities=opportunities,
-            covariates=COVARIATES,
-        )
-        effects = effects.dropna(subset="node_id").set_index("node_id")
-        for label, column in (("holdout only", "experiment"), ("holdout and models", "combined")):
-            bounds = effects[[f"{column}_low", f"{column}_high"]].set_axis(["low", "high"], axis=1)
-            yield {"model": f"{label}{name}", **truth.compare(effects[column], bounds)}
+    effects = at.estimate_effects(paths, controls=CONTROLS)
+    logged = simulated.withheld.merge(simulated.opportunities, how="left")
+    for name, withheld in (("", simulated.withheld), (", opportunities logged", logged)):
+        holdout = at.experiments.holdout_effects(paths, withheld, covariates=COVARIATES)
+        for label, result in (("holdout only", holdout), ("holdout and models", effects.combine(holdout))):
+            table = result.table().dropna(subset="node_id").set_index("node_id")
+            yield {"model": f"{label}{name}", **truth.compare(table["caused"], table)}
 
 
 def _processor() -> float:

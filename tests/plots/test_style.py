@@ -5,7 +5,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
-from support.result_frames import FIT, HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
+from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 from attrib_ds import plots
 from attrib_ds.plots import style
@@ -49,7 +49,6 @@ FRAMES = {
             "weight": [0.4, -0.2, 0.4],
         }
     ),
-    "fit": FIT,
     "funnel": pd.DataFrame({"values.event-count": [80.0], f"values.{LONG}": [20.0]}),
     "insights": pd.DataFrame(
         {

@@ -4,11 +4,9 @@ import pandas as pd
 
 HAZARD_EFFECTS = pd.DataFrame(
     {
-        "model": "hazard",
         "node_id": ["a", "d"],
         "node_name": ["Ads", "Direct"],
         "currency": "EUR",
-        "is_control": [False, True],
         "credited": [30.0, 20.0],
         "caused": [9.0, 1.0],
         "low": [5.0, -2.0],
@@ -17,11 +15,9 @@ HAZARD_EFFECTS = pd.DataFrame(
 )
 SENSITIVITY = pd.DataFrame(
     {
-        "model": "hazard",
         "node_id": ["a"],
         "node_name": ["Ads"],
         "currency": "EUR",
-        "caused": [9.0],
         "robustness_value": [0.02],
         "robustness_value_interval": [0.01],
         "benchmark": ["organic"],
@@ -38,16 +34,5 @@ MODEL_ORDERS = pd.DataFrame(
         "behind_error": [0.1, 0.0],
         "is_best": [False, True],
         "is_parsimonious": [False, True],
-    }
-)
-FIT = pd.DataFrame(
-    {
-        "statistic": "lag between the first two touchpoints",
-        "value": ["0", "1"],
-        "observed": [0.2, 0.8],
-        "replicated": [0.3, 0.7],
-        "low": [0.25, 0.65],
-        "high": [0.35, 0.75],
-        "distance": 0.1,
     }
 )

@@ -1,40 +1,49 @@
-"""Combine the estimates of models with those of an experiment."""
+"""Combine a model's effects with those of an experiment, by Bayesian model averaging.
+
+A model of effects is about right, or has no vote: then effects vary around a common mean, whatever it says,
+or around its proportions if its controls have shown that its level is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr
+from scipy.stats import norm
 
-from attrib_ds.attribution.experiments.negative_controls import CLEAR_SIGNIFICANCE, SIGNIFICANCE, UNTESTED
-from attrib_ds.attribution.experiments.posterior import (
-    Combined,
-    Controls,
-    Hypotheses,
-    Measurement,
-    combine,
-    mean_factor,
-    posterior_shares,
-    weigh_common_mean,
-    weigh_model,
-    weigh_proportions,
-)
-from attrib_ds.attribution.models.model import check_level
+from attrib_ds.attribution.experiments.effects import LEVEL, Effects, Ranges, unavailable
+from attrib_ds.attribution.experiments.verdict import CLEAR_SIGNIFICANCE, SIGNIFICANCE
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import TEXT, read_frame
+from attrib_ds.records.frames import Frame, read_frame
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
-    from numpy.typing import NDArray
-
-    from attrib_ds.records.frames import Frame
-
-#: Label of the rows that average over models.
-AVERAGED: Final = "averaged"
+#: Errors of a model that is about right, relative to its mean effect; their prior is half-Cauchy.
+_ERRORS: Final = 0.8 * 2.0 ** np.arange(-5.0, 1.0)
+_HALF_CAUCHY: Final = 0.05
+#: Relative errors of a model without a vote, and of proportions; one is as likely as another.
+_WIDE: Final = np.array([0.8, 1.6, 3.2])
+#: Relative errors of the proportions of a model that is confounded; one is as likely as another.
+_CONFOUNDED: Final = np.array([0.4, 0.8, 1.6])
+#: Relative spreads of effects around their common mean; one is as likely as another.
+_SPREADS: Final = np.array([0.4, 0.8, 1.6, 3.2])
+#: Factors between a model's level and the true one: about one in six is outside 1/3 to 3 under the prior.
+_FACTORS: Final = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
+_LEVEL: Final = norm.pdf(np.log(_FACTORS)) / norm.pdf(np.log(_FACTORS)).sum()
+#: Prior probability that a model of effects that is about right needs no factor.
+_NO_FACTOR: Final = 0.9
+#: The mean effect without a model is sought up to this multiple of the model's.
+_REACH: Final = 10.0
+#: Hypotheses with a lower posterior probability are dropped.
+_NEGLIGIBLE: Final = 1e-8
+#: Least standard deviation: that of a model that credits nothing at all.
+_TINY: Final = float(np.sqrt(np.finfo(float).tiny))
 #: Prior odds that a model of effects is about right, by verdict: even before its controls are seen, and then
 #: those of a test that errs as often as its significance level says.
 _ODDS: Final[dict[str, float]] = {
@@ -42,97 +51,191 @@ _ODDS: Final[dict[str, float]] = {
     "cannot tell": 1.0,
     "confounded": SIGNIFICANCE,
 }
-#: Prior odds of a scaled model.
-_SCALED: Final = 0.1
-_COLUMNS: Final = (
-    "model", "node_id", "node_name", "currency", "modelled", "modelled_error", "experiment",
-    "experiment_error", "disagreement", "combined", "low", "high", "factor", "weight",
-)  # fmt: skip
+#: Prior odds of a model of which only the proportions are meaningful.
+_PROPORTIONS: Final = 0.1
 
 
-def combine_with_experiment(
-    credits: Frame,
-    effects: Frame,
-    *,
-    controls: Sequence[str] = (),
-    verdicts: Mapping[str, str] | None = None,
-    scaled: Sequence[str] = (),
-    confidence: float = 0.95,
-) -> pd.DataFrame:
-    """Combine the estimates of models with those of an experiment.
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Posterior of the effects of nodes: a mixture of normal distributions, independent given a hypothesis.
 
-    An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment shows
-    whether it is. A model that agrees with the experiment is kept almost unchanged. A significant
-    disagreement about one node costs it its vote for all: then the experiment decides, drawn towards the
-    common mean of the nodes as far as its noise suggests; or, if the controls have shown that the model's
-    level is wrong, towards its proportions, as far as they explain the experiment better.
-
-    Parameters
+    Attributes
     ----------
-    credits : DataFrame
-        From :func:`attribute` with ``confidence``, under one model or several: ``model``, ``node_id``,
-        ``node_name``, ``conversions``, ``currency`` and ``high``, which gives the sampling error; without
-        ``high``, the sampling error is taken to be 0.
-    effects : DataFrame
-        From :func:`holdout_effects`, or from another experiment: ``node_id``, ``currency``, ``caused``
-        (conversions in the same period and population as ``credits``), ``error`` (standard error, above 0).
-        Nodes without an experiment are drawn towards the mean of the others as far as these contradict the
-        model.
-    controls : sequence of str, optional
-        Negative controls: nodes known to have no effect, such as organic and direct. Credit that a model of
-        effects gives them is a known error. A credit of exactly 0 means that the model assumed it, and is
-        ignored.
-    verdicts : mapping from str to str, optional
-        What controls show about models, by label: ``"clear"``, ``"cannot tell"`` (the default for each model)
-        or ``"confounded"``, as in the column ``verdict`` of :func:`incremental_effects`. Of a model that is
-        confounded, practically only the proportions have a vote.
-    scaled : sequence of str, optional
-        Labels of models of which only the proportions are meaningful, such as rules. Their level comes from
-        the experiment, their errors are assumed large, and their prior odds are a tenth. Their verdicts are
-        ignored.
-    confidence : float, default 0.95
-        Level of the intervals, between 0 and 1; must be the level of ``credits``.
+    weight : float array, shape (n_hypotheses,)
+        Posterior probability of each hypothesis.
+    mean, spread : float array, shape (n_hypotheses, n_nodes)
+        Mean and standard deviation of each node's effect.
+    """
 
-    Returns
-    -------
-    DataFrame
-        One row per model, node and currency, in the order of the models, then by descending ``combined``.
-        With several models, rows ``"averaged"`` follow: the average over models and none, weighted by how
-        well each explains the experiment. Columns: ``model``, ``node_id``, ``node_name``, ``currency`` (str);
-        ``modelled``, ``modelled_error`` (float64, conversions); ``experiment``, ``experiment_error``
-        (float64, conversions; null without an experiment); ``disagreement`` (float64, distance between the
-        model, at its level, and the experiment in standard errors; above about 2 they contradict each other);
-        ``combined``, ``low``, ``high`` (float64, conversions caused by the node); ``factor`` (float64, factor
-        between the model's level and the true one, if the model is right otherwise); ``weight`` (float64,
-        posterior probability that the model, among those given, is about right; what the weights of all
-        models lack to 1 is the probability that none has a vote).
+    weight: Numbers
+    mean: Numbers
+    spread: Numbers
 
-    Raises
-    ------
-    InvalidRequest
-        If a column is missing, not numeric or not finite; a node occurs twice; a control or a scaled model is
-        unknown; a verdict is not one of the three; no node has both credits and an experiment in the same
-        currency; or ``confidence`` is not that of ``credits``.
+    @classmethod
+    def of(cls, alternatives: Sequence[Hypotheses], shares: Sequence[float] | Numbers) -> Mixture:
+        """Average over alternatives and the hypotheses about their errors, by posterior probability.
 
-    Notes
-    -----
+        Parameters
+        ----------
+        alternatives : sequence of Hypotheses
+            One or more models, or none.
+        shares : sequence of float
+            Posterior probability of each; they sum to 1.
+        """
+        weight = np.concatenate(
+            [
+                share * np.exp(found.weight - found.evidence)
+                for found, share in zip(alternatives, shares, strict=True)
+            ]
+        )
+        kept = weight > _NEGLIGIBLE
+        mean, spread = (
+            np.concatenate([getattr(found, name) for found in alternatives])[kept]
+            for name in ("mean", "spread")
+        )
+        return cls(weight[kept] / weight[kept].sum(), mean, spread)
+
+    def among(self, is_estimated: Flags) -> Mixture:
+        """Return the posterior of nodes of which only some are estimated; the others have no effect."""
+        mean, spread = (np.zeros((len(self.weight), len(is_estimated))) for _ in range(2))
+        mean[:, is_estimated], spread[:, is_estimated] = self.mean, self.spread
+        return Mixture(self.weight, mean, spread)
+
+    def ranges(self, weights: Numbers, confidence: float) -> Ranges:
+        """Return weighted sums of effects with intervals; one row of ``weights`` per sum."""
+        mean = weights @ self.mean.T
+        spread = np.maximum(np.sqrt(weights**2 @ (self.spread**2).T), _TINY)
+        low, high = (self._quantile(mean, spread, 0.5 + side * confidence / 2) for side in (-1, 1))
+        return mean @ self.weight, low, high
+
+    def _quantile(self, mean: Numbers, spread: Numbers, level: float) -> Numbers:
+        below, above = (mean - 9 * spread).min(axis=1), (mean + 9 * spread).max(axis=1)
+        for _ in range(60):
+            middle = (below + above) / 2
+            is_low = ndtr((middle[:, None] - mean) / spread) @ self.weight < level
+            below, above = np.where(is_low, middle, below), np.where(is_low, above, middle)
+        return np.asarray((below + above) / 2)
+
+
+def posterior_shares(alternatives: Sequence[Hypotheses], odds: Sequence[float]) -> Numbers:
+    """Return the posterior probabilities of alternatives with the given prior odds."""
+    weight = np.log(np.asarray(odds)) + [found.evidence for found in alternatives]
+    return np.asarray(np.exp(weight - logsumexp(weight)))
+
+
+def mean_factor(found: Hypotheses) -> float:
+    """Return the posterior mean of the factor between a model's level and the true one."""
+    return float(np.exp(found.weight - found.evidence) @ found.factor)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CombinedEffects(Effects):
+    """Effects of a model combined with those of an experiment, from :meth:`HazardEffects.combine`."""
+
+    model: Effects
+    mixtures: Sequence[Mixture]
+    sources: pd.DataFrame
+
+    measures: ClassVar[dict[str, str]] = {"conversions": "caused"}
+
+    verdict = unavailable("the verdict is on the model: ask its own effects")
+    sensitivity = unavailable("the sensitivity is that of the model: ask its own effects")
+    checkout = unavailable("ask the effects of the model")
+    by = unavailable("an experiment is combined with the effects of all conversions")
+    through = unavailable("an experiment measures the total effect, touchpoints of mediators included")
+    combine = unavailable("it is combined with an experiment already")
+
+    @property
+    def identified(self) -> str:
+        """What is identified, under which assumptions, and what is not."""
+        return (
+            f"{self.model.identified} Combined: the total effect, identified by the experiment and, within "
+            "its noise, if a model that errs does so for all nodes alike and effects vary around a common "
+            "mean."
+        )
+
+    def evidence(self) -> pd.DataFrame:
+        """Return what the model, the proportions of the rule and the experiment say about each node.
+
+        Returns
+        -------
+        DataFrame
+            One row per source, node and currency: ``model``, ``node_id``, ``node_name``, ``currency`` (str);
+            ``modelled``, ``modelled_error``, ``experiment``, ``experiment_error`` (float64, conversions among
+            the observed users and their standard errors; null without an experiment); ``disagreement``
+            (float64, distance between the model, at its level, and the experiment in standard errors; above
+            about 2 they contradict each other); ``factor`` (float64, factor between the level of the model
+            and the true one, if the model is right otherwise) and ``weight`` (float64, posterior probability
+            that the model is about right; what the weights lack to 1 is the probability that none has a
+            vote).
+        """
+        return self.sources.copy()
+
+    def _drawn(self) -> tuple[pd.DataFrame, dict[str, Any]]:
+        rows, marks = self.model._drawn()
+        table = self.table().drop(columns="credited").assign(result="the experiment and the model")
+        return pd.concat([rows, table], ignore_index=True), marks
+
+    def _credited(self, currency: int) -> Numbers | None:
+        credited = self.model._credited(currency)
+        return None if credited is None else credited / self.observed_share[0]
+
+    def _observed_ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
+        del measure
+        return self.mixtures[currency].ranges(weights, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model's estimates for the nodes of one currency.
+
+    Attributes
+    ----------
+    effect, error : float array, shape (n_nodes,)
+        Estimates and their standard errors.
+    verdict : str or None
+        What controls show about the model; None if only its proportions are meaningful, as those of a rule.
+    """
+
+    effect: Numbers
+    error: Numbers
+    verdict: str | None = "cannot tell"
+
+
+def combine_sources(
+    sources: Mapping[str, Source], measured: Measurement, is_control: Flags
+) -> tuple[Mixture, pd.DataFrame]:
+    """Combine models with an experiment, within one currency.
+
     Bayesian model averaging over models that are about right, and none. If a model is about right, the effect
     of a node has a normal distribution around its estimate, with a standard deviation of ``s`` times the mean
     effect; ``s`` is shared by all nodes, at most 0.8, and has a half-Cauchy prior with a scale of 0.05. With
     probability 0.1, all estimates are multiplied by a factor between 0.05 and 6, with a lognormal prior; for
-    a scaled model always, and ``s`` is 0.8 to 3.2. Without a model, effects are exchangeable: they
-    have a normal distribution around a common mean, with an unknown mean and spread, so that a noisy
-    experiment is shrunk as in James and Stein's estimator. A confounded model has a wrong level, but nodes
-    with large estimates may still have large effects: with even odds, effects are distributed around its
-    estimates times such a factor, with ``s`` of 0.4, 0.8 or 1.6, instead of around a common mean.
+    proportions always, and ``s`` is 0.8 to 3.2. Without a model, effects are exchangeable: they have a normal
+    distribution around a common mean, with an unknown mean and spread, so that a noisy experiment is shrunk
+    as in James and Stein's estimator. A confounded model has a wrong level, but nodes with large estimates
+    may still have large effects: with even odds, effects are distributed around its estimates times such a
+    factor, with ``s`` of 0.4, 0.8 or 1.6, instead of around a common mean.
 
     The prior odds of a model against none follow from the verdict on it. They are even, unless a test speaks:
     then they are those of a test that errs as often as its significance level, 39 to 1 if it is clear and 1
     to 1,000 if it is confounded. Credit of controls is further evidence of ``s``. Errors of different nodes
     are independent given ``s``. Intervals are quantiles of the posterior mixture.
 
-    If the intervals of the experiment are wide, only controls distinguish a right model from a wrong one.
-    Without controls the average then lies between the model and the common mean.
+    Parameters
+    ----------
+    sources : mapping of str to Source
+        Models by label.
+    measured : Measurement
+        The experiment on all nodes.
+    is_control : bool array, shape (n_nodes,)
+        Nodes known to have no effect, which is not estimated.
+
+    Returns
+    -------
+    Mixture, DataFrame
+        The posterior of all nodes, and the disagreement, factor and weight of each source, one row per source
+        and node.
 
     References
     ----------
@@ -142,247 +245,251 @@ def combine_with_experiment(
     datasets using shrinkage estimators, Biometrics 79(4); Polson and Scott (2012), On the half-Cauchy prior
     for a global scale parameter, Bayesian Analysis 7(4); Lewis, Zettelmeyer, Gordon and others (2025), Amazon
     Ads multi-touch attribution, arXiv 2508.08209.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import attrib_ds as at
-    >>> credits = pd.DataFrame({"model": "hazard", "node_id": ["radio", "mail"], "node_name": ["R", "M"],
-    ...     "conversions": [100.0, 50.0], "currency": None, "high": [110.0, 60.0]})
-    >>> effects = pd.DataFrame({"node_id": ["radio"], "currency": None, "caused": [120.0], "error": [40.0]})
-    >>> combined = at.experiments.combine_with_experiment(credits, effects, verdicts={"hazard": "clear"})
-    >>> combined["combined"].round().tolist(), combined["disagreement"].round(1).tolist()
-    ([102.0, 50.0], [0.5, nan])
     """
-    credits = read_frame("credits", credits, ("model", "node_id", "node_name", "conversions", "currency"))
-    effects = read_frame("effects", effects, ("node_id", "currency", "caused", "error"))
-    _check(credits, effects, controls, scaled, confidence)
-    verdicts = _checked_verdicts(verdicts, set(credits["model"]))
-    # Concatenated frames may have duplicate index labels.
-    credits = credits.reset_index(drop=True)
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2)
-    parts = []
-    for _, rows in credits[credits["node_id"].notna()].groupby(
-        credits["currency"].fillna(""), sort=True, dropna=False
-    ):
-        parts.append(_combined(rows, effects, controls, verdicts, scaled, confidence, reach))
-    estimates = pd.concat(parts, ignore_index=True)
-    labels = list(dict.fromkeys([*credits["model"], AVERAGED]))
-    place = estimates["model"].map({label: place for place, label in enumerate(labels)})
-    # The last digits are ignored in sorting, as in credits.
-    ordered = estimates.assign(_place=place, _size=-estimates["combined"].round(9))
-    ordered = ordered.sort_values(["_place", "_size", "node_id", "currency"])
-    return ordered[list(_COLUMNS)].reset_index(drop=True)
-
-
-def _check(
-    credits: pd.DataFrame,
-    effects: pd.DataFrame,
-    controls: Sequence[str],
-    scaled: Sequence[str],
-    confidence: float,
-) -> None:
-    check_level("confidence", confidence)
-    for name, frame, keys in (
-        ("credits", credits, ["model", "node_id", "currency"]),
-        ("effects", effects, ["node_id", "currency"]),
-    ):
-        is_duplicate = frame.duplicated(keys)
-        if is_duplicate.any():
-            row = dict(frame.loc[is_duplicate, keys].iloc[0])
-            raise InvalidRequest(
-                f"{name}: {row!r} occurs twice; allowed: one row per {', '.join(keys)}", field=name
-            )
-    credited = set(credits["node_id"].dropna())
-    for argument, given, allowed in (
-        ("controls", controls, credited),
-        ("scaled", scaled, set(credits["model"])),
-    ):
-        if isinstance(given, str):
-            raise InvalidRequest(
-                f"{argument}: {given!r} is not allowed; allowed: a list, as in [{given!r}]", field=argument
-            )
-        for name in given:
-            if name not in allowed:
-                raise InvalidRequest.choice(argument, name, allowed)
-    if AVERAGED in set(credits["model"]):
-        raise InvalidRequest(
-            f"credits: the model label {AVERAGED!r} is reserved for the average; choose another label",
-            field="credits",
-        )
-    for name, frame, columns in (
-        ("credits", credits, ["conversions", "high"]),
-        ("effects", effects, ["caused", "error"]),
-    ):
-        for column in frame.columns.intersection(columns):
-            _check_numbers(frame[column], name)
-    level = credits.attrs.get("confidence", f"{confidence:g}")
-    if level != f"{confidence:g}":
-        raise InvalidRequest(
-            f"confidence: {confidence!r} is not the level of credits, {level}; allowed: the same level",
-            field="confidence",
-        )
-    measured = effects["caused"].notna()
-    errors = effects.loc[measured, "error"].astype("float64")
-    if not (np.isfinite(errors) & (errors > 0)).all():
-        raise InvalidRequest(
-            "effects: the column 'error' has values that are missing or not above 0; allowed: standard "
-            "errors above 0",
-            field="effects",
-        )
-    if not credited & set(effects.loc[measured, "node_id"]):
-        raise InvalidRequest(
-            "effects: no node has both credits and an experiment; allowed: node ids of credits",
-            field="effects",
-        )
-    pairs = [set(_pairs(frame)) for frame in (credits, effects[measured])]
-    if not pairs[0] & pairs[1]:
-        in_credits, in_effects = (sorted({str(currency) for _, currency in keys}) for keys in pairs)
-        raise InvalidRequest(
-            f"effects: no node has an experiment in the currency of its credits: {', '.join(in_effects)}, "
-            f"not {', '.join(in_credits)}; allowed: currencies as in credits",
-            field="effects",
-        )
-
-
-def _checked_verdicts(verdicts: Mapping[str, str] | None, models: set[str]) -> Mapping[str, str]:
-    if verdicts is None:
-        return {}
-    if not isinstance(verdicts, Mapping):
-        raise InvalidRequest(
-            f"verdicts: {verdicts!r} is not allowed; allowed: a mapping from models to verdicts, as in "
-            "{'discrete_hazard': 'clear'}",
-            field="verdicts",
-        )
-    for model, verdict in verdicts.items():
-        if model not in models:
-            raise InvalidRequest.choice("verdicts", model, models)
-        if verdict not in _ODDS:
-            raise InvalidRequest.choice("verdicts", verdict, _ODDS)
-    return verdicts
-
-
-def _pairs(frame: pd.DataFrame) -> Iterator[tuple[str, str | None]]:
-    currency = frame["currency"].astype("object").where(frame["currency"].notna(), None)
-    return zip(frame["node_id"], currency, strict=True)
-
-
-def _check_numbers(column: pd.Series[Any], name: str) -> None:
-    try:
-        numbers = column.astype("float64")
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(
-            f"{name}: the column {column.name!r} is not numeric; allowed: numbers", field=name
-        ) from error
-    if np.isinf(numbers.to_numpy()).any():
-        raise InvalidRequest(
-            f"{name}: the column {column.name!r} has infinite values; allowed: finite numbers", field=name
-        )
-
-
-def _combined(
-    rows: pd.DataFrame,
-    effects: pd.DataFrame,
-    controls: Sequence[str],
-    verdicts: Mapping[str, str],
-    scaled: Sequence[str],
-    confidence: float,
-    reach: float,
-) -> pd.DataFrame:
-    """Combine models within one currency."""
-    currency = rows["currency"].iloc[0]
-    same = effects["currency"].isna() if pd.isna(currency) else effects["currency"] == currency
-    node_ids = sorted(set(rows["node_id"]))
-    measured = effects[same].set_index("node_id")[["caused", "error"]].astype("float64").reindex(node_ids)
-    names = dict(zip(rows["node_id"], rows["node_name"], strict=True))
-    is_control = np.isin(node_ids, list(controls))
-    evidence = Measurement(
-        np.asarray(measured["caused"])[~is_control], np.asarray(measured["error"])[~is_control]
-    )
-    weighed: dict[str, Hypotheses] = {}
-    proportions: dict[str, Hypotheses] = {}
-    frames: dict[str, pd.DataFrame] = {}
-    sizes: dict[str, float] = {}
-    for label, credited in rows.groupby("model", sort=False):
-        by_node = credited.set_index("node_id").reindex(node_ids)
-        modelled = _numbers(by_node["conversions"])
-        sampling = np.zeros(len(node_ids))
-        if "high" in by_node.columns:
-            sampling = _numbers(by_node["high"] - by_node["conversions"]) / reach
-        known = modelled[~is_control], sampling[~is_control]
-        if label in scaled:
-            weighed[str(label)] = weigh_proportions(*known, evidence)
-        else:
-            # A credit of exactly 0 means that the model assumed it.
-            says = is_control & (modelled != 0.0)
-            weighed[str(label)] = weigh_model(*known, evidence, Controls(modelled[says], sampling[says]))
-            if verdicts.get(str(label)) == "confounded":
-                proportions[str(label)] = weigh_proportions(*known, evidence, is_confounded=True)
-        sizes[str(label)] = float(np.abs(known[0]).mean())
-        frames[str(label)] = _rows(str(label), node_ids, modelled, sampling, measured)
-    of_effects = [label for label in weighed if label not in scaled] or list(weighed)
-    without = weigh_common_mean(float(np.mean([sizes[label] for label in of_effects])), evidence)
-    odds = [_SCALED if label in scaled else _ODDS[verdicts.get(label, UNTESTED.verdict)] for label in weighed]
-    others = [*proportions.values(), without]
-    shares = posterior_shares([*weighed.values(), *others], [*odds, *_evenly(others)])
-    parts = []
-    for (label, hypotheses), share, prior in zip(weighed.items(), shares, odds, strict=False):
-        own_others = [proportions[label], without] if label in proportions else [without]
-        own = posterior_shares([hypotheses, *own_others], [prior, *_evenly(own_others)])
-        outcome = combine([hypotheses, *own_others], own, confidence=confidence)
+    evidence = measured.at(~is_control)
+    weighed: list[Hypotheses] = []
+    others: list[Hypotheses] = []
+    odds: list[float] = []
+    for source in sources.values():
+        known = source.effect[~is_control], source.error[~is_control]
+        if source.verdict is None:
+            weighed.append(weigh_proportions(*known, evidence))
+            odds.append(_PROPORTIONS)
+            continue
+        # A credit of exactly 0 means that the model assumed it.
+        says = is_control & (source.effect != 0.0)
+        weighed.append(weigh_model(*known, evidence, Controls(source.effect[says], source.error[says])))
+        odds.append(_ODDS[source.verdict])
+        if source.verdict == "confounded":
+            others.append(weigh_proportions(*known, evidence, is_confounded=True))
+    of_effects = [each for each in sources.values() if each.verdict is not None] or list(sources.values())
+    typical = np.mean([np.abs(each.effect[~is_control]).mean() for each in of_effects])
+    others.append(weigh_common_mean(float(typical), evidence))
+    shares = posterior_shares([*weighed, *others], [*odds, *[1 / len(others)] * len(others)])
+    rows = []
+    for (label, source), hypotheses, share in zip(sources.items(), weighed, shares, strict=False):
         factor = mean_factor(hypotheses)
-        level = factor if label in scaled else 1.0
-        frame = frames[label]
-        distance: Any = (frame["experiment"] - level * frame["modelled"]) / np.hypot(
-            frame["experiment_error"], level * frame["modelled_error"]
+        level = factor if source.verdict is None else 1.0
+        distance = (measured.effect - level * source.effect) / np.hypot(measured.error, level * source.error)
+        rows.append(
+            pd.DataFrame(
+                {
+                    "model": label,
+                    "modelled": source.effect,
+                    "modelled_error": source.error,
+                    "experiment": measured.effect,
+                    "experiment_error": measured.error,
+                    "disagreement": distance,
+                    "factor": factor,
+                    "weight": share,
+                }
+            )
         )
-        parts.append(
-            frame.assign(**_outcome(outcome, is_control), disagreement=distance, factor=factor, weight=share)
+    mixture = Mixture.of([*weighed, *others], shares).among(~is_control)
+    return mixture, pd.concat(rows)
+
+
+def measurements(
+    experiment: Effects | Frame, node_ids: Sequence[str], currencies: Sequence[str | None]
+) -> list[Measurement]:
+    """Return the measured effect of each node, by currency.
+
+    Parameters
+    ----------
+    experiment : Effects or DataFrame
+        Of :func:`holdout_effects`, or a frame: ``node_id``, ``caused``, ``error`` (standard error, above 0)
+        and, if conversions have one, ``currency``.
+    node_ids, currencies : sequence
+        Nodes and currencies of the model.
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or not numeric, a node occurs twice, an error is not above 0, or no node has
+        both a model and an experiment in the same currency.
+    """
+    if isinstance(experiment, Effects):
+        rows = experiment.table(LEVEL)
+        rows["error"] = (rows["high"] - rows["low"]) / (2 * float(norm.ppf(0.5 + LEVEL / 2)))
+    else:
+        rows = read_frame("experiment", experiment, ("node_id", "caused", "error"))
+        rows = rows.assign(currency=rows.get("currency"))
+        try:
+            numbers = rows[["caused", "error"]].astype("float64")
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(
+                "experiment: 'caused' or 'error' is not numeric; allowed: numbers", field="experiment"
+            ) from error
+        rows[["caused", "error"]] = numbers
+        has = numbers["caused"].notna()
+        is_wrong = np.isinf(numbers["caused"]) | (
+            has & ~(np.isfinite(numbers["error"]) & (numbers["error"] > 0))
         )
-    if len(parts) > 1:
-        outcome = combine([*weighed.values(), *others], shares, confidence=confidence)
-        frame = _rows(AVERAGED, node_ids, None, None, measured)
-        parts.append(
-            frame.assign(**_outcome(outcome, is_control), disagreement=np.nan, factor=np.nan, weight=1.0)
+        repeated = rows.duplicated(["node_id", "currency"])
+        for flags, complaint in (
+            (is_wrong, "has an effect that is infinite, or a standard error that is missing or not above 0"),
+            (repeated, "occurs twice"),
+        ):
+            if flags.any():
+                node = rows.loc[flags, "node_id"].iloc[0]
+                raise InvalidRequest(
+                    f"experiment: node {node!r} {complaint}; allowed: one row per node and currency, with "
+                    "'caused' and its standard error 'error'",
+                    field="experiment",
+                )
+    found = []
+    for currency in currencies:
+        same = rows["currency"].isna() if currency is None else (rows["currency"] == currency).fillna(False)
+        of_node = rows[same.astype(bool)].set_index("node_id")[["caused", "error"]].reindex(list(node_ids))
+        found.append(Measurement(*np.asarray(of_node, dtype=np.float64).T))
+    if not any(np.isfinite(each.effect).any() for each in found):
+        raise InvalidRequest(
+            "experiment: no node has both a model and an experiment in the same currency; allowed: nodes "
+            f"such as {', '.join(list(node_ids)[:5])}, currencies {', '.join(map(str, currencies))}",
+            field="experiment",
         )
-    return pd.concat(parts, ignore_index=True).assign(
-        node_name=lambda frame: frame["node_id"].map(names).astype(TEXT),
-        currency=pd.Series(currency, index=range(len(node_ids) * len(parts)), dtype=TEXT),
-    )
+    return found
 
 
-def _evenly(alternatives: Sequence[Hypotheses]) -> list[float]:
-    """Return the odds of alternatives without a vote of a model, which together are 1."""
-    return [1 / len(alternatives)] * len(alternatives)
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Effects measured by an experiment; NaN for nodes without one.
+
+    Attributes
+    ----------
+    effect, error : float array, shape (n_nodes,)
+        Effects and their standard errors.
+    """
+
+    effect: Numbers
+    error: Numbers
+
+    def at(self, nodes: NDArray[Any]) -> Measurement:
+        """Return the effects of some nodes."""
+        return Measurement(self.effect[nodes], self.error[nodes])
 
 
-def _numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
-    return np.asarray(column.astype("float64").fillna(0.0), dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """Credits of negative controls under a model; none for a model that makes no statement about them.
+
+    Attributes
+    ----------
+    credited, error : float array, shape (n_controls,)
+        Credits and their standard errors.
+    """
+
+    credited: Numbers
+    error: Numbers
+
+    def likelihood(self, spread: Numbers) -> Numbers:
+        """Return the log-likelihood of the credits for each standard deviation of the model's errors."""
+        total = np.sqrt(spread[:, None] ** 2 + self.error**2)
+        return np.asarray(norm.logpdf(self.credited, 0.0, np.maximum(total, _TINY)).sum(axis=1))
 
 
-def _rows(
-    label: str,
-    node_ids: list[str],
-    modelled: NDArray[np.float64] | None,
-    sampling: NDArray[np.float64] | None,
-    measured: pd.DataFrame,
-) -> pd.DataFrame:
-    missing = np.full(len(node_ids), np.nan)
-    return pd.DataFrame(
-        {
-            "model": pd.Series([label] * len(node_ids), dtype=TEXT),
-            "node_id": pd.Series(node_ids, dtype=TEXT),
-            "modelled": missing if modelled is None else modelled,
-            "modelled_error": missing if sampling is None else sampling,
-            "experiment": measured["caused"].to_numpy(),
-            "experiment_error": measured["error"].to_numpy(),
-        }
-    )
+@dataclass(frozen=True, eq=False)
+class Hypotheses:
+    """Hypotheses about errors, their posterior, and the effects of nodes under each.
+
+    Attributes
+    ----------
+    weight : float array, shape (n_hypotheses,)
+        Log of the prior times the likelihood of the experiment and of the controls.
+    factor : float array, shape (n_hypotheses,)
+        Factor between the model's level and the true one.
+    mean, spread : float array, shape (n_hypotheses, n_nodes)
+        Mean and standard deviation of each node's effect.
+    """
+
+    weight: Numbers
+    factor: Numbers
+    mean: Numbers
+    spread: Numbers
+
+    @property
+    def evidence(self) -> float:
+        """Log-likelihood of the experiment, and of the controls relative to a model without a vote."""
+        return float(logsumexp(self.weight))
 
 
-def _outcome(outcome: Combined, is_control: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-    # Controls keep their known effect of 0.
-    columns = {name: np.zeros(len(is_control)) for name in ("combined", "low", "high")}
-    for name, numbers in zip(columns, (outcome.effect, outcome.low, outcome.high), strict=True):
-        columns[name][~is_control] = numbers
-    return columns
+def weigh_model(
+    modelled: Numbers, error: Numbers, measured: Measurement, controls: Controls | None = None
+) -> Hypotheses:
+    """Weigh the errors of a model of effects that is about right.
+
+    Parameters
+    ----------
+    modelled, error : float array, shape (n_nodes,)
+        The model's estimates and their standard errors, without controls.
+    measured : Measurement
+        The experiment.
+    controls : Controls, optional
+        What the model credits controls with.
+    """
+    likely = (_ERRORS / _HALF_CAUCHY) / (1 + (_ERRORS / _HALF_CAUCHY) ** 2)
+    factors = np.append(_FACTORS, 1.0)
+    prior = np.outer(np.append((1 - _NO_FACTOR) * _LEVEL, _NO_FACTOR), likely / likely.sum())
+    found = _weigh(modelled, error, measured, factors, _ERRORS, prior)
+    if controls is None or not len(controls.credited):
+        return found
+    typical = float(np.abs(modelled).mean())
+    # Relative to the same credits under a model without a vote, whose errors are wide.
+    without = logsumexp(controls.likelihood(_WIDE * typical)) - np.log(len(_WIDE))
+    gain = np.tile(controls.likelihood(_ERRORS * typical) - without, len(factors))
+    return Hypotheses(found.weight + gain, found.factor, found.mean, found.spread)
+
+
+def weigh_proportions(
+    modelled: Numbers, error: Numbers, measured: Measurement, *, is_confounded: bool = False
+) -> Hypotheses:
+    """Weigh levels and errors of a model of which only the proportions may be meaningful."""
+    return _weigh_levels(modelled, error, measured, _CONFOUNDED if is_confounded else _WIDE)
+
+
+def weigh_common_mean(typical: float, measured: Measurement) -> Hypotheses:
+    """Weigh means and spreads of effects without a model: the nodes are exchangeable.
+
+    Parameters
+    ----------
+    typical : float
+        Order of magnitude of effects, such as a model's mean.
+    measured : Measurement
+        The experiment.
+    """
+    # Models may be silent, or too small by orders of magnitude.
+    found = np.abs(measured.effect[np.isfinite(measured.effect)])
+    if len(found):
+        typical = max(typical, float(found.mean()) / _REACH)
+    equal = np.full(len(measured.effect), typical)
+    return _weigh_levels(equal, np.zeros(len(equal)), measured, _SPREADS)
+
+
+def _weigh_levels(modelled: Numbers, error: Numbers, measured: Measurement, errors: Numbers) -> Hypotheses:
+    """Weigh every level with every relative error."""
+    prior = np.outer(_LEVEL, np.full(len(errors), 1 / len(errors)))
+    return _weigh(modelled, error, measured, _FACTORS, errors, prior)
+
+
+def _weigh(
+    modelled: Numbers,
+    error: Numbers,
+    measured: Measurement,
+    factors: Numbers,
+    errors: Numbers,
+    prior: Numbers,
+) -> Hypotheses:
+    """Weigh every pair of a factor and a relative error."""
+    factor, size = (array.ravel() for array in np.meshgrid(factors, errors, indexing="ij"))
+    centre = factor[:, None] * modelled
+    wrong = factor * size * np.abs(modelled).mean()
+    variance = wrong[:, None] ** 2 + (factor[:, None] * error) ** 2
+    variance = np.maximum(variance, _TINY**2)
+    has = np.isfinite(measured.effect)
+    effect = np.where(has, measured.effect, 0.0)
+    noise = np.where(has, measured.error, 1.0) ** 2
+    likelihood = np.where(has, norm.logpdf(effect, centre, np.sqrt(variance + noise)), 0.0)
+    trust = np.where(has, variance / (variance + noise), 0.0)
+    mean = centre + trust * (effect - centre)
+    spread = np.sqrt(variance * (1 - trust))
+    return Hypotheses(np.log(prior.ravel()) + likelihood.sum(axis=1), factor, mean, spread)

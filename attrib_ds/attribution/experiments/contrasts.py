@@ -1,21 +1,24 @@
-"""Compare withheld users with the others, by linear regression with robust standard errors."""
+"""Compare withheld users with the others: regressions with robust errors, and balance before."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.stats import chi2
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.attribution.incremental.histories import categories, check_kind, is_number
+from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.errors import InvalidRequest, UnbalancedHoldout, warn
+from attrib_ds.records.frames import TEXT, to_pandas
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 #: Number of users whose rows of the design matrix are held in memory at once.
 _TOGETHER: Final = 100_000
@@ -24,6 +27,13 @@ _TOGETHER: Final = 100_000
 _FEW: Final = 10
 #: A column counts as collinear if the others leave less than this share of its variance.
 _OWN: Final = 1e-9
+#: Significance level of the warning, for all nodes together.
+_LEVEL: Final = 0.001
+#: A column is tested if at least this many users of the smaller group are expected to differ from most
+#: others: with fewer, differences are not normal.
+_FEWEST: Final = 10
+#: An observation may end with a conversion, which the experiment may have changed.
+_EXCLUDED = ("user_id", "since", "until")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +44,14 @@ class Contrast:
     ----------
     difference, error : float array, shape (n_nodes, n_outcomes)
         Difference per user, and its standard error.
+    influence : float array, shape (n_nodes, n_users, n_outcomes)
+        What each user adds to the difference by chance; products of those of two nodes add up to their
+        covariance.
     """
 
     difference: Numbers
     error: Numbers
+    influence: Numbers
 
 
 def contrast(
@@ -94,6 +108,7 @@ def contrast(
     return Contrast(
         np.where(is_better, adjusted.difference, plain.difference),
         np.where(is_better, adjusted.error, plain.error),
+        np.where(is_better[:, None], adjusted.influence, plain.influence),
     )
 
 
@@ -111,15 +126,16 @@ def _regress(
     inverse = _inverse(gram, design, node_ids)
     coefficients = inverse @ moments
     positions = [1 + node for node in nodes]
-    variance = np.zeros((len(positions), outcomes.shape[1]))
+    influence = np.zeros((len(positions), *outcomes.shape))
     for rows in design.parts():
         matrix = design.matrix(rows)
         projected = matrix @ inverse
         leverage = np.minimum((projected * matrix).sum(axis=1), 1 - 1e-9)
-        residual = (outcomes[rows] - matrix @ coefficients) ** 2 / (1 - leverage)[:, None]
-        variance += (projected[:, positions] ** 2).T @ residual
+        residual = (outcomes[rows] - matrix @ coefficients) / np.sqrt(1 - leverage)[:, None]
+        influence[:, rows] = projected[:, positions].T[:, :, None] * residual
     floor = np.stack([_floor(outcomes, is_withheld[node]) for node in nodes])
-    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)))
+    variance = (influence**2).sum(axis=1)
+    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)), influence)
 
 
 def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
@@ -191,3 +207,116 @@ def _check_separable(node: int, design: _Design, node_ids: Sequence[str]) -> Non
             "of users for each",
             field="withheld",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """Differences of users before an experiment.
+
+    Attributes
+    ----------
+    difference : float array, shape (n_columns,)
+        Standardised difference of each column: that of the means of withheld and other users, divided by the
+        root of the mean of both variances; null if it was not tested.
+    probability : float
+        Probability of differences this large by chance, of all columns together (Wald test); 1 without any.
+    """
+
+    difference: Numbers
+    probability: float
+
+
+def balance(columns: Numbers, is_withheld: Flags) -> Balance:
+    """Compare withheld users with the others by what is known of them from before an experiment.
+
+    Parameters
+    ----------
+    columns : float array, shape (n_users, n_columns)
+        Outcomes, touchpoints and covariates of users from before the experiment.
+    is_withheld : bool array, shape (n_users,)
+        Users from whom the node was withheld.
+    """
+    difference = np.full(columns.shape[1], np.nan)
+    smaller = min(int(is_withheld.sum()), int((~is_withheld).sum()))
+    unusual = (columns != np.median(columns, axis=0)).mean(axis=0) if columns.size else difference
+    tested = np.flatnonzero(unusual * smaller >= _FEWEST)
+    if not len(tested):
+        return Balance(difference, 1.0)
+    groups = columns[is_withheld][:, tested], columns[~is_withheld][:, tested]
+    distance = groups[0].mean(axis=0) - groups[1].mean(axis=0)
+    covariances = [np.atleast_2d(np.cov(group, rowvar=False)) for group in groups]
+    spread = np.sqrt(np.maximum((np.diag(covariances[0]) + np.diag(covariances[1])) / 2, 1e-300))
+    # Columns may be collinear, such as those of the values of one category.
+    scaled = sum(
+        covariance / len(group) for covariance, group in zip(covariances, groups, strict=True)
+    ) / np.outer(spread, spread)
+    values, vectors = np.linalg.eigh(scaled)
+    is_own = values > 1e-9 * values[-1]
+    projected = (distance / spread) @ vectors[:, is_own]
+    statistic = float((projected**2 / values[is_own]).sum())
+    difference[tested] = distance / spread
+    return Balance(difference, float(chi2.sf(statistic, int(is_own.sum()))))
+
+
+def warn_of_imbalance(found: dict[str, Balance], names: Sequence[str]) -> None:
+    """Warn of nodes whose groups differed before the experiment by more than chance explains."""
+    uneven = []
+    for node, result in found.items():
+        if result.probability * len(found) < _LEVEL:
+            worst = int(np.nanargmax(np.abs(result.difference)))
+            uneven.append(f"{node} ({names[worst]}: {result.difference[worst]:+.2f} standard deviations)")
+    if uneven:
+        warn(
+            "withheld users differed from the others before the experiment by more than chance explains: "
+            f"{', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. So they were not drawn at "
+            "random, or since= is later than the beginning, and the effects are biased; check the draw, its "
+            "beginning, and that withheld= and participants= list all users, not only those active later",
+            UnbalancedHoldout,
+        )
+
+
+def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the covariates of users, with categories as one-hot columns.
+
+    Raises
+    ------
+    InvalidRequest
+        If a covariate is unknown, is missing for a user, or is not numbers, flags or text of up to 100
+        values.
+    """
+    if isinstance(names, str):
+        raise InvalidRequest(
+            f"covariates: {names!r} is not allowed; allowed: a list of columns, as in [{names!r}]",
+            field="covariates",
+        )
+    observed = paths.observed
+    allowed = [] if observed is None else [name for name in observed.columns if name not in _EXCLUDED]
+    for name in names:
+        if name not in allowed:
+            raise InvalidRequest.choice("covariates", name, allowed)
+    if observed is None or not names:
+        return np.zeros((len(users), 0))
+    table = observed.select("user_id", *names).to_pyarrow()
+    for name in names:
+        check_kind(table[name].type, name, argument="covariates")
+    rows = to_pandas(table).set_index("user_id").reindex(users)
+    columns: list[NDArray[np.float64]] = []
+    for name in names:
+        values = rows[name]
+        if values.isna().any():
+            raise InvalidRequest(
+                f"covariates: {name!r} is missing for {int(values.isna().sum())} users; allowed: a value for "
+                "every participant",
+                field="covariates",
+            )
+        if is_number(table[name].type) or pa.types.is_boolean(table[name].type):
+            columns.append(np.asarray(values, dtype=np.float64))
+            continue
+        columns += categories(values.astype(TEXT), name, argument="covariates")
+    matrix = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
+    if not np.isfinite(matrix).all():
+        raise InvalidRequest(
+            "covariates: some values are infinite; allowed: finite numbers, flags and text",
+            field="covariates",
+        )
+    return matrix

@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from attrib_ds.attribution.experiments.balance import Balance, balance, warn_of_imbalance
-from attrib_ds.attribution.experiments.contrasts import contrast
-from attrib_ds.attribution.experiments.covariates import covariates_of
-from attrib_ds.attribution.experiments.draws import complete_draws
-from attrib_ds.attribution.experiments.trial import NEVER, Trial, microseconds, read_moments
-from attrib_ds.attribution.models.model import check_level
+from attrib_ds.attribution.engines.engine import engine
+from attrib_ds.attribution.experiments.contrasts import (
+    Balance,
+    balance,
+    contrast,
+    covariates_of,
+    warn_of_imbalance,
+)
+from attrib_ds.attribution.experiments.effects import Effects, Ranges, around, recorded, weighted
+from attrib_ds.attribution.paths.inputs import Input
+from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.sequences import number_currencies
-from attrib_ds.errors import HoldoutWarning, InvalidRequest
-from attrib_ds.records.frames import TEXT, to_pandas
+from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout, warn
+from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Codes = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from attrib_ds.attribution.paths.paths import Paths
-    from attrib_ds.records.frames import FrameOrPath
-
-    Numbers = NDArray[np.float64]
-
+#: Microseconds since 1970, beyond any instant.
+_ALWAYS: Final = -(2**62)
+_NEVER: Final = 2**62
 #: Standard deviations by which the withheld share of users with an opportunity may deviate by chance.
 _MAX_DEVIATION: Final = 4.0
+_PAIR: Final = ["user_id", "node_id"]
 
 
 def holdout_effects(
     paths: Paths,
-    withheld: FrameOrPath | None = None,
+    withheld: FrameOrPath,
     *,
-    participants: FrameOrPath | None = None,
-    opportunities: FrameOrPath | None = None,
     covariates: Sequence[str] = (),
     cuped: bool = True,
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+) -> HoldoutEffects:
     """Measure the conversions that nodes caused, from a randomised holdout.
 
     Users from whom a node was withheld are compared with the other participants, whether or not these were
@@ -54,23 +55,19 @@ def holdout_effects(
     ----------
     paths : Paths
         Paths with users, from ``Paths.from_frames`` or :func:`conversion_paths`.
-    withheld : DataFrame or path of a Parquet file, optional
-        One row per user and node that was withheld from the user: ``user_id``, ``node_id`` and, if only
-        conversions in a window count, ``since`` and ``until`` (timestamps, both included). By default the
-        rows of ``participants``, or else of ``opportunities``, whose column ``withheld`` (bool) is true.
-    participants : DataFrame or path of a Parquet file, optional
-        One row per user and node that could have been withheld from the user, including those that were:
-        ``user_id``, ``node_id`` and optionally ``since`` and ``until``, as above; and without ``withheld=``
-        the column ``withheld``, as :func:`attrib_ds.experiments.assign` returns it. By default all users of
-        ``Paths.from_frames(users=...)`` take part for every node, in the window of its withheld users; or
-        those of ``opportunities`` without ``withheld=``.
-    opportunities : DataFrame or path of a Parquet file, optional
-        One row per touchpoint that a withheld user would have had, as an ad server logs it ("ghost ads"):
-        ``user_id``, ``node_id``, ``date``. The comparison is then limited to users with a touchpoint or an
-        opportunity and to their conversions from the first one on, which narrows intervals by about a third.
-        A log of all participants with the column ``withheld``, as
-        :func:`attrib_ds.experiments.list_opportunities` returns it, needs neither ``withheld=`` nor
-        ``participants=``.
+    withheld : DataFrame or path of a Parquet file
+        One row per user and node: ``user_id``, ``node_id`` and optionally
+
+        - ``withheld`` (bool): whether the node was withheld from the user; rows of the others say who took
+          part, as :func:`attrib_ds.experiments.assign` returns them. Without the column, the node was
+          withheld from all users listed, and all users of ``Paths.from_frames(users=...)`` took part.
+        - ``since``, ``until`` (timestamps, both included): the window in which conversions count. Without
+          ``withheld``, that of a node's users holds for all others.
+        - ``date`` (timestamp, may be missing): one row per touchpoint that the user had or would have had, as
+          an ad server logs it ("ghost ads") and :func:`attrib_ds.experiments.list_opportunities` returns it.
+          The comparison is then limited to users with a touchpoint or such an opportunity and to their
+          conversions from the first one on, which narrows intervals by about a third. Withheld users without
+          an opportunity stay in the frame, with a missing date.
     covariates : sequence of str, optional
         Columns of ``Paths.from_frames(users=...)`` to adjust for (Lin's estimator). Their values must date
         from before the draw, so that the experiment cannot have changed them.
@@ -79,28 +76,25 @@ def holdout_effects(
         intervals if those who converted before convert again. Each number keeps the estimate with the smaller
         standard error. Without ``since``, or if fewer than ten withheld users converted before, nothing is
         adjusted.
-    confidence : float, default 0.95
-        Level of the intervals, between 0 and 1.
 
     Returns
     -------
-    DataFrame
-        One row per node and currency, by node: ``node_id``, ``node_name``, ``currency`` (str); numbers of
-        users (Int64): ``users`` (compared), ``withheld`` (compared and withheld), ``reached`` (not withheld,
-        with a touchpoint of the node), ``contaminated`` (withheld, but with a touchpoint of the node);
-        ``rate``, ``withheld_rate`` (float64, conversions per user, not withheld and withheld); ``caused``
-        (float64, conversions lost if the node were withheld from all compared users), ``error`` (float64,
-        standard error of ``caused``), ``low``, ``high`` (float64, bounds of ``caused``); ``value``,
-        ``value_low``, ``value_high`` (float64, the same for the value, in ``currency``). Columns from
-        ``caused`` on are null in currencies without a conversion that counts for the node.
+    HoldoutEffects
+        ``.table()``: effects with intervals, conversions and value lost if the node were withheld from all
+        compared users; ``.contrast(a, b)``, ``.scale(share)``, ``.plot()``, ``.identified`` as in
+        :func:`attrib_ds.estimate_effects`; ``.groups()``: the users compared. Effects are null in currencies
+        without a conversion that counts for the node.
 
     Warns
     -----
-    HoldoutWarning
+    ContaminatedHoldout
         If withheld users have touchpoints of the node. They still count as withheld, so the effect is
-        underestimated. Or if the withheld share of users with an opportunity differs from the share drawn by
-        more than chance explains, so that the groups are not comparable. Or if withheld users and the others
-        differ in their conversions before ``since``, in their touchpoints of
+        underestimated.
+    UnevenHoldout
+        If the withheld share of users with an opportunity differs from the share drawn by more than chance
+        explains, so that the groups are not comparable.
+    UnbalancedHoldout
+        If withheld users and the others differ in their conversions before ``since``, in their touchpoints of
         the node before it, or in ``covariates``, by more than chance explains (one test for all of them, at a
         significance level of 0.001). Such a draw was not random, which adjusting does not mend, or began
         before ``since``.
@@ -108,11 +102,10 @@ def holdout_effects(
     Raises
     ------
     InvalidRequest
-        If a column is missing; a node or user is unknown; no argument says from whom nodes were withheld, or
-        rows contradict each other about it; fewer than two participants are withheld or not withheld;
-        ``participants`` is missing and the paths have no users table; two nodes were withheld from
-        the same users; or no conversion counts for a node, for example because its ``since`` and ``until``
-        lie outside the data.
+        If a column is missing; a node or user is unknown; rows contradict each other about a draw or a
+        window; fewer than two participants are withheld or not withheld; the column ``withheld`` is missing
+        and the paths have no users table; two nodes were withheld from the same users; or no conversion
+        counts for a node, for example because its ``since`` and ``until`` lie outside the data.
 
     Notes
     -----
@@ -134,56 +127,259 @@ def holdout_effects(
     >>> import attrib_ds as at
     >>> world = at.simulate("random", users=20_000, seed=1, holdout=0.2)
     >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    >>> effects = at.experiments.holdout_effects(paths, world.withheld, covariates=["trait"])
-    >>> effects["node_id"].tolist()[:3], bool((effects["low"] < effects["high"]).all())
+    >>> effects = at.experiments.holdout_effects(paths, world.withheld, covariates=["trait"]).table()
+    >>> sorted(effects["node_id"])[:3], bool((effects["low"] < effects["high"]).all())
     (['brand_search', 'display', 'email'], True)
+
+    With a log of the touchpoints that withheld users would have had:
+
+    >>> logged = world.withheld.merge(world.opportunities, how="left")
+    >>> narrower = at.experiments.holdout_effects(paths, logged).table()
     """
-    check_level("confidence", confidence)
-    withheld, participants = complete_draws(withheld, participants, opportunities)
-    trial = Trial.of(paths, withheld, participants)
-    first, earlier = _first_touches(paths, trial)
-    contaminated = (first < NEVER) & trial.is_withheld
-    reached = (first < NEVER) & trial.takes_part & ~trial.is_withheld
-    _warn_contaminated(trial, contaminated)
-    compared = trial if opportunities is None else _triggered(trial, first, opportunities)
-    outcomes = _Outcomes.of(paths, trial.users)
-    matrix = covariates_of(paths, trial.users, covariates)
-    names = [f"covariates {', '.join(covariates)}"] * matrix.shape[1]
-    warn_of_imbalance(
-        {
-            node: _balance(trial, number, outcomes, earlier[number], matrix)
-            for number, node in enumerate(trial.node_ids)
-        },
-        ["conversions before", "touchpoints before", *names],
-    )
-    effects = _effects(
-        compared,
-        outcomes,
-        matrix,
-        NormalDist().inv_cdf(0.5 + confidence / 2),
-        before=trial if cuped and trial.since is not None else None,
-    )
+    with recorded() as messages:
+        draws = read_draws(withheld)
+        trial = Trial.of(paths, draws)
+        first, earlier = _first_touches(paths, trial)
+        contaminated = (first < _NEVER) & trial.is_withheld
+        reached = (first < _NEVER) & trial.takes_part & ~trial.is_withheld
+        _warn_contaminated(trial, contaminated)
+        compared = trial if "date" not in draws else _triggered(trial, first, draws.dropna(subset="date"))
+        outcomes = _Outcomes.of(paths, trial.users)
+        matrix = covariates_of(paths, trial.users, covariates)
+        names = [f"covariates {', '.join(covariates)}"] * matrix.shape[1]
+        warn_of_imbalance(
+            {
+                node: _balance(trial, number, outcomes, earlier[number], matrix)
+                for number, node in enumerate(trial.node_ids)
+            },
+            ["conversions before", "touchpoints before", *names],
+        )
+        before = trial if cuped and trial.since is not None else None
+        found = _measured(compared, outcomes, matrix, before=before)
     counts = {
         "users": compared.takes_part.sum(axis=1),
         "withheld": (compared.is_withheld & compared.takes_part).sum(axis=1),
         "reached": reached.sum(axis=1),
         "contaminated": contaminated.sum(axis=1),
     }
-    currencies = len(outcomes.currencies)
-    for position, (name, count) in enumerate(counts.items(), start=2):
-        repeated = pd.Series(np.repeat(count, currencies), dtype="Int64")
-        effects.insert(position, name, repeated)
-    effects.insert(1, "node_name", paths.names(effects["node_id"]))
-    return effects
+    node_ids = trial.node_ids
+    return HoldoutEffects(
+        "holdout",
+        [*node_ids],
+        paths.names(pd.Series(node_ids, dtype=TEXT)).tolist(),
+        outcomes.currencies,
+        np.ones((len(node_ids), len(outcomes.currencies)), bool),
+        warnings=tuple(messages),
+        counts=pd.DataFrame(counts, dtype="Int64"),
+        **found,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HoldoutEffects(Effects):
+    """Effects measured by a randomised holdout, from :func:`attrib_ds.experiments.holdout_effects`."""
+
+    #: Users compared, one row per node.
+    counts: pd.DataFrame
+    #: Conversions per user of both groups; shape (2, n_nodes, n_currencies).
+    rates: Numbers
+    #: Effects and their standard errors, conversions and value in turn; shape (n_nodes, n_outcomes).
+    caused: Numbers
+    error: Numbers
+    #: Correlation of the errors of nodes; shape (n_nodes, n_nodes, n_outcomes).
+    correlation: Numbers
+
+    def groups(self) -> pd.DataFrame:
+        """Return the users compared.
+
+        Returns
+        -------
+        DataFrame
+            One row per node and currency, by node: ``node_id``, ``node_name``, ``currency`` (str); numbers of
+            users (Int64): ``users`` (compared), ``withheld`` (compared and withheld), ``reached`` (not
+            withheld, with a touchpoint of the node), ``contaminated`` (withheld, but with a touchpoint of the
+            node); ``rate``, ``withheld_rate`` (float64, conversions per user, not withheld and withheld).
+        """
+        keys = pd.DataFrame({"node_id": self.node_ids, "node_name": self.node_names})
+        several = len(self.currencies)
+        rows = keys.join(self.counts).loc[lambda nodes: nodes.index.repeat(several)].reset_index(drop=True)
+        rows.insert(2, "currency", pd.array(self.currencies * len(keys), dtype=TEXT))
+        rows["rate"], rows["withheld_rate"] = (rate.ravel() for rate in self.rates)
+        return rows.astype({"node_id": TEXT, "node_name": TEXT})
+
+    @property
+    def identified(self) -> str:
+        """What is identified, under which assumptions, and what is not."""
+        return (
+            "caused: the total effect, including what a node triggers in others, identified by randomisation "
+            "alone, while the other nodes run as in the experiment. low and high measure sampling error."
+        )
+
+    def _observed_ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
+        outcome = 2 * currency + (measure == "value")
+        error = self.error[:, outcome]
+        covariance = self.correlation[:, :, outcome] * np.outer(error, error)
+        variance = weighted(weights, np.stack([weighted(weights, each) for each in covariance], axis=-1))
+        half_width = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(np.maximum(variance, 0.0))
+        return around(weighted(weights, self.caused[:, outcome]), half_width)
+
+
+def read_draws(frame: object) -> pd.DataFrame:
+    """Return who was withheld from what, from a frame of a user.
+
+    Returns
+    -------
+    DataFrame
+        ``user_id``, ``node_id`` and, if the frame has them, ``withheld`` (bool), ``since``, ``until`` and
+        ``date`` (microseconds since 1970; null without a date).
+
+    Raises
+    ------
+    InvalidRequest
+        If a column is missing or of another kind, there are no rows, or rows contradict each other.
+    """
+    given = Input.open(engine(), frame, argument="withheld")
+    columns: dict[str, Any] = {name: given.keys(name, role=None) for name in _PAIR}
+    if given.has("withheld"):
+        columns["withheld"] = given.flags("withheld", role=None)
+    for name in ("since", "until", "date"):
+        if given.has(name):
+            columns[name] = given.instants(name, role=None, optional=name == "date")
+    given.check()
+    rows = to_pandas(given.table.select(**columns).to_pyarrow()).drop_duplicates(ignore_index=True)
+    if rows.empty:
+        raise InvalidRequest(
+            "withheld has no rows; allowed: one row per user and withheld node", field="withheld"
+        )
+    for name in rows.columns.intersection(["since", "until", "date"]):
+        is_known = rows[name].notna()
+        rows[name] = pd.Series(_microseconds(rows[name]), rows.index, "Int64").where(is_known)
+    draws = rows.drop(columns="date", errors="ignore").drop_duplicates()
+    repeated = draws[draws.duplicated(_PAIR)]
+    if len(repeated):
+        user, node = repeated[_PAIR].iloc[0]
+        drawn = draws[(draws["user_id"] == user) & (draws["node_id"] == node)]
+        is_drawn_twice = "withheld" in drawn and drawn["withheld"].nunique() > 1
+        complaint = "as withheld and as not withheld" if is_drawn_twice else "with different since or until"
+        raise InvalidRequest(
+            f"withheld: user {user!r} and node {node!r} occur {complaint}; allowed: one draw and one window "
+            "per user and node",
+            field="withheld",
+        )
+    if {"since", "until"} <= set(rows.columns) and (rows["since"] > rows["until"]).any():
+        user, node = rows.loc[rows["since"] > rows["until"], _PAIR].iloc[0]
+        raise InvalidRequest(
+            f"withheld: since is after until, for example for user {user!r} and node {node!r}; allowed: "
+            "since no later than until",
+            field="withheld",
+        )
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Participants of an experiment; users are numbered by their position in ``users``.
+
+    Attributes
+    ----------
+    users : Index
+        All participants, for any node.
+    node_ids : list of str
+        Withheld nodes, sorted.
+    takes_part, is_withheld : bool array, shape (n_nodes, n_users)
+        Participants in the experiment on each node, and users from whom it was withheld.
+    since, until : int array, shape (n_nodes, n_users), or None
+        Window in which conversions count, in microseconds since 1970; None if unbounded.
+    """
+
+    users: pd.Index[str]
+    node_ids: list[str]
+    takes_part: Flags
+    is_withheld: Flags
+    since: Codes | None = None
+    until: Codes | None = None
+
+    @classmethod
+    def of(cls, paths: Paths, draws: pd.DataFrame) -> Trial:
+        """Make an experiment of draws.
+
+        Raises
+        ------
+        InvalidRequest
+            If a node or a user is unknown, windows differ, or fewer than two participants are withheld or
+            not withheld.
+        """
+        has_others = "withheld" in draws
+        pairs = draws.drop(columns="date", errors="ignore").drop_duplicates()
+        held = pairs["withheld"].astype(bool) if has_others else pd.Series(True, pairs.index)
+        node_ids = sorted(pairs["node_id"].unique())
+        _check_nodes(paths, node_ids)
+        users = _users(paths, pairs if has_others else None)
+        user = users.get_indexer(pd.Index(pairs["user_id"]))
+        if (user < 0).any():
+            example = pairs["user_id"].iloc[int(np.argmax(user < 0))]
+            raise InvalidRequest(
+                f"withheld: {int((user < 0).sum())} rows have users who did not take part, for example "
+                f"{example!r}; allowed: users of Paths.from_frames(users=…), or all participants with the "
+                "column 'withheld'",
+                field="withheld",
+            )
+        place = pd.Index(node_ids).get_indexer(pd.Index(pairs["node_id"])), user
+        shape = (len(node_ids), len(users))
+        takes_part, is_withheld = np.full(shape, not has_others), np.zeros(shape, bool)
+        takes_part[place] = True
+        is_withheld[place] = held
+        windows = {}
+        for name, otherwise in (("since", _ALWAYS), ("until", _NEVER)):
+            if name in pairs:
+                windows[name] = np.full(shape, otherwise, np.int64)
+                windows[name][place] = pairs[name]
+                if not has_others:
+                    windows[name] = _for_all(windows[name], is_withheld, node_ids, name)
+        trial = cls(users, node_ids, takes_part, is_withheld, **windows)
+        trial.check()
+        return trial
+
+    def check(self) -> None:
+        """Refuse an experiment with fewer than two users on either side."""
+        for node, part, held in zip(self.node_ids, self.takes_part, self.is_withheld, strict=True):
+            counts = int((part & held).sum()), int((part & ~held).sum())
+            if min(counts) < 2:
+                raise InvalidRequest(
+                    f"withheld: node {node!r} was withheld from {counts[0]} of {sum(counts)} participants; "
+                    "allowed: at least 2 withheld and 2 other participants",
+                    field="withheld",
+                )
+
+    def within(self, node: int, user: Codes, instant: Codes) -> Flags:
+        """Return which instants of users lie within the window of a node."""
+        inside = self.takes_part[node, user]
+        if self.since is not None:
+            inside = inside & (instant >= self.since[node, user])
+        if self.until is not None:
+            inside = inside & (instant <= self.until[node, user])
+        return np.asarray(inside)
+
+    def before(self, node: int, user: Codes, instant: Codes) -> Flags:
+        """Return which instants of participants lie before the window of a node; none if it is unbounded."""
+        if self.since is None:
+            return np.zeros(len(user), bool)
+        return np.asarray(self.takes_part[node, user] & (instant < self.since[node, user]))
+
+    def numbers_of(self, rows: pd.DataFrame) -> tuple[Codes, Codes, Flags]:
+        """Return the positions of each row's user and node, and which rows belong to the experiment."""
+        user = self.users.get_indexer(pd.Index(rows["user_id"]))
+        node = pd.Index(self.node_ids).get_indexer(pd.Index(rows["node_id"]))
+        return user, node, np.asarray((user >= 0) & (node >= 0))
 
 
 @dataclass(frozen=True, eq=False)
 class _Outcomes:
     """Conversions of participants as arrays; users and currencies are numbers."""
 
-    user: NDArray[np.int64]
-    instant: NDArray[np.int64]
-    currency: NDArray[np.int64]
+    user: Codes
+    instant: Codes
+    currency: Codes
     conversions: Numbers
     value: Numbers
     currencies: list[str | None]
@@ -201,7 +397,7 @@ class _Outcomes:
         took_part = user >= 0
         return cls(
             user[took_part],
-            microseconds(rows["event_date"])[took_part],
+            _microseconds(rows["event_date"])[took_part],
             number[took_part],
             np.asarray(rows["conversions"], dtype=np.float64)[took_part],
             np.asarray(rows["value"], dtype=np.float64)[took_part],
@@ -234,14 +430,17 @@ def _balance(
     return balance(known[part], trial.is_withheld[node, part])
 
 
-def _effects(
-    trial: Trial, outcomes: _Outcomes, covariates: Numbers, reach: float, *, before: Trial | None
-) -> pd.DataFrame:
+def _measured(
+    trial: Trial, outcomes: _Outcomes, covariates: Numbers, *, before: Trial | None
+) -> dict[str, Any]:
     """Estimate effects; ``before`` has the windows whose earlier outcomes are covariates."""
     positions = list(range(len(trial.node_ids)))
     # If all users took part and all conversions count, one regression estimates all nodes.
     is_plain = trial.since is None and trial.until is None and trial.takes_part.all()
-    rows: list[dict[str, Any]] = []
+    shape = (len(positions), 2 * len(outcomes.currencies))
+    caused, error = np.full((2, *shape), np.nan)
+    rates = np.zeros((2, len(positions), len(outcomes.currencies)))
+    influence = np.zeros((len(positions), len(trial.users), shape[1]))
     for nodes in [positions] if is_plain else [[node] for node in positions]:
         part = trial.takes_part[nodes[0]]
         amounts = outcomes.per_user(trial, nodes[0])[part]
@@ -254,48 +453,35 @@ def _effects(
             )
         held = trial.is_withheld[:, part]
         prior = None if before is None else outcomes.per_user(before, nodes[0], before=True)[part]
-        estimate = contrast(
-            amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior
-        )
-        for position, node in enumerate(nodes):
-            caused, error = (
-                np.where(np.repeat(has_any, 2), int(part.sum()) * per_user[position], np.nan)
-                for per_user in (estimate.difference, estimate.error)
-            )
-            rates = amounts[~held[node]].mean(axis=0), amounts[held[node]].mean(axis=0)
-            for number, currency in enumerate(outcomes.currencies):
-                count, value = 2 * number, 2 * number + 1
-                rows.append(
-                    {
-                        "node_id": trial.node_ids[node],
-                        "currency": currency,
-                        "rate": rates[0][count],
-                        "withheld_rate": rates[1][count],
-                        "caused": caused[count],
-                        "error": error[count],
-                        "low": caused[count] - reach * error[count],
-                        "high": caused[count] + reach * error[count],
-                        "value": caused[value],
-                        "value_low": caused[value] - reach * error[value],
-                        "value_high": caused[value] + reach * error[value],
-                    }
-                )
-    return pd.DataFrame(rows).astype({"node_id": TEXT, "currency": TEXT})
+        found = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior)
+        is_known = np.repeat(has_any, 2)
+        users = int(part.sum())
+        caused[nodes] = np.where(is_known, users * found.difference, np.nan)
+        error[nodes] = np.where(is_known, users * found.error, np.nan)
+        influence[np.ix_(nodes, part)] = found.influence
+        for node in nodes:
+            rates[:, node] = amounts[~held[node], ::2].mean(axis=0), amounts[held[node], ::2].mean(axis=0)
+    covariance = np.einsum("auo,buo->abo", influence, influence)
+    size = np.sqrt(np.einsum("aao->ao", covariance))
+    scale = size[:, None] * size[None]
+    correlation = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
+    np.einsum("aao->ao", correlation)[:] = 1.0
+    return {"rates": rates, "caused": caused, "error": error, "correlation": correlation}
 
 
-def _first_touches(paths: Paths, trial: Trial) -> tuple[NDArray[np.int64], Numbers]:
+def _first_touches(paths: Paths, trial: Trial) -> tuple[Codes, Numbers]:
     """Return each user's first touchpoint of each node within its window, and the number before it.
 
-    The first is ``NEVER`` without a touchpoint.
+    The first is ``_NEVER`` without a touchpoint.
     """
-    first = np.full(trial.takes_part.shape, NEVER, np.int64)
+    first = np.full(trial.takes_part.shape, _NEVER, np.int64)
     points = paths.touches if paths.touchpoints is None else paths.touchpoints
     chosen = points.filter(points.node_id.isin(trial.node_ids) & points.user_id.notnull())
     if trial.since is None and trial.until is None:
         chosen = chosen.group_by("user_id", "node_id").agg(date=chosen.date.min())
     rows = to_pandas(chosen.select("user_id", "node_id", "date").to_pyarrow())
     user, node, is_known = trial.numbers_of(rows)
-    dates = microseconds(rows["date"])
+    dates = _microseconds(rows["date"])
     user, node, dates = user[is_known], node[is_known], dates[is_known]
     _mark_first(first, trial, user, node, dates)
     earlier = np.zeros(first.shape)
@@ -307,11 +493,11 @@ def _first_touches(paths: Paths, trial: Trial) -> tuple[NDArray[np.int64], Numbe
 
 
 def _mark_first(
-    first: NDArray[np.int64],
+    first: Codes,
     trial: Trial,
-    user: NDArray[np.int64],
-    node: NDArray[np.int64],
-    dates: NDArray[np.int64],
+    user: Codes,
+    node: Codes,
+    dates: Codes,
 ) -> None:
     for number in range(len(trial.node_ids)):
         here = node == number
@@ -319,21 +505,20 @@ def _mark_first(
         np.minimum.at(first[number], user[here][inside], dates[here][inside])
 
 
-def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) -> Trial:
+def _triggered(trial: Trial, first: Codes, log: pd.DataFrame) -> Trial:
     """Limit the trial to users with a touchpoint or an opportunity, from the first one on."""
-    log = read_moments(opportunities, "opportunities")
     user, node, is_known = trial.numbers_of(log)
     first = first.copy()
-    _mark_first(first, trial, user[is_known], node[is_known], np.asarray(log["date"])[is_known])
-    has_any = (first < NEVER) & trial.takes_part
+    _mark_first(first, trial, user[is_known], node[is_known], log["date"].to_numpy(dtype=np.int64)[is_known])
+    has_any = (first < _NEVER) & trial.takes_part
     held = trial.is_withheld & has_any
     uneven = []
     for number, node_id in enumerate(trial.node_ids):
         if not held[number].any():
             raise InvalidRequest(
-                f"opportunities: no withheld user of node {node_id!r} has an opportunity; allowed: every "
+                f"withheld: no withheld user of node {node_id!r} has an opportunity (date); allowed: every "
                 "touchpoint of every withheld node that withheld users would have had",
-                field="opportunities",
+                field="withheld",
             )
         drawn = trial.is_withheld[number].sum() / trial.takes_part[number].sum()
         users = int(has_any[number].sum())
@@ -341,19 +526,18 @@ def _triggered(trial: Trial, first: NDArray[np.int64], opportunities: object) ->
         if abs(deviation) > _MAX_DEVIATION:
             uneven.append(f"{node_id} ({held[number].sum() / users:.1%} instead of {drawn:.1%})")
     if uneven:
-        warnings.warn(
+        warn(
             "among users with a touchpoint or an opportunity, the withheld share differs from the share "
             f"drawn: {', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. Opportunities and "
-            "touchpoints are not logged alike, so the effects are biased; run without opportunities=",
-            HoldoutWarning,
-            stacklevel=3,
+            "touchpoints are not logged alike, so the effects are biased; leave out the column 'date'",
+            UnevenHoldout,
         )
     compared = replace(trial, takes_part=has_any, since=first)
     compared.check()
     return compared
 
 
-def _warn_contaminated(trial: Trial, contaminated: NDArray[np.bool_]) -> None:
+def _warn_contaminated(trial: Trial, contaminated: Flags) -> None:
     contacts = [
         f"{count:,} of {held:,} ({node})"
         for node, count, held in zip(
@@ -362,10 +546,62 @@ def _warn_contaminated(trial: Trial, contaminated: NDArray[np.bool_]) -> None:
         if count
     ]
     if contacts:
-        warnings.warn(
+        warn(
             f"withheld users have touchpoints of the withheld node: {', '.join(contacts[:10])}"
             f"{' and others' if len(contacts) > 10 else ''}. They still count as withheld, so effects are "
             "underestimated; check ad delivery, and whether user ids changed",
-            HoldoutWarning,
-            stacklevel=3,
+            ContaminatedHoldout,
         )
+
+
+def _microseconds(instants: pd.Series[Any]) -> Codes:
+    """Return the microseconds since 1970 of instants."""
+    plain = instants.dt.tz_convert(None) if instants.dt.tz is not None else instants
+    return np.asarray(plain.to_numpy().astype("datetime64[us]").astype(np.int64))
+
+
+def _check_nodes(paths: Paths, node_ids: list[str]) -> None:
+    points = paths.touches if paths.touchpoints is None else paths.touchpoints
+    found = points.filter(points.node_id.notnull()).select("node_id").distinct().to_pyarrow()
+    allowed = set(found["node_id"].to_pylist())
+    if paths.nodes is not None:
+        allowed |= set(paths.nodes["node_id"])
+    for node in node_ids:
+        if node not in allowed:
+            raise InvalidRequest.choice("withheld", node, allowed)
+
+
+def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
+    if not paths.has_users:
+        raise InvalidRequest(
+            "paths: an experiment needs users, which aggregated paths do not have; use Paths.from_frames",
+            field="paths",
+        )
+    if took_part is not None:
+        users: pd.Index[str] = pd.Index(sorted(took_part["user_id"].unique()), dtype=TEXT)
+        return users
+    if paths.observed is None:
+        raise InvalidRequest(
+            "withheld: who took part is unknown, because the paths have no users; allowed: all participants "
+            "with the column 'withheld', or paths from Paths.from_frames(users=…), whose users all took part",
+            field="withheld",
+        )
+    observed = paths.observed.select("user_id").order_by("user_id").to_pyarrow()
+    index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype=TEXT)
+    return index
+
+
+def _for_all(instants: Codes, is_withheld: Flags, node_ids: list[str], name: str) -> Codes:
+    """Extend the window of a node's withheld users to all other users."""
+    extended = np.empty_like(instants)
+    for node, held in enumerate(is_withheld):
+        distinct = np.unique(instants[node, held])
+        if len(distinct) != 1:
+            raise InvalidRequest(
+                f"withheld: {name!r} differs between the users of node {node_ids[node]!r}, so the window of "
+                f"the other users is undefined; allowed: one {name!r} per node, or participants= with since "
+                "and until for every user",
+                field="withheld",
+            )
+        extended[node] = distinct[0]
+    return extended

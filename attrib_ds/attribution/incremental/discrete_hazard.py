@@ -2,31 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.incremental.design import Design
-from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.logistic import fit_logistic, probabilities, without_each
-from attrib_ds.attribution.incremental.periods import Periods, sample_periods
-from attrib_ds.attribution.incremental.preceding_touchpoints import PrecedingTouchpoints
+from attrib_ds.attribution.incremental.histories import (
+    Histories,
+    conversions_of,
+    numbered_by_event,
+    preceding,
+    touchpoints_of,
+)
+from attrib_ds.attribution.incremental.person_periods import Design, Periods, sample_periods
 from attrib_ds.attribution.intervals import GROUPS, Tally
+from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
-    import pyarrow as pa
-    from numpy.typing import NDArray
+_MOST_STEPS: Final = 60
+_CONVERGED: Final = 1e-7
+#: Bound of log-odds, beyond which a probability is 0 or 1 in double precision.
+_FARTHEST: Final = 35.0
+#: Rows of the matrix held in memory at once.
+_TOGETHER: Final = 1 << 15
+#: With more rows than this, the first steps use every eighth row.
+_MANY: Final = 100_000
 
-    from attrib_ds.attribution.models.path_models import DiscreteHazard
-    from attrib_ds.attribution.paths.sequences import Sequences
 
-    Numbers = NDArray[np.float64]
-    Codes = NDArray[np.int64]
+@dataclass(frozen=True, eq=False)
+class HazardSample:
+    """Data of the regression: sampled person-periods of users, and their design matrix.
+
+    Attributes
+    ----------
+    model : DiscreteHazard
+        Parameters of the model.
+    node_ids : list of str
+        Id of each node.
+    histories : Histories
+        Histories of users.
+    periods : Periods
+        Sampled periods; none without a conversion in the observation of its user.
+    design : Design
+        Their design matrix.
+    """
+
+    model: DiscreteHazard
+    node_ids: list[str]
+    histories: Histories
+    periods: Periods
+    design: Design
+
+    @classmethod
+    def of(
+        cls, model: DiscreteHazard, sequences: Sequences, histories: Histories | None = None
+    ) -> HazardSample:
+        """Sample the periods of histories; by default of those that the model reads from the paths."""
+        nodes = len(sequences.node_ids)
+        if histories is None:
+            histories = Histories.of(sequences, covariates=model.covariates)
+        if not len(histories.event_user) + len(histories.unobserved.fold):
+            raise InvalidRequest(
+                "paths: no conversions; an incremental model needs at least one", field="paths"
+            )
+        if model.interactions and nodes > model.most_interacting:
+            raise InvalidRequest(
+                f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "
+                f"{model.most_interacting} nodes (roll them up with level=)",
+                field="interactions",
+            )
+        periods = periods_of(model, histories, nodes=nodes, conversions=len(histories.event_user))
+        design = Design.of(periods, histories, has_interactions=model.interactions)
+        return cls(model, sequences.node_ids, histories, periods, design)
+
+    def fit(self, *, is_jackknife: bool = False) -> HazardFit:
+        """Fit the regression, with ``is_jackknife`` also without each fold of users."""
+        return HazardFit.of(self.model, self.design, self.periods, self.histories, is_jackknife=is_jackknife)
+
+    def part(self, which: NDArray[np.bool_], conversions: Codes) -> HazardSample:
+        """Return some of the periods, with the conversions at some positions among all."""
+        histories = self.histories.of_conversions(conversions)
+        periods = self.periods.at(which)
+        design = Design.of(periods, histories, has_interactions=self.model.interactions)
+        return replace(self, histories=histories, periods=periods, design=design)
+
+    def credits_of_controls_alone(self, controls: Sequence[str]) -> Numbers:
+        """Return the conversions credited to controls in a model without other nodes: of all users, by fold.
+
+        A frequent node can absorb what controls would show, such as the activity of users, in a model with
+        both.
+        """
+        codes = np.array([self.node_ids.index(control) for control in controls], np.int64)
+        alone = replace(self, design=self.design.of_nodes(codes, self.periods.weight))
+        lost = alone.fit(is_jackknife=True).lost()
+        return np.stack(
+            [_credited(part, self.histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(lost)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,23 +149,21 @@ class HazardFit:
         is_jackknife: bool,
     ) -> HazardFit:
         """Fit the regression."""
-        penalty = design.penalty(model.shrinkage * len(histories.event_user))
-        if len(histories.event_user):
-            fitted = fit_logistic(design, periods.is_case, periods.weight, penalty=penalty)
+        conversions, is_case = len(histories.event_user), periods.is_case
+        penalty = design.penalty(model.shrinkage * conversions)
+        if conversions:
+            fitted = fit_logistic(design, is_case, periods.weight, penalty=penalty)
+            coefficients = [fitted[0]]
+            if is_jackknife:
+                group = histories.fold[periods.user]
+                coefficients += without_each(
+                    design, is_case, periods.weight, fitted, group=group, groups=GROUPS
+                )
         else:
             fitted = np.zeros(len(penalty)), np.eye(len(penalty))
-        coefficients = [fitted[0]]
-        if is_jackknife:
-            coefficients += without_each(
-                design,
-                periods.is_case,
-                periods.weight,
-                fitted,
-                group=histories.fold[periods.user],
-                groups=GROUPS,
-            )
+            coefficients = [fitted[0]] * (1 + GROUPS * is_jackknife)
         # Cases come first, in the order of conversions.
-        cases = design.at(np.flatnonzero(periods.is_case))
+        cases = design.at(np.flatnonzero(is_case))
         return cls(histories, design, cases, periods.weight, penalty, fitted[1], coefficients)
 
     def lost(self) -> list[Numbers]:
@@ -95,67 +172,25 @@ class HazardFit:
 
     def credits(self) -> Tally:
         """Credit each node with the part of every conversion that would not have happened without it."""
-        return _tally(self.histories, self.lost())
-
-
-@dataclass(frozen=True, eq=False)
-class HazardSample:
-    """Data of the regression: sampled person-periods of users, and their design matrix.
-
-    Attributes
-    ----------
-    model : DiscreteHazard
-        Parameters of the model.
-    node_ids : list of str
-        Id of each node.
-    histories : Histories
-        Histories of users, with at least one conversion.
-    periods : Periods
-        Sampled periods.
-    design : Design
-        Their design matrix.
-    """
-
-    model: DiscreteHazard
-    node_ids: list[str]
-    histories: Histories
-    periods: Periods
-    design: Design
-
-    @classmethod
-    def of(cls, model: DiscreteHazard, sequences: Sequences, histories: Histories) -> HazardSample:
-        """Sample periods."""
-        periods, design = regression(model, histories, nodes=len(sequences.node_ids))
-        return cls(model, sequences.node_ids, histories, periods, design)
-
-    def fit(self, *, is_jackknife: bool = False) -> HazardFit:
-        """Fit the regression, with ``is_jackknife`` also without each fold of users."""
-        return HazardFit.of(self.model, self.design, self.periods, self.histories, is_jackknife=is_jackknife)
-
-    def part(self, which: NDArray[np.bool_], conversions: Codes) -> HazardSample:
-        """Return some of the periods, with the conversions at some positions among all."""
-        histories = self.histories.of_conversions(conversions)
-        periods = self.periods.at(which)
-        design = Design.of(periods, histories, has_interactions=self.model.interactions)
-        return replace(self, histories=histories, periods=periods, design=design)
-
-    def credits_of_controls_alone(self, controls: Sequence[str]) -> Numbers:
-        """Return the conversions credited to controls in a model without other nodes: of all users, by fold.
-
-        A frequent node can absorb what controls would show, such as the activity of users, in a model with
-        both.
-        """
-        codes = np.array([self.node_ids.index(control) for control in controls], np.int64)
-        alone = replace(self, design=self.design.of_nodes(codes, self.periods.weight))
-        lost = alone.fit(is_jackknife=True).lost()
-        return np.stack(
-            [_credited(part, self.histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(lost)]
+        # The first sample is all users; sample n leaves out fold n - 1.
+        lost, histories = self.lost(), self.histories
+        total, *without = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
+        nodes, currencies = lost[0].shape[1], len(histories.currencies)
+        # Nodes with a touchpoint have a row in every currency.
+        is_touched = np.append(np.bincount(histories.touch_node, minlength=nodes) > 0, True)
+        return Tally(
+            histories.currencies,
+            total[0],
+            total[1],
+            np.repeat(is_touched[:, None], currencies, axis=1),
+            [each[0] for each in without],
+            [each[1] for each in without],
         )
 
 
 def credit_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> Tally:
     """Credit each node with the part of every conversion that would not have happened without it."""
-    return _tally(*_lost(model, sequences))
+    return HazardSample.of(model, sequences).fit(is_jackknife=sequences.folds > 1).credits()
 
 
 def share_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> pa.Table:
@@ -164,63 +199,31 @@ def share_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> pa.Tab
     Touchpoints are weighted by the part left of them at the conversion, averaged over half-lives:
     coefficients of half-lives may have different signs, so a touchpoint has no effect of its own.
     """
-    histories, lost = _lost(model, sequences)
+    fit = HazardSample.of(model, sequences).fit()
     touchpoints = PrecedingTouchpoints.of(sequences)
-    count = max(int(touchpoints.event.max(initial=-1)), int(histories.event_number.max(initial=-1))) + 1
+    event_number = fit.histories.event_number
+    count = max(int(touchpoints.event.max(initial=-1)), int(event_number.max(initial=-1))) + 1
     of_event = np.zeros((count, len(sequences.node_ids)))
-    of_event[histories.event_number] = lost[0]
-    decay = touchpoints.decay([as_days(each, argument="half_lives") for each in model.half_lives])
-    part = touchpoints.divide(decay.mean(axis=1))
+    of_event[event_number] = fit.lost()[0]
+    part = touchpoints.divide(touchpoints.decay(half_lives_of(model)).mean(axis=1))
     return touchpoints.to_arrow(part * of_event[touchpoints.event, touchpoints.code])
 
 
-def regression(model: DiscreteHazard, histories: Histories, *, nodes: int) -> tuple[Periods, Design]:
-    """Return the data of the regression: sampled periods, and their design matrix."""
-    periods = sample_periods(
+def half_lives_of(model: DiscreteHazard) -> list[float]:
+    """Return the half-lives of a model in days."""
+    return [as_days(each, argument="half_lives") for each in model.half_lives]
+
+
+def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conversions: int) -> Periods:
+    """Sample the periods of histories as a model says, for a number of conversions to be compared."""
+    return sample_periods(
         histories,
         nodes=nodes,
-        half_lives=[as_days(each, argument="half_lives") for each in model.half_lives],
+        half_lives=half_lives_of(model),
         step=as_days(model.step, argument="step"),
-        rows=min(model.rows, model.comparisons * len(histories.event_user)),
+        rows=min(model.rows, model.comparisons * conversions),
         seed=model.seed,
     )
-    return periods, Design.of(periods, histories, has_interactions=model.interactions)
-
-
-def _tally(histories: Histories, lost: list[Numbers]) -> Tally:
-    # The first sample is all users; sample n leaves out fold n - 1.
-    total, *without = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
-    nodes = lost[0].shape[1]
-    return Tally(
-        histories.currencies,
-        total[0],
-        total[1],
-        np.vstack([_is_touched(histories, nodes), np.ones((1, len(histories.currencies)), bool)]),
-        [each[0] for each in without],
-        [each[1] for each in without],
-    )
-
-
-def _lost(model: DiscreteHazard, sequences: Sequences) -> tuple[Histories, list[Numbers]]:
-    """Return the share of each conversion lost without each node: of all users, then without each fold."""
-    histories = Histories.of(sequences, covariates=model.covariates)
-    nodes = len(sequences.node_ids)
-    _check(model, histories, nodes)
-    if not len(histories.event_user):
-        return histories, [np.zeros((0, nodes))] * (1 + GROUPS * (sequences.folds > 1))
-    fit = HazardSample.of(model, sequences, histories).fit(is_jackknife=sequences.folds > 1)
-    return histories, fit.lost()
-
-
-def _check(model: DiscreteHazard, histories: Histories, nodes: int) -> None:
-    if not len(histories.event_user) + len(histories.unobserved.fold):
-        raise InvalidRequest("paths: no conversions; an incremental model needs at least one", field="paths")
-    if model.interactions and nodes > model.most_interacting:
-        raise InvalidRequest(
-            f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "
-            f"{model.most_interacting} nodes (roll them up with level=)",
-            field="interactions",
-        )
 
 
 def lost_without(design: Design, coefficients: Numbers) -> Numbers:
@@ -247,7 +250,160 @@ def _credited(lost: Numbers, histories: Histories, left_out: int) -> Numbers:
     return np.stack(sums)
 
 
-def _is_touched(histories: Histories, nodes: int) -> NDArray[np.bool_]:
-    """Return which nodes have a row, in every currency: those with a touchpoint."""
-    is_touched = np.bincount(histories.touch_node, minlength=nodes) > 0
-    return np.repeat(is_touched[:, None], len(histories.currencies), axis=1)
+@dataclass(frozen=True, eq=False)
+class PrecedingTouchpoints:
+    """All touchpoints of users before their conversions, regardless of the lookback.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        ``event_id``, ``node_id``, ``date``, ``touch_id``; by conversion and time.
+    event, code : int array
+        Position of the conversion in the order of ``event_id``, and code of the node.
+    age : float array
+        Days until the conversion.
+    """
+
+    table: pa.Table
+    event: NDArray[np.int64]
+    code: NDArray[np.int64]
+    age: Numbers
+
+    @classmethod
+    def of(cls, sequences: Sequences) -> PrecedingTouchpoints:
+        """Read the touchpoints from paths."""
+        touchpoints = touchpoints_of(sequences, "node_id", "touch_id")
+        rows = preceding(touchpoints, numbered_by_event(conversions_of(sequences))).order_by(
+            "number", "date", "touch_id", "code"
+        )
+        read = rows.select(
+            "event_id", "node_id", "date", "touch_id", "number", "code", "age_days"
+        ).to_pyarrow()
+        return cls(
+            read.select(["event_id", "node_id", "date", "touch_id"]),
+            read["number"].to_numpy().astype(np.int64),
+            read["code"].to_numpy().astype(np.int64),
+            read["age_days"].to_numpy().astype(np.float64),
+        )
+
+    def decay(self, half_lives: Sequence[float]) -> Numbers:
+        """Return the part of each touchpoint left at the conversion, one column per half-life."""
+        return np.asarray(np.exp2(-self.age[:, None] / np.asarray(half_lives)))
+
+    def divide(self, weight: Numbers) -> Numbers:
+        """Scale weights of touchpoints so that those of a conversion and node sum to one."""
+        _, cell = np.unique(np.column_stack([self.event, self.code]), axis=0, return_inverse=True)
+        cell = cell.reshape(-1)
+        count = int(cell.max(initial=-1)) + 1
+        total = np.bincount(cell, weight, minlength=count)
+        # After a thousand half-lives all weights are zero, and touchpoints share equally.
+        equal = 1.0 / np.maximum(np.bincount(cell, minlength=count), 1)
+        has_weight = total[cell] > 0
+        return np.where(has_weight, weight / np.where(has_weight, total[cell], 1.0), equal[cell])
+
+    def to_arrow(self, share: Numbers) -> pa.Table:
+        """Return the touchpoints with a column ``share``, without those whose share is zero."""
+        return self.table.append_column("share", pa.array(share)).filter(pa.array(share != 0))
+
+
+def fit_logistic(
+    design: Design, outcome: NDArray[np.bool_], weight: Numbers, *, penalty: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Return the coefficients of maximum penalised likelihood, and the Hessian of its negative there.
+
+    Newton's method, with steps halved while the likelihood falls, until no coefficient moves by more than
+    1e-7. The first column is the intercept.
+
+    Parameters
+    ----------
+    design : Design
+        Design matrix.
+    outcome : bool array
+        Dependent variable.
+    weight : float array
+        Weight of each row.
+    penalty : float array, shape (n_columns,)
+        Ridge penalty: half of it times the squared coefficient is subtracted from the log-likelihood.
+    """
+    coefficients = np.zeros(len(penalty))
+    share = (weight @ outcome) / weight.sum()
+    coefficients[0] = np.log(share / (1 - share)) if 0 < share < 1 else np.sign(share - 0.5) * _FARTHEST
+    hessian = np.eye(len(penalty))
+    for stride in (8, 1) if len(outcome) > _MANY else (1,):
+        every = np.arange(0, len(outcome), stride)
+        best, step = -np.inf, np.zeros(len(penalty))
+        for _ in range(_MOST_STEPS):
+            likelihood, gradient, hessian = derivatives(design, outcome, weight, coefficients, every)
+            # The penalty is measured in all rows, which the sample stands for.
+            objective = likelihood * stride - 0.5 * float(penalty @ coefficients**2)
+            if objective < best - 1e-9 * abs(best):
+                # Long steps overshoot where there is little information: halve until uphill.
+                step /= 2
+                coefficients = coefficients - step
+                continue
+            best = objective
+            hessian = hessian * stride + np.diag(penalty)
+            step = solved(hessian, gradient * stride - penalty * coefficients)
+            coefficients = coefficients + step
+            if np.abs(step).max() < (_CONVERGED if stride == 1 else 1e-3):
+                break
+    return coefficients, hessian
+
+
+def without_each(
+    design: Design,
+    outcome: NDArray[np.bool_],
+    weight: Numbers,
+    fitted: tuple[Numbers, Numbers],
+    *,
+    group: NDArray[np.int64],
+    groups: int,
+) -> list[Numbers]:
+    """Return the coefficients without each group of rows, by one Newton step from those of all rows."""
+    coefficients, hessian = fitted
+    without = []
+    for number in range(groups):
+        _, gradient, part = derivatives(
+            design, outcome, weight, coefficients, np.flatnonzero(group == number)
+        )
+        without.append(coefficients - solved(hessian - part, gradient))
+    return without
+
+
+def derivatives(
+    design: Design,
+    outcome: NDArray[np.bool_],
+    weight: Numbers,
+    coefficients: Numbers,
+    which: NDArray[np.int64],
+) -> tuple[float, Numbers, Numbers]:
+    """Return log-likelihood, gradient and negative Hessian of some rows, without the penalty."""
+    likelihood = 0.0
+    gradient = np.zeros(len(coefficients))
+    hessian = np.zeros((len(coefficients), len(coefficients)))
+    for rows in _blocks(which):
+        matrix = design.rows(rows)
+        probability = probabilities(matrix @ coefficients)
+        likelihood += float(weight[rows] @ np.log(np.where(outcome[rows], probability, 1 - probability)))
+        gradient += matrix.T @ (weight[rows] * (outcome[rows] - probability))
+        hessian += (matrix * (weight[rows] * probability * (1 - probability))[:, None]).T @ matrix
+    return likelihood, gradient, hessian
+
+
+def probabilities(log_odds: Numbers) -> Numbers:
+    """Return the probabilities of log-odds."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(log_odds, -_FARTHEST, _FARTHEST))))
+
+
+def solved(matrix: Numbers, right: Numbers) -> Numbers:
+    """Solve linear equations; return the solution of least norm if there are several."""
+    # Collinear columns make the matrix singular.
+    try:
+        return np.asarray(np.linalg.solve(matrix, right))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0])
+
+
+def _blocks(which: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(which), _TOGETHER):
+        yield which[start : start + _TOGETHER]

@@ -1,37 +1,24 @@
-"""Histories of users as arrays: observation period, touchpoints, conversions and covariates."""
+"""Histories of users: observation periods, touchpoints, conversions and covariates, from tables to arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from attrib_ds.attribution.incremental.categories import categories, check_kind, is_number
-from attrib_ds.attribution.incremental.observations import (
-    DAY,
-    check_conversions_are_inside,
-    check_order,
-    check_users_are_observed,
-    conversions_of,
-    everybody,
-    touchpoints_of,
-)
-from attrib_ds.attribution.paths.sequences import number_currencies
+from attrib_ds.attribution.paths.sequences import Sequences, number_currencies
 from attrib_ds.errors import InvalidRequest, TruncatedUsers, warn
 from attrib_ds.records.frames import TEXT
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from attrib_ds.attribution.paths.sequences import Sequences
-
-    Numbers = NDArray[np.float64]
-    Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 #: Largest sum of amounts; that of a bootstrap sample is still finite.
 _LARGEST_SUM: Final = 1e300
@@ -41,6 +28,11 @@ _COVARIATE = "covariate_"
 #: the lower bound of their number, and the bound is at least so large.
 _TRUNCATED_SHARE: Final = 0.05
 _FEWEST_MISSING: Final = 20
+#: Microseconds.
+_DAY: Final = 86_400_000_000.0
+#: Maximum number of categories; a column with more holds names or notes.
+_MOST_CATEGORIES: Final = 100
+_READABLE: Final = "numbers, flags and text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +324,7 @@ def _moments(column: pa.ChunkedArray) -> NDArray[np.datetime64]:
 
 
 def _days(moments: NDArray[np.datetime64], origin: np.datetime64) -> Numbers:
-    return np.asarray((moments - origin).astype(np.int64) / DAY)
+    return np.asarray((moments - origin).astype(np.int64) / _DAY)
 
 
 def _columns(users: pa.Table, covariates: Sequence[str]) -> tuple[Numbers, list[str]]:
@@ -366,3 +358,123 @@ def _check_finite(histories: Histories) -> None:
                 f"paths: {name} of up to {largest:.3g} sum to infinity; allowed: sums up to {_LARGEST_SUM:g}",
                 field="paths",
             )
+
+
+def touchpoints_of(sequences: Sequences, *more: str) -> ir.Table:
+    """Return ``user_id``, ``code`` and ``date`` of every touchpoint, and more of its columns."""
+    touchpoints = sequences.paths.touchpoints
+    if touchpoints is None:
+        raise InvalidRequest(
+            "paths: an incremental model needs the touchpoints of users who did not convert too; use "
+            "Paths.from_frames or conversion_paths",
+            field="paths",
+        )
+    complete = touchpoints.filter(touchpoints.user_id.notnull() & touchpoints.node_id.notnull())
+    return sequences.coded(complete).select("user_id", "code", "date", *more)
+
+
+def conversions_of(sequences: Sequences) -> ir.Table:
+    """Return one row per conversion."""
+    touches = sequences.paths.touches
+    last = touches.filter(touches.position == touches.length)
+    return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
+
+
+def numbered_by_event(conversions: ir.Table) -> ir.Table:
+    """Add ``number``, the position of each conversion in the order of ``event_id``, from 0."""
+    return conversions.mutate(number=ibis.row_number().over(ibis.window(order_by=conversions.event_id)))
+
+
+def preceding(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
+    """Join conversions with the earlier touchpoints of their users, and add ``age_days``."""
+    joined = conversions.inner_join(
+        touchpoints.rename(touch_user="user_id"),
+        [conversions.user_id == touchpoints.user_id, touchpoints.date <= conversions.event_date],
+    )
+    return joined.mutate(age_days=joined.event_date.delta(joined.date, unit="microsecond") / _DAY)
+
+
+def everybody(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
+    """Return ``user_id``, ``since`` and ``until``, the first and the last date of all, of everybody seen."""
+    seen = touchpoints.select("user_id", "date").union(conversions.select("user_id", date="event_date"))
+    ends = seen.agg(since=seen.date.min(), until=seen.date.max())
+    return seen.filter(seen.user_id.notnull()).select("user_id").distinct().cross_join(ends)
+
+
+def check_users_are_observed(is_missing: NDArray[np.bool_]) -> None:
+    """Refuse conversions of users without an observation."""
+    if is_missing.any():
+        raise InvalidRequest(
+            f"users: {int(is_missing.sum())} conversions are of users who are not among those "
+            "observed; allowed: one row for every user who converted",
+            field="users",
+        )
+
+
+def check_order(is_reversed: NDArray[np.bool_], user_ids: pa.ChunkedArray) -> None:
+    """Refuse observations that end before they begin."""
+    if is_reversed.any():
+        raise InvalidRequest(
+            f"users: {int(is_reversed.sum()):,} observations end before they begin, for example that of "
+            f"{user_ids[int(is_reversed.argmax())].as_py()!r}; allowed: since no later than until",
+            field="users",
+        )
+
+
+def check_conversions_are_inside(is_outside: NDArray[np.bool_], event_ids: pa.ChunkedArray) -> None:
+    """Refuse conversions outside the observation of their users."""
+    if is_outside.any():
+        raise InvalidRequest(
+            f"users: {int(is_outside.sum())} conversions lie outside the observation of their users, for "
+            f"example {event_ids[int(is_outside.argmax())].as_py()!r}; allowed: since and until "
+            "that include every conversion",
+            field="users",
+        )
+
+
+def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
+    """Refuse columns other than numbers, flags and text, such as dates."""
+    if not (is_number(kind) or is_text(kind)):
+        raise InvalidRequest(
+            f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (convert dates "
+            "to numbers, such as days, or name the columns to use with covariates=)",
+            field=argument,
+        )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column holds categories: text, flags, or nothing but nulls."""
+    is_any = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    return bool(is_any or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbers]:
+    """Return one-hot columns of all categories but the most frequent.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are more than 100 categories.
+    """
+    counted = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    if len(counted) > _MOST_CATEGORIES:
+        raise InvalidRequest(
+            f"{argument}: the covariate {name!r} has {len(counted):,} different values; allowed: up to "
+            f"{_MOST_CATEGORIES} (merge rare ones, or name the columns to use with covariates=)",
+            field=argument,
+        )
+    return [np.asarray(texts == category, dtype=np.float64) for category in sorted(counted.index[1:])]
+
+
+def standardised(columns: Numbers) -> Numbers:
+    """Return columns with mean 0 and standard deviation 1; constant ones become 0."""
+    _, exponent = np.frexp(np.abs(columns).max(axis=0, initial=0.0))
+    # The square of a large number overflows; a power of two changes no digit.
+    scaled = np.ldexp(columns, -exponent)
+    spread = scaled.std(axis=0)
+    return np.asarray((scaled - scaled.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

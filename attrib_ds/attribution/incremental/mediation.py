@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.incremental.design import Design
-from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample, lost_without
-from attrib_ds.attribution.incremental.logistic import probabilities
-from attrib_ds.attribution.incremental.periods import sample_periods
+from attrib_ds.attribution.incremental.discrete_hazard import (
+    HazardFit,
+    HazardSample,
+    half_lives_of,
+    lost_without,
+    periods_of,
+    probabilities,
+)
+from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.person_periods import Design
 from attrib_ds.attribution.intervals import GROUPS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from attrib_ds.attribution.incremental.histories import Histories
-
-    Numbers = NDArray[np.float64]
-    Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 #: Days before a touchpoint at which the touchpoints that may have caused it are counted.
 _BEFORE: Final = 1e-9
@@ -139,14 +139,7 @@ def _caused(sample: HazardSample, node: int, touches: Codes, *, is_jackknife: bo
     random = np.random.default_rng(model.seed)
     is_drawn = np.zeros(len(outcome), bool)
     is_drawn[random.choice(len(outcome), count, replace=False)] = True
-    periods = sample_periods(
-        of_touches,
-        nodes=nodes,
-        half_lives=[as_days(each, argument="half_lives") for each in model.half_lives],
-        step=as_days(model.step, argument="step"),
-        rows=min(model.rows, _COMPARISONS * count),
-        seed=model.seed,
-    )
+    periods = periods_of(replace(model, comparisons=_COMPARISONS), of_touches, nodes=nodes, conversions=count)
     # Cases come first, in the order of touchpoints.
     weight = periods.weight.copy()
     weight[: len(outcome)] = len(outcome) / count
@@ -185,7 +178,7 @@ def _lost(
     rows = np.unique(np.concatenate([each.case for each in mediators]))
     if not len(rows):
         return np.asarray(1.0 - remaining / probability)
-    half_lives = [as_days(each, argument="half_lives") for each in sample.model.half_lives]
+    half_lives = half_lives_of(sample.model)
     random = np.random.default_rng(sample.model.seed)
     part = without.at(rows)
     total = np.zeros(len(rows))

@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from attrib_ds.attribution.experiments import posterior
-from attrib_ds.attribution.experiments.combination import _ODDS, combine_with_experiment
-from attrib_ds.attribution.experiments.posterior import (
+from attrib_ds.attribution.experiments import combination
+from attrib_ds.attribution.experiments.combination import (
+    _ODDS,
     Controls,
     Hypotheses,
     Measurement,
-    combine,
+    Mixture,
+    Source,
+    combine_sources,
+    measurements,
     posterior_shares,
     weigh_common_mean,
     weigh_model,
@@ -20,43 +23,52 @@ from attrib_ds.attribution.experiments.posterior import (
 from attrib_ds.errors import InvalidRequest
 
 NODES = ["display", "email", "radio", "search", "social", "video"]
-
-
-def credits_of(numbers, *, model="hazard", error=20.0, nodes=NODES, currency=None):
-    numbers = np.asarray(numbers, float)
-    return pd.DataFrame(
-        {
-            "model": model,
-            "node_id": nodes,
-            "node_name": [name.title() for name in nodes],
-            "conversions": numbers,
-            "currency": currency,
-            "high": numbers + 1.959964 * error,
-        }
-    )
-
-
-def effects_of(numbers, error, *, nodes=NODES, currency=None):
-    return pd.DataFrame({"node_id": nodes, "currency": currency, "caused": numbers, "error": error})
-
-
 MODELLED = [900.0, 300.0, 500.0, 1200.0, 700.0, 400.0]
 
 
-def numbers_of(found, model="hazard", column="combined"):
-    return found[found["model"] == model].set_index("node_id")[column].reindex(NODES).to_numpy()
+def credits_of(numbers, *, error=20.0, verdict="cannot tell"):
+    """A model's estimates of all nodes."""
+    numbers = np.asarray(numbers, float)
+    return Source(numbers, np.full(len(numbers), error), verdict)
+
+
+def effects_of(numbers, error):
+    """What an experiment measured; the nodes after the last have none."""
+    numbers = np.asarray(numbers, float)
+    return numbers, np.full(len(numbers), error)
+
+
+def combine_all(sources, effects, *, controls=0):
+    """Combine models by label; the last nodes are controls."""
+    nodes = len(next(iter(sources.values())).effect)
+    measured = np.full((2, nodes), np.nan)
+    measured[:, : len(effects[0])] = effects
+    is_control = np.arange(nodes) >= nodes - controls
+    mixture, facts = combine_sources(sources, Measurement(*measured), is_control)
+    combined, low, high = mixture.ranges(np.eye(nodes), 0.95)
+    return pd.DataFrame({"combined": combined, "low": low, "high": high}), facts
+
+
+def combine_one(source, effects, *, controls=0):
+    """Combine one model, and return its rows with what is known of it."""
+    combined, facts = combine_all({"hazard": source}, effects, controls=controls)
+    return combined.join(facts)
+
+
+def numbers_of(found, column="combined"):
+    return found[column].to_numpy()[:6]
 
 
 def test_a_precise_experiment_decides():
     measured = [100.0, 800.0, 0.0, 300.0, -50.0, 900.0]
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 0.5))
+    found = combine_one(credits_of(MODELLED), effects_of(measured, 0.5))
     assert numbers_of(found) == pytest.approx(measured, abs=1.0)
     assert (numbers_of(found, column="high") - numbers_of(found, column="low")).max() < 2.1
 
 
 def test_an_uninformative_experiment_leaves_a_model_whose_verdict_is_clear():
     effects = effects_of([0.0] * 6, 1e7)
-    found = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "clear"})
+    found = combine_one(credits_of(MODELLED, verdict="clear"), effects)
     # The posterior equals the prior: 39 to 1 for the model, which nine times in ten is at its level. The prior
     # of other levels is lognormal on a grid, and that of effects without the model has the same mean.
     grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
@@ -68,22 +80,13 @@ def test_an_uninformative_experiment_leaves_a_model_whose_verdict_is_clear():
 
 @pytest.mark.parametrize(("verdict", "odds"), [("clear", 39.0), ("cannot tell", 1.0), ("confounded", 0.001)])
 def test_the_verdict_is_the_prior_odds_of_a_model(verdict, odds):
-    found = combine_with_experiment(
-        credits_of(MODELLED), effects_of([0.0] * 6, 1e7), verdicts={"hazard": verdict}
-    )
+    found = combine_one(credits_of(MODELLED, verdict=verdict), effects_of([0.0] * 6, 1e7))
     assert found["weight"][0] == pytest.approx(odds / (1 + odds), rel=1e-5)
-
-
-def test_without_a_verdict_nobody_can_tell():
-    effects = effects_of(np.array(MODELLED) + 100.0, 300.0)
-    plain = combine_with_experiment(credits_of(MODELLED), effects)
-    undecided = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "cannot tell"})
-    pd.testing.assert_frame_equal(plain, undecided)
 
 
 def test_a_silent_model_does_not_outvote_the_experiment():
     measured = [100.0, 800.0, 50.0, 300.0, 500.0, 900.0]
-    found = combine_with_experiment(credits_of([0.0] * 6, error=0.0), effects_of(measured, 5.0))
+    found = combine_one(credits_of([0.0] * 6, error=0.0), effects_of(measured, 5.0))
     assert numbers_of(found) == pytest.approx(measured, abs=5.0)
 
 
@@ -91,7 +94,7 @@ def test_the_level_of_a_confounded_model_has_no_vote():
     """The same proportions at five times the level: the experiment decides on the level, 492 on average."""
     measured = effects_of([250.0, 900.0, 400.0, 700.0, 100.0, 600.0], 200.0)
     estimates = [
-        numbers_of(combine_with_experiment(credits_of(each), measured, verdicts={"hazard": "confounded"}))
+        numbers_of(combine_one(credits_of(each, verdict="confounded"), measured))
         for each in (MODELLED, 5 * np.array(MODELLED))
     ]
     assert estimates[0] == pytest.approx(estimates[1], rel=0.1)
@@ -101,16 +104,16 @@ def test_the_level_of_a_confounded_model_has_no_vote():
 def test_proportions_of_a_confounded_model_that_contradict_the_experiment_have_no_vote():
     measured = effects_of([250.0, 900.0, 400.0, 700.0, 100.0, 600.0], 100.0)
     estimates = [
-        numbers_of(combine_with_experiment(credits_of(each), measured, verdicts={"hazard": "confounded"}))
+        numbers_of(combine_one(credits_of(each, verdict="confounded"), measured))
         for each in (MODELLED, MODELLED[::-1])
     ]
     assert estimates[0] == pytest.approx(estimates[1], abs=20.0)
-    assert estimates[0] == pytest.approx(measured["caused"].to_numpy(), abs=60.0)
+    assert estimates[0] == pytest.approx(measured[0], abs=60.0)
 
 
 def test_an_uninformative_experiment_leaves_half_a_vote_to_the_proportions_of_a_confounded_model():
     effects = effects_of([0.0] * 6, 1e7)
-    found = combine_with_experiment(credits_of(MODELLED), effects, verdicts={"hazard": "confounded"})
+    found = combine_one(credits_of(MODELLED, verdict="confounded"), effects)
     # The model at its level has odds of 1 to 1,000; its proportions and a common mean share the rest evenly,
     # with the same prior of levels.
     grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
@@ -121,7 +124,7 @@ def test_an_uninformative_experiment_leaves_half_a_vote_to_the_proportions_of_a_
 
 def test_a_model_that_agrees_is_kept_and_its_interval_is_far_narrower():
     noise = np.array([150.0, -250.0, 80.0, -100.0, 200.0, -160.0])
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(np.array(MODELLED) + noise, 200.0))
+    found = combine_one(credits_of(MODELLED), effects_of(np.array(MODELLED) + noise, 200.0))
     assert np.abs(numbers_of(found) - MODELLED).max() < 60.0
     width = numbers_of(found, column="high") - numbers_of(found, column="low")
     assert (width < 0.7 * 2 * 1.96 * 200.0).all()
@@ -129,7 +132,7 @@ def test_a_model_that_agrees_is_kept_and_its_interval_is_far_narrower():
 
 def test_a_model_that_disagrees_has_little_influence():
     measured = np.array([-2000.0, 2500.0, 100.0, -900.0, 2400.0, -1500.0])
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 200.0))
+    found = combine_one(credits_of(MODELLED), effects_of(measured, 200.0))
     assert np.abs(numbers_of(found) - measured).max() < 100.0
     off = (measured - MODELLED) / np.hypot(200.0, 20.0)
     assert numbers_of(found, column="disagreement") == pytest.approx(off, rel=1e-6)
@@ -139,9 +142,9 @@ def test_a_significant_disagreement_costs_the_model_its_vote_for_all_nodes():
     """Of six nodes one is off by eleven standard errors; the others agree with the model within one."""
     noise = np.array([60.0, -80.0, 40.0, 0.0, 50.0, -30.0])
     effects = effects_of(np.array(MODELLED) + noise, 100.0)
-    agreeing = combine_with_experiment(credits_of(MODELLED), effects)
-    effects.loc[3, "caused"] -= 1100.0
-    found = combine_with_experiment(credits_of(MODELLED), effects)
+    agreeing = combine_one(credits_of(MODELLED), effects)
+    effects[0][3] -= 1100.0
+    found = combine_one(credits_of(MODELLED), effects)
     assert agreeing["weight"][0] > 0.95
     assert found["weight"][0] < 0.35
     others = [0, 1, 2, 4, 5]
@@ -152,7 +155,7 @@ def test_a_significant_disagreement_costs_the_model_its_vote_for_all_nodes():
 
 def test_proportions_take_their_level_from_the_experiment():
     measured = np.array(MODELLED) / 4
-    found = combine_with_experiment(credits_of(MODELLED), effects_of(measured, 30.0), scaled=["hazard"])
+    found = combine_one(credits_of(MODELLED, verdict=None), effects_of(measured, 30.0))
     assert numbers_of(found) == pytest.approx(measured, rel=0.15)
     assert found["factor"][0] == pytest.approx(0.25, rel=0.2)
     assert found["disagreement"].abs().max() < 2.5  # At the level of its credits it would be 22.
@@ -165,7 +168,7 @@ def test_two_nodes_by_hand():
     model (100) and experiment (200) and its variance is half of 2,500. The second has no experiment.
     """
     measured = Measurement(np.array([200.0, np.nan]), np.array([50.0, np.nan]))
-    one = posterior._weigh(
+    one = combination._weigh(
         np.array([100.0, 50.0]),
         np.array([40.0, 40.0]),
         measured,
@@ -177,8 +180,8 @@ def test_two_nodes_by_hand():
     assert one.spread[0] == pytest.approx([np.sqrt(1250.0), 50.0])
     # A difference of 100 with a variance of 5,000: exp(-1) / sqrt(2 pi 5,000).
     assert one.evidence == pytest.approx(-1.0 - 0.5 * np.log(2 * np.pi * 5000.0))
-    found = combine([one], [1.0], confidence=0.95)
-    assert found.high - found.effect == pytest.approx(1.959964 * one.spread[0])
+    effect, _, high = Mixture.of([one], [1.0]).ranges(np.eye(2), 0.95)
+    assert high - effect == pytest.approx(1.959964 * one.spread[0])
 
 
 def test_controls_weigh_errors_by_their_credit():
@@ -194,7 +197,8 @@ def test_the_posterior_equals_a_numerical_integration():
     modelled, error = np.array([800.0, 200.0]), np.array([40.0, 10.0])
     measured = Measurement(np.array([300.0, np.nan]), np.array([250.0, np.nan]))
     alternatives = [weigh_model(modelled, error, measured), weigh_common_mean(500.0, measured)]
-    found = combine(alternatives, posterior_shares(alternatives, [1.0, 1.0]), confidence=0.9)
+    found = Mixture.of(alternatives, posterior_shares(alternatives, [1.0, 1.0]))
+    effects, low, high = found.ranges(np.eye(2), 0.9)
     errors = [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
     cauchy = [1 / (1 + (each / 0.05) ** 2) * each for each in errors]
     grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
@@ -219,9 +223,9 @@ def test_the_posterior_equals_a_numerical_integration():
         density[0] += prior * likely
         density[1] += prior * likely.sum() * before[1] / before[1].sum()
     density /= density.sum(axis=1, keepdims=True)
-    assert found.effect == pytest.approx(density @ effect, rel=1e-3)
+    assert effects == pytest.approx(density @ effect, rel=1e-3)
     cumulative = density.cumsum(axis=1)
-    for bound, probability in ((found.low, 0.05), (found.high, 0.95)):
+    for bound, probability in ((low, 0.05), (high, 0.95)):
         quantiles = [np.interp(probability, row, effect) for row in cumulative]
         assert bound == pytest.approx(quantiles, rel=5e-3, abs=2.0)
 
@@ -240,8 +244,9 @@ def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
         noise = random.uniform(100, 600)
         measured = Measurement(truth + noise * random.standard_normal(6), np.full(6, noise))
         after = [weigh_model(modelled, np.zeros(6), measured), weigh_common_mean(modelled.mean(), measured)]
-        found = combine(after, posterior_shares(after, [1.0, 1.0]), confidence=0.95)
-        covered.append((found.low <= truth) & (truth <= found.high))
+        found = Mixture.of(after, posterior_shares(after, [1.0, 1.0]))
+        _, low, high = found.ranges(np.eye(6), 0.95)
+        covered.append((low <= truth) & (truth <= high))
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
@@ -324,7 +329,7 @@ def test_a_combination_is_not_worse_than_its_better_ingredient(model, verdict, h
             alternatives.append(weigh_proportions(modelled, sampling, experiment, is_confounded=True))
             odds = [_ODDS[verdict], 0.5, 0.5]
         shares = posterior_shares(alternatives, odds)
-        combined = combine(alternatives, shares, confidence=0.95).effect
+        combined, *_ = Mixture.of(alternatives, shares).ranges(np.eye(6), 0.95)
         errors.append(
             [np.abs(_shares(each) - _shares(truth)).mean() for each in (measured, modelled, combined)]
         )
@@ -337,155 +342,118 @@ def _shares(effects):
 
 
 def test_nodes_without_an_experiment_learn_from_the_others():
-    measured = effects_of(np.array(MODELLED[:5]) * 0.3, 30.0, nodes=NODES[:5])
-    found = combine_with_experiment(credits_of(MODELLED), measured)
-    last = found[found["node_id"] == "video"].iloc[0]
+    measured = effects_of(np.array(MODELLED[:5]) * 0.3, 30.0)
+    last = combine_one(credits_of(MODELLED), measured).iloc[5]
     assert last["combined"] == pytest.approx(0.3 * 400.0, rel=0.35)
     assert pd.isna(last["experiment"])
     assert pd.isna(last["disagreement"])
 
 
 def test_models_are_averaged_by_how_well_they_explain_the_experiment():
-    wrong = credits_of([100.0, 2000.0, 20.0, 10.0, 3000.0, 5.0], model="wrong")
-    both = pd.concat([wrong, credits_of(MODELLED)], ignore_index=True)
-    found = combine_with_experiment(both, effects_of(np.array(MODELLED) * 1.05, 100.0))
-    weight = found.groupby("model")["weight"].first()
+    models = {
+        "wrong": credits_of([100.0, 2000.0, 20.0, 10.0, 3000.0, 5.0]),
+        "hazard": credits_of(MODELLED),
+    }
+    effects = effects_of(np.array(MODELLED) * 1.05, 100.0)
+    averaged, facts = combine_all(models, effects)
+    weight = facts.groupby("model")["weight"].first()
     assert weight["hazard"] > 0.99
     # The rest is the probability that neither has a vote.
     assert 0.999 < weight["hazard"] + weight["wrong"] < 1.0
-    assert list(dict.fromkeys(found["model"])) == ["wrong", "hazard", "averaged"]
-    assert numbers_of(found, "averaged") == pytest.approx(numbers_of(found, "hazard"), rel=0.02)
+    alone = combine_one(models["hazard"], effects)
+    assert numbers_of(averaged) == pytest.approx(numbers_of(alone), rel=0.02)
 
 
 def test_controls_without_an_experiment_are_evidence_about_a_model():
-    nodes = [*NODES, "direct"]
-    quiet = credits_of([*MODELLED, 5.0], model="quiet", nodes=nodes)
-    loud = credits_of([*MODELLED, 4000.0], model="loud", nodes=nodes)
+    quiet, loud = credits_of([*MODELLED, 5.0]), credits_of([*MODELLED, 4000.0])
     effects = effects_of(np.array(MODELLED) + 300.0, 400.0)
-    plain = combine_with_experiment(pd.concat([quiet, loud]), effects)
-    found = combine_with_experiment(pd.concat([quiet, loud]), effects, controls=["direct"])
+    both = {"quiet": quiet, "loud": loud}
+    _, plain = combine_all({name: credits_of(MODELLED) for name in both}, effects)
+    combined, found = combine_all(both, effects, controls=1)
     weights = [each.groupby("model")["weight"].first()["quiet"] for each in (plain, found)]
     assert weights[0] == pytest.approx(0.5, abs=0.15)
     assert weights[1] > 0.95
-    direct = found[found["node_id"] == "direct"]
-    assert direct["combined"].tolist() == pytest.approx([0.0] * 3)
-    moved = numbers_of(found, "loud") - np.array(MODELLED), numbers_of(found, "quiet") - np.array(MODELLED)
+    assert combined.iloc[6].tolist() == pytest.approx([0.0] * 3)
+    moved = [
+        numbers_of(combine_one(each, effects, controls=1)) - np.array(MODELLED) for each in (loud, quiet)
+    ]
     assert moved[0].mean() > 2 * moved[1].mean()
 
 
 def test_controls_without_credit_keep_a_model_if_the_experiment_is_noise():
     """A confounded model would credit two nodes of six with about as much as any other."""
-    nodes = [*NODES, "direct", "organic"]
     effects = effects_of(np.add(MODELLED, [-900.0, -600.0, 800.0, 300.0, -1000.0, 1100.0]), 850.0)
-    without = combine_with_experiment(credits_of(MODELLED, error=60.0), effects)
-    silent = credits_of([*MODELLED, 10.0, -10.0], nodes=nodes, error=60.0)
-    found = combine_with_experiment(silent, effects, controls=["direct", "organic"])
+    without = combine_one(credits_of(MODELLED, error=60.0), effects)
+    silent = credits_of([*MODELLED, 10.0, -10.0], error=60.0)
+    found = combine_one(silent, effects, controls=2)
     moved = [np.abs(numbers_of(each) - MODELLED).sum() for each in (without, found)]
     assert moved[1] < moved[0] / 3
 
 
-def test_index_labels_are_ignored():
-    several = [credits_of(MODELLED), credits_of(MODELLED, model="other")]
-    effects = effects_of(MODELLED, 50.0)
-    expected = combine_with_experiment(pd.concat(several, ignore_index=True), effects)
-    pd.testing.assert_frame_equal(combine_with_experiment(pd.concat(several), effects), expected)
-
-
 def test_controls_are_no_evidence_about_a_model_that_assumes_them():
     """A credit of exactly 0 for controls is no evidence, and must not outweigh a noisy experiment."""
-    nodes = [*NODES, "direct", "organic"]
-    assuming = credits_of(
-        [1500.0, 100.0, 900.0, 1900.0, 300.0, 150.0, 0.0, 0.0], model="assuming", nodes=nodes
-    )
-    honest = credits_of([*MODELLED, 60.0, -60.0], model="honest", nodes=nodes)
-    effects = effects_of(np.array(MODELLED), 500.0)
-    found = combine_with_experiment(pd.concat([assuming, honest]), effects, controls=["direct", "organic"])
-    assert found.groupby("model")["weight"].first()["assuming"] < 0.1
+    models = {
+        "assuming": credits_of([1500.0, 100.0, 900.0, 1900.0, 300.0, 150.0, 0.0, 0.0]),
+        "honest": credits_of([*MODELLED, 60.0, -60.0]),
+    }
+    _, facts = combine_all(models, effects_of(np.array(MODELLED), 500.0), controls=2)
+    assert facts.groupby("model")["weight"].first()["assuming"] < 0.1
 
 
-def test_order_names_and_units_do_not_matter():
+def test_order_and_units_do_not_matter():
     effects = effects_of([700.0, 100.0, 900.0, 1500.0, 600.0, 100.0], 250.0)
-    first = combine_with_experiment(credits_of(MODELLED), effects)
-    shuffled = combine_with_experiment(
-        credits_of(MODELLED).sample(frac=1, random_state=1), effects.sample(frac=1, random_state=2)
-    )
-    pd.testing.assert_frame_equal(first, shuffled)
-    thousands = combine_with_experiment(
-        credits_of(np.array(MODELLED) * 1000, error=20_000.0),
-        effects.assign(caused=effects["caused"] * 1000, error=effects["error"] * 1000),
+    first = combine_one(credits_of(MODELLED), effects)
+    backwards = combine_one(credits_of(MODELLED[::-1]), effects_of(effects[0][::-1], 250.0))
+    thousands = combine_one(
+        credits_of(np.array(MODELLED) * 1000, error=20_000.0), effects_of(effects[0] * 1000, 250_000.0)
     )
     for column in ("combined", "low", "high"):
-        assert thousands[column].to_numpy() == pytest.approx(1000 * first[column].to_numpy(), rel=1e-6)
-    new = dict(zip(NODES, "fedcba", strict=True))
-    renamed = combine_with_experiment(
-        credits_of(MODELLED).assign(node_id=list("fedcba")), effects.assign(node_id=list("fedcba"))
+        assert numbers_of(backwards, column)[::-1] == pytest.approx(numbers_of(first, column))
+        assert numbers_of(thousands, column) == pytest.approx(1000 * numbers_of(first, column), rel=1e-6)
+
+
+def test_a_contrast_is_that_of_the_mixture():
+    """Two hypotheses of equal weight: the difference is 100 with a deviation of 5 = √(9 + 16), or -100."""
+    mixture = Mixture(
+        np.array([0.5, 0.5]), np.array([[150.0, 50.0], [50.0, 150.0]]), np.array([[3.0, 4.0]] * 2)
     )
-    assert renamed["combined"].to_numpy() == pytest.approx(first["combined"].to_numpy())
-    assert renamed["node_id"].tolist() == [new[node] for node in first["node_id"]]
+    level, low, high = mixture.ranges(np.array([[1.0, -1.0]]), 0.9)
+    assert level == pytest.approx([0.0])
+    # A tail of 5 % of the whole is one of 10 % of a half: 1.2816 standard deviations.
+    assert high == pytest.approx([100 + 1.281552 * 5], rel=1e-6)
+    assert low == pytest.approx([-100 - 1.281552 * 5], rel=1e-6)
 
 
-def test_currencies_are_combined_separately():
-    euros = credits_of(MODELLED, currency="EUR")
-    dollars = credits_of(np.array(MODELLED) / 10, currency="USD", error=5.0)
-    effects = [effects_of(MODELLED, 100.0, currency="EUR"), effects_of([0.0] * 6, 1.0, currency="USD")]
-    found = combine_with_experiment(pd.concat([euros, dollars]), pd.concat(effects))
-    alone = combine_with_experiment(euros, effects[0])
-    part = found[found["currency"] == "EUR"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(part, alone)
-    assert found.loc[found["currency"] == "USD", "combined"].abs().max() < 2.0
+def frame_of(nodes=NODES, caused=MODELLED, error=100.0, **columns):
+    return pd.DataFrame({"node_id": nodes, "caused": caused, "error": error, **columns})
 
 
-def test_a_model_without_a_row_for_a_node_credits_it_with_zero():
-    found = combine_with_experiment(
-        pd.concat([credits_of(MODELLED), credits_of(MODELLED[:5], model="short", nodes=NODES[:5])]),
-        effects_of(MODELLED, 100.0),
+def test_effects_of_other_experiments_are_read_by_currency():
+    euros, dollars = measurements(
+        pd.concat([frame_of(currency="EUR"), frame_of(["radio"], [7.0], currency="USD")]),
+        ["radio", "tv"],
+        ["EUR", "USD"],
     )
-    assert numbers_of(found, "short", "modelled")[5] == 0.0
-
-
-def test_credits_without_intervals_have_no_sampling_error():
-    found = combine_with_experiment(credits_of(MODELLED).drop(columns="high"), effects_of(MODELLED, 100.0))
-    assert found["modelled_error"].tolist() == [0.0] * 6
+    assert euros.effect.tolist() == pytest.approx([500.0, np.nan], nan_ok=True)
+    assert dollars.effect.tolist() == pytest.approx([7.0, np.nan], nan_ok=True)
+    (plain,) = measurements(frame_of(), ["radio"], [None])
+    assert (plain.effect.tolist(), plain.error.tolist()) == ([500.0], [100.0])
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("experiment", "message"),
     [
-        ({"credits": credits_of(MODELLED).drop(columns="node_name")}, "no column 'node_name'"),
-        ({"effects": effects_of(MODELLED, 0.0)}, "'error' has values that are missing or not above 0"),
-        ({"effects": effects_of([1.0], 1.0, nodes=["tv"])}, "no node has both credits and an experiment"),
-        ({"effects": pd.concat([effects_of(MODELLED, 1.0)] * 2)}, "effects: .*'display'.* occurs twice"),
-        ({"credits": pd.concat([credits_of(MODELLED)] * 2)}, "credits: .*'hazard'.* occurs twice"),
-        ({"controls": ["dierct"]}, "controls: 'dierct' is not allowed"),
-        ({"controls": "radio"}, r"allowed: a list, as in \['radio'\]"),
-        ({"scaled": ["hazzard"]}, "did you mean 'hazard'"),
-        ({"confidence": 0.0}, "confidence: 0.0 is not allowed"),
-        ({"verdicts": {"hazzard": "clear"}}, "verdicts: .*did you mean 'hazard'"),
-        ({"verdicts": {"hazard": "unclear"}}, "verdicts: .*did you mean 'clear'"),
-        ({"verdicts": "clear"}, "verdicts: 'clear' is not allowed; allowed: a mapping"),
-        (
-            {"credits": credits_of(MODELLED, model="averaged")},
-            "the model label 'averaged' is reserved .* choose another label",
-        ),
-        (
-            {"effects": effects_of(MODELLED, 1.0, currency="USD")},
-            "in the currency of its credits: USD, not None",
-        ),
-        ({"effects": effects_of([np.inf] * 6, 1.0)}, "effects: the column 'caused' has infinite values"),
-        ({"effects": effects_of(MODELLED, "a")}, "effects: the column 'error' is not numeric"),
-        ({"credits": credits_of([np.inf] * 6)}, "credits: the column 'conversions' has infinite values"),
+        (frame_of().drop(columns="error"), "experiment: no column 'error'"),
+        (frame_of(error=0.0), "node 'display' has an effect that is infinite, or a standard error that is"),
+        (frame_of(error=np.nan), "a standard error that is missing or not above 0"),
+        (frame_of(caused=[np.inf] * 6), "node 'display' has an effect that is infinite"),
+        (frame_of(error="a"), "'caused' or 'error' is not numeric"),
+        (pd.concat([frame_of()] * 2), "node 'display' occurs twice"),
+        (frame_of(["tv"], [1.0]), "no node has both a model and an experiment"),
+        (frame_of(currency="USD"), "in the same currency; allowed: nodes such as radio, mail"),
+        (3, "experiment: "),
     ],
 )
-def test_invalid_arguments_are_refused(change, message):
-    given = {"credits": credits_of(MODELLED), "effects": effects_of(MODELLED, 100.0)} | change
+def test_experiments_that_cannot_be_used_are_refused(experiment, message):
     with pytest.raises(InvalidRequest, match=message):
-        combine_with_experiment(given.pop("credits"), given.pop("effects"), **given)
-
-
-def test_credits_with_intervals_of_another_level_are_refused():
-    credits = credits_of(MODELLED)
-    credits.attrs["confidence"] = "0.9"
-    with pytest.raises(InvalidRequest, match="confidence: 0.95 is not the level of credits, 0.9"):
-        combine_with_experiment(credits, effects_of(MODELLED, 100.0))
-    found = combine_with_experiment(credits, effects_of(MODELLED, 100.0), confidence=0.9)
-    assert numbers_of(found, column="modelled_error") == pytest.approx([20 * 1.959964 / 1.644854] * 6)
+        measurements(experiment, ["radio", "mail"], [None])

@@ -11,7 +11,7 @@ import pytest
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.errors import HoldoutWarning, InvalidRequest
+from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 
@@ -56,20 +56,42 @@ def ten():
     )
 
 
+def drawn(*users, flags=None, **columns):
+    """Participants by number, with the draw of each; by default that of :data:`HELD`."""
+    return held("ads", *users, withheld=[user < 4 for user in users] if flags is None else flags, **columns)
+
+
+def found_in(paths, withheld, **options):
+    """Effects and groups in one frame, with the standard error of the effects."""
+    effects = holdout_effects(paths, withheld, **options)
+    found = effects.groups().merge(effects.table(), on=["node_id", "node_name", "currency"])
+    return found.assign(error=(found["high"] - found["low"]) / (2 * 1.9599639845400545))
+
+
+def row_of(*arguments, **options):
+    (row,) = found_in(*arguments, **options).to_dict("records")
+    return row
+
+
+def logged(withheld, log):
+    """Withheld users with the opportunities that they had."""
+    return withheld.merge(log, how="left")
+
+
 HELD = held("ads", 0, 1, 2, 3)
 
 
 def test_one_holdout_is_a_difference_of_means_with_the_sum_of_both_variances():
     buyers = [*((user, 5) for user in range(10)), *((user, 5) for user in range(20, 35))]
     paths = Paths.from_frames(touches(("u20", "ads", 1)), converted(*buyers), users=users_of(40))
-    (row,) = holdout_effects(paths, held("ads", *range(20))).to_dict("records")
+    row = row_of(paths, held("ads", *range(20)))
     # 40 users times (15/20 - 10/20). Sample variances: p (1 - p) 20/19 on either side.
     assert row["caused"] == pytest.approx(10.0)
     assert row["error"] == pytest.approx(40 * np.sqrt((0.1875 + 0.25) / 19))
 
 
 def test_with_few_conversions_the_withheld_get_the_variance_of_the_others(ten):
-    (row,) = holdout_effects(ten, HELD).to_dict("records")
+    row = row_of(ten, HELD)
     # 10 users times (3/6 - 1/4). The sample variance is 0.3 of six users; that of the other four is 0.25.
     assert row["caused"] == pytest.approx(2.5)
     assert row["error"] == pytest.approx(10 * np.sqrt(0.3 / 6 + 0.3 / 4))
@@ -83,10 +105,12 @@ def test_with_few_conversions_the_withheld_get_the_variance_of_the_others(ten):
 
 
 def test_the_columns_and_their_types(ten):
-    found = holdout_effects(ten, HELD)
+    found = found_in(ten, HELD)
     numbers = ["rate", "withheld_rate", "caused", "error", "low", "high", "value", "value_low", "value_high"]
     counts = ["users", "withheld", "reached", "contaminated"]
-    assert list(found.columns) == ["node_id", "node_name", "currency", *counts, *numbers]
+    assert set(found.columns) == {"node_id", "node_name", "currency", *counts, *numbers}
+    table = holdout_effects(ten, HELD).table()
+    assert list(table.columns) == ["node_id", "node_name", "currency", *numbers[2:3], *numbers[4:]]
     assert {str(found[name].dtype) for name in counts} == {"Int64"}
     assert {str(found[name].dtype) for name in numbers} == {"float64"}
 
@@ -96,7 +120,7 @@ def test_effects_of_two_holdouts_are_separated():
     points = touches(("u00", "ads", 1), ("u00", "mail", 1))
     paths = Paths.from_frames(points, converted((0, 5), (1, 5), (2, 5), (4, 5), (6, 5)), users=users_of(8))
     both = pd.concat([held("ads", 2, 3, 6, 7), held("mail", 4, 5, 6, 7)])
-    found = holdout_effects(paths, both).set_index("node_id")["caused"]
+    found = found_in(paths, both).set_index("node_id")["caused"]
     # 8 users times the mean of 1 and 1/2, less the mean of 1/2 and 1/2; the same for the other.
     assert found.to_dict() == pytest.approx({"ads": 2.0, "mail": 2.0})
 
@@ -107,7 +131,7 @@ def test_overlapping_holdouts_do_not_absorb_each_others_effect():
     buyers = [(user, 5) for user in range(10)]
     paths = Paths.from_frames(points, converted(*buyers), users=users_of(20))
     both = pd.concat([held("ads", *range(10, 20)), held("mail", *range(2, 10), 18, 19)])
-    found = holdout_effects(paths, both).set_index("node_id")["caused"]
+    found = found_in(paths, both).set_index("node_id")["caused"]
     assert found.to_dict() == pytest.approx({"ads": 20.0, "mail": 0.0}, abs=1e-9)
 
 
@@ -117,11 +141,11 @@ def test_a_covariate_gives_the_mean_over_its_groups():
     users = users_of(14, tall=[True] * 6 + [False] * 8)
     buyers = [(user, 5) for user in (0, 1, 6, 7, 8, 9, 10, 11, 12)]
     paths = Paths.from_frames(touches(("u00", "ads", 1)), converted(*buyers), users=users)
-    (row,) = holdout_effects(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"]).to_dict("records")
+    row = row_of(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"])
     assert row["caused"] == pytest.approx(6 * 0.5 + 8 * 0.25)
     text = users.assign(tall=np.where(users["tall"], "tall", "short"))
     paths = Paths.from_frames(touches(("u00", "ads", 1)), converted(*buyers), users=text)
-    again = holdout_effects(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"])
+    again = found_in(paths, held("ads", 4, 5, 10, 11, 12, 13), covariates=["tall"])
     assert again["caused"][0] == pytest.approx(5.0)
     assert again["error"][0] == pytest.approx(row["error"])
 
@@ -130,29 +154,29 @@ def test_a_covariate_that_is_the_same_for_all_changes_nothing(ten):
     users = users_of(10, here=True)
     points = touches(("u04", "ads", 1))
     paths = Paths.from_frames(points, converted((0, 5), (4, 5), (5, 6), (6, 7)), users=users)
-    found = holdout_effects(paths, HELD, covariates=["here"])
+    found = found_in(paths, HELD, covariates=["here"])
     assert found["caused"][0] == pytest.approx(2.5)
-    assert found["error"][0] == pytest.approx(holdout_effects(ten, HELD)["error"][0])
+    assert found["error"][0] == pytest.approx(found_in(ten, HELD)["error"][0])
 
 
 @pytest.mark.slow
 def test_only_conversions_within_the_window_count(ten):
     within = HELD.assign(since=day(5), until=day(6))
-    (row,) = holdout_effects(ten, within).to_dict("records")
+    row = row_of(ten, within)
     # The conversion of day 7 is out: 2 of 6 and 1 of 4. A bound is within.
     assert row["caused"] == pytest.approx(10 * (2 / 6 - 1 / 4))
     assert row["reached"] == 0
     late = HELD.assign(since=day(5.5))
-    assert holdout_effects(ten, late)["caused"][0] == pytest.approx(10 * (2 / 6))
+    assert found_in(ten, late)["caused"][0] == pytest.approx(10 * (2 / 6))
 
 
 def test_participants_define_the_comparison_and_its_windows(ten):
-    participants = held("ads", *range(8))
-    (row,) = holdout_effects(ten, HELD, participants=participants).to_dict("records")
+    participants = drawn(*range(8))
+    row = row_of(ten, participants)
     assert (row["users"], row["withheld"]) == (8, 4)
     assert row["caused"] == pytest.approx(8 * (3 / 4 - 1 / 4))
     own = participants.assign(until=[day(30)] * 6 + [day(6)] * 2)
-    assert holdout_effects(ten, HELD, participants=own)["caused"][0] == pytest.approx(8 * (2 / 4 - 1 / 4))
+    assert found_in(ten, own)["caused"][0] == pytest.approx(8 * (2 / 4 - 1 / 4))
 
 
 def test_opportunities_leave_out_who_could_not_be_reached_and_what_came_before():
@@ -161,15 +185,10 @@ def test_opportunities_leave_out_who_could_not_be_reached_and_what_came_before()
     buyers = converted((4, 1), (5, 3), (6, 3), (8, 3), (3, 3), (0, 1), (1, 3))
     paths = Paths.from_frames(points, buyers, users=users_of(10))
     log = touches(*((f"u{user:02d}", "ads", 2) for user in (0, 1)), ("u01", "ads", 9), ("u09", "mail", 1))
-    (row,) = holdout_effects(paths, HELD, opportunities=log).to_dict("records")
+    row = row_of(paths, logged(HELD, log))
     assert (row["users"], row["withheld"], row["reached"]) == (6, 2, 4)
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
     assert row["caused"] == pytest.approx(0.0)
-
-
-def drawn(*users, flags=None, **columns):
-    """Participants by number, with the draw of each; by default that of :data:`HELD`."""
-    return held("ads", *users, withheld=[user < 4 for user in users] if flags is None else flags, **columns)
 
 
 def test_a_log_with_the_draws_is_enough():
@@ -179,12 +198,9 @@ def test_a_log_with_the_draws_is_enough():
     paths = Paths.from_frames(
         touches(("u09", "ads", 1)), converted((4, 1), (5, 3), (6, 3), (8, 3), (0, 1), (1, 3))
     )
-    (row,) = holdout_effects(paths, opportunities=log).to_dict("records")
+    row = row_of(paths, log)
     assert (row["users"], row["withheld"]) == (6, 2)
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
-    given = log.drop(columns="withheld")
-    three = holdout_effects(paths, given[log["withheld"]], participants=given, opportunities=given)
-    pd.testing.assert_frame_equal(holdout_effects(paths, opportunities=log), three)
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
@@ -192,7 +208,7 @@ def test_participants_with_their_draws_are_enough(ten, library):
     participants = library(
         drawn(*range(8), since=[day(0)] * 8, until=[day(30)] * 6 + [day(6)] * 2).to_dict("list")
     )
-    (row,) = holdout_effects(ten, participants=participants).to_dict("records")
+    row = row_of(ten, participants)
     assert (row["users"], row["withheld"]) == (8, 4)
     assert row["caused"] == pytest.approx(8 * (2 / 4 - 1 / 4))
 
@@ -201,56 +217,39 @@ def test_participants_with_their_draws_can_have_opportunities_too():
     points = touches(*((f"u{user:02d}", "ads", 2) for user in (4, 5, 6, 7)))
     paths = Paths.from_frames(points, converted((5, 3), (6, 3), (8, 3), (1, 3)))
     log = touches(*((f"u{user:02d}", "ads", 2) for user in (0, 1)))
-    (row,) = holdout_effects(paths, participants=drawn(*range(10)), opportunities=log).to_dict("records")
+    row = row_of(paths, logged(drawn(*range(10)), log))
     assert (row["users"], row["withheld"]) == (6, 2)
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("withheld", "message"),
     [
+        (drawn(0).iloc[:0], "withheld has no rows"),
+        (drawn(4, 5, 6), "withheld from 0 of 3 participants"),
+        (drawn(0, 1, 4), "withheld from 2 of 3 participants"),
         (
-            {},
-            "withheld is required, because neither participants nor opportunities is given; allowed: "
-            "participants or opportunities with the column 'withheld'",
+            drawn(0, 1, 4, 5, 0, flags=[True, True, False, False, False]),
+            "withheld: user 'u00' and node 'ads' occur as withheld and as not withheld",
         ),
-        (
-            {"participants": HELD, "opportunities": drawn(0, 4)},
-            "participants: there is no column 'withheld'; columns: user_id, node_id. It is required without "
-            "withheld=",
-        ),
-        ({"opportunities": HELD}, "opportunities: there is no column 'withheld'"),
-        ({"opportunities": drawn(0, 1, 4, 5)}, "opportunities: there is no column 'date'"),
-        ({"opportunities": drawn(0).iloc[:0]}, "opportunities has no rows"),
-        ({"participants": drawn(4, 5, 6)}, "participants: node 'ads' was withheld from none of its 3 users"),
-        ({"participants": drawn(0, 1, 4)}, "withheld from 2 of 3 participants"),
-        (
-            {"participants": drawn(0, 1, 4, 5, 0, flags=[True, True, False, False, False])},
-            "participants: user 'u00' and node 'ads' occur as withheld and as not withheld",
-        ),
-        ({"participants": drawn(0, 1, flags=["yes", "no"])}, "'withheld' holds string; allowed: true"),
-        ({"participants": drawn(0, 1, flags=[1, 2])}, "'withheld' holds int64; allowed: true and false"),
-        ({"participants": drawn(0, 1, flags=[True, None])}, "'withheld' is missing"),
-        (
-            {"withheld": drawn(0, 1, 4, 5)},
-            "withheld: 2 rows are not allowed: their 'withheld' is false; pass all participants as "
-            "participants=, or a log as opportunities=",
-        ),
+        (drawn(0, 1, flags=["yes", "no"]), "'withheld' holds string; allowed: true and false"),
+        (drawn(0, 1, flags=[1, 2]), "'withheld' holds int64; allowed: true and false"),
+        (drawn(0, 1, flags=[True, None]), "'withheld' is missing"),
     ],
 )
-def test_draws_that_are_missing_or_contradict_are_refused(ten, arguments, message):
+def test_draws_that_are_missing_or_contradict_are_refused(ten, withheld, message):
     with pytest.raises(InvalidRequest, match=f"^.*{re.escape(message)}"):
-        holdout_effects(ten, **arguments)
+        holdout_effects(ten, withheld)
 
 
 @pytest.mark.slow
 def test_opportunities_make_the_error_smaller_and_leave_the_effect_where_it_is():
     world = simulate("random", users=20_000, seed=5, holdout=0.2)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    plain = holdout_effects(paths, world.withheld)
-    logged = holdout_effects(paths, world.withheld, opportunities=world.opportunities)
-    assert (logged["error"] < 0.8 * plain["error"]).all()
-    assert (np.abs(logged["caused"] - plain["caused"]) < 3 * plain["error"]).all()
+    plain = found_in(paths, world.withheld)
+    narrower = found_in(paths, logged(world.withheld, world.opportunities))
+    assert (narrower["error"] < 0.8 * plain["error"]).all()
+    assert (np.abs(narrower["caused"] - plain["caused"]) < 3 * plain["error"]).all()
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
@@ -258,14 +257,14 @@ def test_an_incomplete_log_of_opportunities_causes_a_warning():
     world = simulate("random", users=10_000, seed=5, holdout=0.3)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     log = world.opportunities[world.opportunities["user_id"] < "u00005000"]
-    with pytest.warns(HoldoutWarning, match=r"display \(1.\..% instead of (29|30)\..%\), email"):
-        holdout_effects(paths, world.withheld, opportunities=log)
+    with pytest.warns(UnevenHoldout, match=r"display \(1.\..% instead of (29|30)\..%\), email"):
+        found_in(paths, logged(world.withheld, log))
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_withheld_users_with_touchpoints_stay_withheld_and_cause_a_warning(ten):
-    with pytest.warns(HoldoutWarning, match=r"touchpoints of the withheld node: 1 of 4 \(ads\)"):
-        (row,) = holdout_effects(ten, held("ads", 0, 1, 2, 5)).to_dict("records")
+    with pytest.warns(ContaminatedHoldout, match=r"touchpoints of the withheld node: 1 of 4 \(ads\)"):
+        row = row_of(ten, held("ads", 0, 1, 2, 5))
     assert (row["withheld"], row["contaminated"], row["reached"]) == (4, 1, 1)
     assert row["caused"] == pytest.approx(10 * (2 / 6 - 2 / 4))
 
@@ -273,14 +272,14 @@ def test_withheld_users_with_touchpoints_stay_withheld_and_cause_a_warning(ten):
 def test_a_touchpoint_outside_the_window_is_no_contamination(ten):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = holdout_effects(ten, held("ads", 0, 1, 2, 5).assign(since=day(3)))
+        found = found_in(ten, held("ads", 0, 1, 2, 5).assign(since=day(3)))
     assert found["contaminated"][0] == 0
 
 
 def test_each_currency_has_its_row():
     buyers = converted((4, 5), (5, 5), (0, 5)).assign(currency=["EUR", "USD", "USD"], value=[3.0, 5.0, 7.0])
     paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
-    found = holdout_effects(paths, HELD).set_index("currency")
+    found = found_in(paths, HELD).set_index("currency")
     assert found["caused"].to_dict() == pytest.approx({"EUR": 10 / 6, "USD": 10 * (1 / 6 - 1 / 4)})
     assert found["value"].to_dict() == pytest.approx({"EUR": 30 / 6, "USD": 10 * (5 / 6 - 7 / 4)})
 
@@ -288,10 +287,38 @@ def test_each_currency_has_its_row():
 def test_conversions_without_value_have_no_effect_on_value():
     buyers = converted((4, 5), (0, 5)).drop(columns=["value", "currency"])
     paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
-    (row,) = holdout_effects(paths, HELD).to_dict("records")
+    row = row_of(paths, HELD)
     assert row["caused"] == pytest.approx(10 * (1 / 6 - 1 / 4))
     assert np.isnan(row["value"])
     assert pd.isna(row["currency"])
+
+
+def test_a_contrast_knows_that_nodes_share_users():
+    """The same users saw both: by hand from the influence of each user on the two differences of means."""
+    random = np.random.default_rng(3)
+    count = 400
+    is_held = random.random((2, count)) < 0.5
+    bought = np.flatnonzero(random.random(count) < 0.3)
+    orders = converted(*((user, 5) for user in bought)).assign(user_id=[f"u{user:03d}" for user in bought])
+    users = users_of(count).assign(user_id=[f"u{user:03d}" for user in range(count)])
+    paths = Paths.from_frames(touches(("u999", "ads", 1), ("u999", "mail", 1)), orders, users=users)
+    frames = [
+        pd.DataFrame({"user_id": users["user_id"][held], "node_id": node, "until": day(30)})
+        for node, held in zip(("ads", "mail"), is_held, strict=True)
+    ]
+    effects = holdout_effects(paths, pd.concat(frames))
+    # With a window, each node has a regression of its own: a difference of means, given the other holdout.
+    outcome = np.isin(np.arange(count), bought).astype(float)
+    design = np.stack([np.ones(count), *is_held.astype(float)], axis=1)
+    inverse = np.linalg.inv(design.T @ design)
+    projected = design @ inverse
+    residual = outcome - design @ inverse @ design.T @ outcome
+    scores = projected[:, 1:] * (residual / np.sqrt(1 - (projected * design).sum(axis=1)))[:, None]
+    error = count * np.sqrt(((scores[:, 0] - scores[:, 1]) ** 2).sum())
+    (row,) = effects.contrast("ads", "mail").to_dict("records")
+    table = effects.table().set_index("node_id")["caused"]
+    assert row["difference"] == pytest.approx(table["ads"] - table["mail"])
+    assert row["high"] - row["difference"] == pytest.approx(1.959964 * error, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -307,7 +334,7 @@ def test_order_and_names_do_not_matter():
 
     def found(points, buyers, users, withheld, log):
         paths = Paths.from_frames(points, buyers, users=users)
-        return holdout_effects(paths, withheld, covariates=["trait"], opportunities=log)
+        return found_in(paths, logged(withheld, log), covariates=["trait"])
 
     first = found(*frames)
     again = found(*shuffled)
@@ -322,8 +349,8 @@ def test_twice_the_users_have_twice_the_effect(ten):
     points = touches(*((f"u{user:02d}", "ads", 1) for user in (4, 5, 14, 15)))
     buyers = converted(*((user + more, 5) for user in (0, 4, 5, 6) for more in (0, 10)))
     paths = Paths.from_frames(points, buyers, users=users_of(20).assign(user_id=names))
-    found = holdout_effects(paths, held("ads", 0, 1, 2, 3, 10, 11, 12, 13))
-    assert found["caused"][0] == pytest.approx(2 * holdout_effects(ten, HELD)["caused"][0])
+    found = found_in(paths, held("ads", 0, 1, 2, 3, 10, 11, 12, 13))
+    assert found["caused"][0] == pytest.approx(2 * found_in(ten, HELD)["caused"][0])
 
 
 def regressed(outcome, before, is_withheld):
@@ -359,7 +386,7 @@ def two_periods(seed, count=600, loyalty=1.0, has_value=True):
 
 def test_conversions_before_the_experiment_are_a_covariate():
     paths, withheld, before, after, is_withheld = two_periods(1)
-    (row,) = holdout_effects(paths, withheld).to_dict("records")
+    row = row_of(paths, withheld)
     difference, error = regressed(after, before, is_withheld)
     assert (row["caused"], row["error"]) == pytest.approx((600 * difference, 600 * error))
     assert (row["value"], row["value_high"]) == pytest.approx(
@@ -369,7 +396,7 @@ def test_conversions_before_the_experiment_are_a_covariate():
     theta = np.cov(after, before)[0, 1] / before.var(ddof=1)
     cuped = after - theta * before
     assert difference == pytest.approx(cuped[~is_withheld].mean() - cuped[is_withheld].mean(), abs=error / 10)
-    (plain,) = holdout_effects(paths, withheld, cuped=False).to_dict("records")
+    plain = row_of(paths, withheld, cuped=False)
     assert plain["caused"] == pytest.approx(600 * (after[~is_withheld].mean() - after[is_withheld].mean()))
     assert row["error"] < 0.95 * plain["error"]
     # Rates are not adjusted.
@@ -380,14 +407,14 @@ def test_conversions_before_the_experiment_are_a_covariate():
 def test_earlier_conversions_that_say_nothing_change_no_error_for_the_worse():
     for seed in range(2):
         paths, withheld, *_ = two_periods(seed, loyalty=0.0)
-        errors = [holdout_effects(paths, withheld, cuped=each)["error"][0] for each in (True, False)]
+        errors = [found_in(paths, withheld, cuped=each)["error"][0] for each in (True, False)]
         assert errors[0] <= errors[1]
         assert errors[0] == pytest.approx(errors[1], rel=0.02)
 
 
 def test_conversions_without_value_are_adjusted():
     paths, withheld, before, after, is_withheld = two_periods(1, has_value=False)
-    (row,) = holdout_effects(paths, withheld).to_dict("records")
+    row = row_of(paths, withheld)
     assert row["error"] == pytest.approx(600 * regressed(after, before, is_withheld)[1])
 
 
@@ -443,8 +470,8 @@ def test_intervals_cover_what_channels_cause():
         world = simulate("random", users=60_000, seed=seed, holdout=0.2)
         paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
         truth = world.truth().set_index("node_id")["removal"]
-        for log in (None, world.opportunities):
-            found = holdout_effects(paths, world.withheld, opportunities=log).set_index("node_id")
+        for withheld in (world.withheld, logged(world.withheld, world.opportunities)):
+            found = holdout_effects(paths, withheld).table().set_index("node_id")
             expected = truth.reindex(found.index)
             covered.append((found["low"] <= expected) & (expected <= found["high"]))
     assert np.mean(covered) >= 0.9
@@ -473,11 +500,6 @@ def test_intervals_cover_what_channels_cause():
             "user 'u00' and node 'ads' occur with different since or until",
         ),
         (
-            {"participants": pd.concat([held("ads", 0, 1, 2, 7, 8), held("mail", 3)])},
-            "participants: user 'u03' is missing, but node 'ads' was withheld from them",
-        ),
-        ({"participants": held("ads", 0, 1, 2, 7)}, "who did not take part, for example 'u03'"),
-        (
             {"withheld": HELD.assign(since=day(40))},
             "withheld: no conversion of a participant counts for node 'ads'",
         ),
@@ -486,39 +508,39 @@ def test_intervals_cover_what_channels_cause():
             "withheld: since is after until, for example for user 'u00' and node 'ads'",
         ),
         (
-            {"opportunities": touches(("u09", "mail", 1))},
-            "opportunities: no withheld user of node 'ads' has an opportunity",
+            {"withheld": HELD.assign(date=pd.NaT)},
+            "withheld: no withheld user of node 'ads' has an opportunity",
         ),
         ({"covariates": ["small"]}, "covariates: 'small' is not allowed"),
         ({"covariates": ["until"]}, "covariates: 'until' is not allowed"),
         ({"covariates": "tall"}, r"allowed: a list of columns, as in \['tall'\]"),
-        ({"confidence": 1}, "confidence: 1 is not allowed; allowed: between 0 and 1"),
-        ({"confidence": "high"}, "confidence: 'high' is not a share"),
     ],
 )
 def test_invalid_arguments_are_refused(ten, arguments, message):
     with pytest.raises(InvalidRequest, match=message):
-        holdout_effects(ten, **{"withheld": HELD} | arguments)
+        found_in(ten, **{"withheld": HELD} | arguments)
 
 
 def test_participants_are_required_without_users():
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)))
-    with pytest.raises(InvalidRequest, match="participants is required, because the paths have no users"):
-        holdout_effects(paths, HELD)
-    found = holdout_effects(paths, HELD, participants=held("ads", *range(10)))
+    with pytest.raises(
+        InvalidRequest, match="withheld: who took part is unknown, because the paths have no users"
+    ):
+        found_in(paths, HELD)
+    found = found_in(paths, drawn(*range(10)))
     assert found["caused"][0] == pytest.approx(10 / 6)
 
 
 def test_aggregated_paths_have_no_users():
     sequences = pd.DataFrame({"path": ["ads"], "n": [3]})
     with pytest.raises(InvalidRequest, match="an experiment needs users"):
-        holdout_effects(Paths.from_sequences(sequences, path="path", conversions="n"), HELD)
+        found_in(Paths.from_sequences(sequences, path="path", conversions="n"), HELD)
 
 
 def test_a_currency_without_conversions_that_count_has_no_effect_and_no_error():
     buyers = converted((0, 5), (4, 5), (5, 6), (6, 20)).assign(currency=["EUR", "EUR", "EUR", "USD"])
     paths = Paths.from_frames(touches(("u04", "ads", 1)), buyers, users=users_of(10))
-    found = holdout_effects(paths, HELD.assign(until=day(10))).set_index("currency")
+    found = found_in(paths, HELD.assign(until=day(10))).set_index("currency")
     assert found.loc["EUR", "caused"] == pytest.approx(10 * (2 / 6 - 1 / 4))
     assert found.loc["USD", ["caused", "error", "low", "high", "value", "value_low"]].isna().all()
 
@@ -527,13 +549,13 @@ def test_covariates_that_are_no_categories_are_refused():
     users = users_of(120, name=[f"n{number}" for number in range(120)], joined=day(0))
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
     with pytest.raises(InvalidRequest, match="covariates: the covariate 'name' has 120 different values"):
-        holdout_effects(paths, HELD, covariates=["name"])
+        found_in(paths, HELD, covariates=["name"])
     with pytest.raises(InvalidRequest, match="covariates: the covariate 'joined' is of the type timestamp"):
-        holdout_effects(paths, HELD, covariates=["joined"])
+        found_in(paths, HELD, covariates=["joined"])
 
 
 def test_missing_values_of_a_covariate_are_refused():
     users = users_of(10, tall=[1.0] * 9 + [None])
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
     with pytest.raises(InvalidRequest, match="'tall' is missing for 1 users"):
-        holdout_effects(paths, HELD, covariates=["tall"])
+        found_in(paths, HELD, covariates=["tall"])

@@ -15,7 +15,15 @@ from scipy.optimize import minimize
 from support.observed_worlds import DAY, at, paths_of
 
 from attrib_ds import Paths, attribute, simulate
+from attrib_ds.attribution.credits.touches import touch_shares
+from attrib_ds.attribution.incremental.discrete_hazard import (
+    HazardSample,
+    derivatives,
+    fit_logistic,
+    probabilities,
+)
 from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
 from attrib_ds.records.frames import TEXT
 from attrib_ds.simulation.scenarios import scenario_named
@@ -454,3 +462,84 @@ def test_too_many_pairs_are_refused():
     conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [at(22)], "value": [1.0]})
     with pytest.raises(InvalidRequest, match="interactions: 21 nodes have 210 pairs; allowed: up to 20"):
         attribute(Paths.from_frames(touchpoints, conversions), DiscreteHazard(interactions=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_the_gradient_vanishes_and_expected_conversions_equal_observed_ones(left_out):
+    """With a few hundred conversions and uneven exposure, full Newton steps diverge for the first fold."""
+    world = simulate("intent", users=6_000, seed=7)
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    model = DiscreteHazard(half_lives=("3D",))
+    sequences = Sequences.of(paths, folds=3)
+    sample = HazardSample.of(model, sequences)
+    periods, design = sample.periods, sample.design
+    rows = np.flatnonzero(sample.histories.fold[periods.user] != left_out)
+    outcome, weight = periods.is_case[rows], periods.weight[rows]
+    penalty = design.penalty(model.shrinkage * outcome.sum())
+    found, _ = fit_logistic(design.at(rows), outcome, weight, penalty=penalty)
+    _, gradient, _ = derivatives(design.at(rows), outcome, weight, found, np.arange(len(rows)))
+    assert np.abs(gradient - penalty * found).max() < 1e-3
+    # The intercept is not penalised, so at the maximum expected and observed numbers are equal.
+    assert probabilities(design.rows(rows) @ found) @ weight == pytest.approx(outcome.sum(), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        DiscreteHazard(),
+        DiscreteHazard(interactions=True, comparisons=5),
+    ],
+)
+def test_credits_of_touchpoints_sum_to_those_of_their_nodes(world, model):
+    paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+    shares = touch_shares(model, Sequences.of(paths)).to_pandas()
+    valued = shares.merge(world.conversions[["event_id", "value"]], on="event_id")
+    valued["value"] *= valued["share"]
+    summed = valued.groupby("node_id")[["share", "value"]].sum()
+    credits = attribute(paths, model).set_index("node_id")
+    for node in world.touchpoints["node_id"].unique():
+        found = summed.loc[node] if node in summed.index else pd.Series({"share": 0.0, "value": 0.0})
+        assert found["share"] == pytest.approx(credits.loc[node, "conversions"], rel=1e-9, abs=1e-9)
+        assert found["value"] == pytest.approx(credits.loc[node, "value"], rel=1e-9, abs=1e-7)
+
+
+@pytest.mark.slow
+def test_credit_of_a_node_is_divided_by_decay():
+    """With a half-life of a day, touchpoints 1, 2 and 4 days old weigh 1/2, 1/4 and 1/16."""
+    days = pd.Series([0.0, 2.0, 3.0, 1.0])
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": ["u", "u", "u", "v"],
+            "node_id": ["a", "a", "a", "a"],
+            "touch_id": ["t4", "t2", "t1", "other"],
+            "date": at(0) + pd.to_timedelta(days, unit="D"),
+        }
+    )
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [at(0) + pd.Timedelta(days=4)]})
+    users = pd.DataFrame({"user_id": ["u", "v", "w"], "since": at(0), "until": at(0) + pd.Timedelta(days=4)})
+    paths = Paths.from_frames(touchpoints, conversions, users=users, touch="touch_id")
+    model = DiscreteHazard(half_lives=("1D",), covariates=())
+    shares = touch_shares(model, Sequences.of(paths)).to_pandas().set_index("touch_id")["share"]
+    whole = attribute(paths, model).set_index("node_id").loc["a", "conversions"]
+    assert whole != 0
+    expected = {"t1": 8 / 13, "t2": 4 / 13, "t4": 1 / 13}
+    assert (shares / whole).to_dict() == pytest.approx(expected, rel=1e-9)
+
+
+def test_touchpoints_that_have_decayed_to_zero_share_equally():
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": ["u", "u"],
+            "node_id": ["a", "a"],
+            "touch_id": ["t1", "t2"],
+            "date": [at(0), at(0) + pd.Timedelta(hours=1)],
+        }
+    )
+    late = at(0) + pd.Timedelta(days=300)
+    conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [late]})
+    users = pd.DataFrame({"user_id": ["u", "v"], "since": at(0), "until": late})
+    paths = Paths.from_frames(touchpoints, conversions, users=users, touch="touch_id")
+    shares = touch_shares(DiscreteHazard(half_lives=("1h",), covariates=()), Sequences.of(paths)).to_pandas()
+    assert shares["share"].nunique() <= 1

@@ -263,8 +263,8 @@ def test_the_effect_of_a_placement_is_that_of_the_simulation(home, lift):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
         log = at.experiments.list_opportunities(shop, holdout="on-site")
         paths = at.conversion_paths(shop, event_type="order")
-        effects = at.experiments.holdout_effects(paths, opportunities=log)
-    (row,) = effects.to_dict("records")
+        effects = at.experiments.holdout_effects(paths, log)
+    (row,) = effects.table().join(effects.groups()[["users", "withheld"]]).to_dict("records")
     assert (row["node_name"], row["users"]) == ("Banner", visitors)
     low, high = binom.ppf([1e-4, 1 - 1e-4], visitors, 0.3)
     assert low <= row["withheld"] <= high

@@ -474,9 +474,9 @@ def test_a_run_in_the_browser_has_an_effect_only_if_the_placement_does(
         drawn = at.experiments.assign(shop, shown, holdout="banner", column="tracker_id")
         log = at.experiments.list_opportunities(shop, holdout="banner")
         paths = at.conversion_paths(shop, event_type="order")
-        effects = at.experiments.holdout_effects(paths, opportunities=log)
+        effects = at.experiments.holdout_effects(paths, log)
     assert dict(zip(drawn["tracker_id"], ~drawn["withheld"], strict=True)) == shown
-    (row,) = effects.to_dict("records")
+    (row,) = effects.table().join(effects.groups()[["users", "withheld"]]).to_dict("records")
     assert (row["users"], row["withheld"]) == (visitors, drawn["withheld"].sum())
     assert (row["low"] > 0) is has_effect
     assert row["high"] > 0

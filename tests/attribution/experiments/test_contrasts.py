@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths
-from attrib_ds.attribution.experiments.balance import balance
+from attrib_ds.attribution.experiments.contrasts import balance
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.errors import HoldoutWarning
 

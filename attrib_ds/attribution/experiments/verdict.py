@@ -1,21 +1,23 @@
-"""Negative controls: a verdict on a model by the credit of nodes known to have no effect."""
+"""Evidence against a model of effects: a verdict by negative controls, and nodes at the checkout."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import f as fisher
+from scipy.stats import poisson
 from scipy.stats import t as student
 
+from attrib_ds.attribution.incremental.histories import conversions_of, preceding, touchpoints_of
 from attrib_ds.attribution.intervals import GROUPS
-from attrib_ds.errors import ConfoundingWarning, warn
+from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.errors import CheckoutNodes, ConfoundingWarning, warn
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 #: Credit of controls, relative to the other nodes, above which a model may count as confounded.
 _MIN_SHARE: Final = 0.03
@@ -26,6 +28,14 @@ _NEGLIGIBLE_SHARE: Final = 0.25
 CLEAR_SIGNIFICANCE: Final = 0.025
 
 Verdict = Literal["clear", "cannot tell", "confounded"]
+#: Days before a conversion that count as its checkout, and days that show the usual rate of touchpoints.
+_CHECKOUT: Final = 30 / 1_440
+_USUAL: Final = 7.0
+#: Touchpoints cluster if conversions after one are this many times as many as the usual rate gives, are a
+#: share of at least this of those within a week of one, and are not due to chance.
+_TIMES: Final = 10.0
+_LEAST_SHARE: Final = 0.1
+_SIGNIFICANCE: Final = 0.0001
 
 
 @dataclass(frozen=True)
@@ -142,4 +152,54 @@ def warn_of_confounding(label: str, controls: list[str], credited: Numbers, othe
         "other nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
         "(plan_holdout, holdout_effects); until then, treat these numbers as credit, not as effects",
         ConfoundingWarning,
+    )
+
+
+def checkout_nodes(sequences: Sequences) -> pd.DataFrame:
+    """Compare touchpoints in the last 30 minutes before conversions with those of the week before.
+
+    Returns
+    -------
+    DataFrame
+        One row per node with touchpoints in the week before a conversion, indexed by ``node_id``: ``share``
+        (float64, of these conversions, those with a touchpoint in the last 30 minutes; null if most ages are
+        whole days, as without times of day) and ``is_at_checkout`` (bool).
+    """
+    rows = preceding(touchpoints_of(sequences, "node_id"), conversions_of(sequences))
+    rows = rows.filter(rows.age_days <= _USUAL)
+    is_last = rows.age_days <= _CHECKOUT
+    counted = (
+        rows.group_by("node_id")
+        .agg(
+            conversions=rows.event_id.nunique(),
+            last=rows.event_id.nunique(where=is_last),
+            before=(~is_last).sum(),
+            whole=(rows.age_days == rows.age_days.floor()).sum(),
+            touches=rows.count(),
+        )
+        .order_by("node_id")
+        .to_pyarrow()
+        .to_pandas()
+        .set_index("node_id")
+    )
+    expected = counted["before"] * _CHECKOUT / (_USUAL - _CHECKOUT)
+    share = counted["last"] / counted["conversions"]
+    has_times = counted["whole"] <= 0.5 * counted["touches"]
+    is_clustered = (counted["last"] >= _TIMES * expected) & (share >= _LEAST_SHARE)
+    is_clustered &= poisson.sf(counted["last"] - 1, expected) < _SIGNIFICANCE
+    return pd.DataFrame({"share": share.where(has_times), "is_at_checkout": is_clustered & has_times})
+
+
+def warn_of_checkout_nodes(nodes: pd.DataFrame) -> None:
+    """Warn of nodes whose touchpoints cluster at the checkout, if there are any."""
+    named = nodes[nodes["is_at_checkout"]]
+    if named.empty:
+        return
+    shown = ", ".join(f"{node} {share:.0%}" for node, share in named["share"].items())
+    warn(
+        f"touchpoints cluster in the last 30 minutes before conversions: {shown} of the conversions within a "
+        "week of a touchpoint. People on their way to the checkout visit such nodes anyway, so paths cannot "
+        "tell whether they cause conversions: leave them out of comparisons, or withhold them at random "
+        "(plan_holdout, holdout_effects)",
+        CheckoutNodes,
     )

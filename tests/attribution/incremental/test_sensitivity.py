@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, incremental_effects, simulate
-from attrib_ds.attribution.experiments.sensitivity import (
+from attrib_ds import Paths, estimate_effects, simulate
+from attrib_ds.attribution.incremental.sensitivity import (
     benchmark_strength,
     confounder_r2,
     e_value,
@@ -112,7 +112,8 @@ def confounded():
 
 
 def row_of(paths, model=None, **options):
-    found = incremental_effects(paths, model or DiscreteHazard(), **options)
+    effects = estimate_effects(paths, model or DiscreteHazard(), **options)
+    found = effects.table().merge(effects.sensitivity().drop(columns="caused"), on=["node_id", "currency"])
     return found.set_index("node_id").loc["ads"]
 
 
@@ -160,8 +161,11 @@ def world_paths():
 
 @pytest.mark.slow
 def test_an_interval_that_contains_zero_needs_no_cause_to_explain_it_away(world_paths):
-    found = incremental_effects(world_paths, controls=["organic"])
-    rows = found[found["node_id"].notna()]
+    effects = estimate_effects(world_paths, controls=["organic"])
+    rows = effects.sensitivity().merge(
+        effects.table()[["node_id", "currency", "low", "high"]], on=["node_id", "currency"]
+    )
+    assert rows["node_id"].notna().all()
     contains = (rows["low"] <= 0) & (rows["high"] >= 0)
     assert 0 < contains.sum() < len(contains)
     assert ((rows["robustness_value_interval"] == 0) == contains).all()
@@ -169,18 +173,14 @@ def test_an_interval_that_contains_zero_needs_no_cause_to_explain_it_away(world_
     assert (rows["robustness_value"] >= rows["robustness_value_interval"]).all()
     assert set(rows["benchmark"]) <= {"trait", "organic"}
     assert rows.set_index("node_id").loc["organic", "benchmark"] == "trait"
-    assert (
-        found.loc[found["node_id"].isna(), ["robustness_value", "e_value", "benchmark", "benchmark_strength"]]
-        .isna()
-        .all(axis=None)
-    )
 
 
 @pytest.mark.slow
 def test_controls_are_benchmarks_of_a_model_with_interactions(world_paths):
     model = DiscreteHazard(interactions=True, covariates=(), comparisons=5)
-    found = incremental_effects(world_paths, model, controls=["organic", "direct"]).set_index("node_id")
-    rows = found.drop(index=["organic", "direct"]).iloc[:-1]
+    effects = estimate_effects(world_paths, model, controls=["organic", "direct"])
+    found = effects.sensitivity().set_index("node_id")
+    rows = found.drop(index=["organic", "direct"])
     assert set(rows["benchmark"]) <= {"organic", "direct"}
     # A pair explains most of the exposure to its nodes: it is no benchmark for either.
     assert (rows["benchmark_exposure"] < 0.1).all()
@@ -189,10 +189,8 @@ def test_controls_are_benchmarks_of_a_model_with_interactions(world_paths):
 
 @pytest.mark.slow
 def test_a_smaller_observed_share_changes_levels_and_not_sensitivity(world_paths):
-    whole, part = (
-        incremental_effects(world_paths, observed_share=share).set_index("node_id").iloc[:-1]
-        for share in (1.0, 0.5)
-    )
+    effects = estimate_effects(world_paths)
+    whole, part = (each.sensitivity() for each in (effects, effects.scale(0.5)))
     assert part["caused"].to_numpy() == pytest.approx(2 * whole["caused"].to_numpy())
     for name in ("robustness_value", "robustness_value_interval", "e_value", "benchmark_strength"):
         assert part[name].to_numpy() == pytest.approx(whole[name].to_numpy())
