@@ -185,7 +185,7 @@ def test_results_are_compared_node_by_node(effects, holdout):
     distance = (both.loc["holdout", "caused"] - both.loc["hazard", "caused"]) / np.hypot(*errors)
     assert both.loc["holdout", "disagreement"] == pytest.approx(distance, rel=1e-6)
     for results in ({}, [effects], {"hazard": effects.table()}):
-        with pytest.raises(InvalidRequest, match="results: .* is not allowed; allowed: a mapping"):
+        with pytest.raises(InvalidRequest, match="results: .* is not allowed; allowed: a mapping from"):
             compare(results)
 
 
