@@ -24,6 +24,7 @@ from attrib_ds.attribution.path_models.conversion_rates import credit_conversion
 from attrib_ds.attribution.path_models.markov import credit_markov
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
+from attrib_ds.attribution.rules import rule_credits
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.records.frames import TEXT
 
@@ -141,7 +142,7 @@ def attribute(
         zip(
             [*rules, *others],
             [
-                *rules(paths, list(rules.values()), uncertainty=uncertainty),
+                *rule_credits(paths, list(rules.values()), uncertainty=uncertainty),
                 *path_credits(paths, list(others.values()), uncertainty=uncertainty),
             ],
             strict=True,

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from attrib_ds.attribution.incremental.histories import categories, check_kind, is_number
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import InvalidRequest, UnbalancedHoldout, warn
+from attrib_ds.errors import HoldoutWarning, InvalidRequest, warn
 from attrib_ds.records.frames import TEXT, to_pandas
 
 Numbers = NDArray[np.float64]
@@ -271,7 +271,7 @@ def warn_of_imbalance(found: dict[str, Balance], names: Sequence[str]) -> None:
             f"{', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. So they were not drawn at "
             "random, or since= is later than the beginning, and the effects are biased; check the draw, its "
             "beginning, and that withheld= and participants= list all users, not only those active later",
-            UnbalancedHoldout,
+            HoldoutWarning,
         )
 
 

@@ -284,8 +284,8 @@ def compare(results: Mapping[str, Effects], *, confidence: float = LEVEL) -> pd.
     is_valid = isinstance(results, Mapping) and all(isinstance(each, Effects) for each in results.values())
     if not is_valid or not results:
         raise InvalidRequest(
-            f"results: {type(results).__name__} is not allowed; allowed: a mapping from labels to results, as "
-            "in {'hazard': effects, 'holdout': holdout}",
+            f"results: {type(results).__name__} is not allowed; allowed: a mapping from labels to results, "
+            "as in {'hazard': effects, 'holdout': holdout}",
             field="results",
         )
     keys = ["node_id", "currency"]

@@ -101,9 +101,8 @@ def estimate_effects(
     Warns
     -----
     ConfoundingWarning
-        If the verdict of the controls is ``"confounded"``.
-    CheckoutNodes
-        If the touchpoints of nodes cluster in the 30 minutes before conversions.
+        If the verdict of the controls is ``"confounded"``, or the touchpoints of nodes cluster in the 30
+        minutes before conversions.
     TruncatedUsers
         If the table of observed users lacks those who were never touched.
 

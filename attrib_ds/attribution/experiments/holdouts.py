@@ -23,7 +23,7 @@ from attrib_ds.attribution.experiments.effects import Effects, Ranges, around, r
 from attrib_ds.attribution.paths.inputs import Input
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.sequences import number_currencies
-from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout, warn
+from attrib_ds.errors import HoldoutWarning, InvalidRequest, warn
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 
 Numbers = NDArray[np.float64]
@@ -87,17 +87,13 @@ def holdout_effects(
 
     Warns
     -----
-    ContaminatedHoldout
-        If withheld users have touchpoints of the node. They still count as withheld, so the effect is
-        underestimated.
-    UnevenHoldout
-        If the withheld share of users with an opportunity differs from the share drawn by more than chance
-        explains, so that the groups are not comparable.
-    UnbalancedHoldout
-        If withheld users and the others differ in their conversions before ``since``, in their touchpoints of
-        the node before it, or in ``covariates``, by more than chance explains (one test for all of them, at a
-        significance level of 0.001). Such a draw was not random, which adjusting does not mend, or began
-        before ``since``.
+    HoldoutWarning
+        If withheld users have touchpoints of the node: they still count as withheld, so the effect is
+        underestimated. If the withheld share of users with an opportunity differs from the share drawn by
+        more than chance explains, so that the groups are not comparable. If withheld users and the others
+        differ in their conversions before ``since``, in their touchpoints of the node before it, or in
+        ``covariates``, by more than chance explains (one test for all of them, at a significance level of
+        0.001): such a draw was not random, which adjusting does not mend, or began before ``since``.
 
     Raises
     ------
@@ -530,7 +526,7 @@ def _triggered(trial: Trial, first: Codes, log: pd.DataFrame) -> Trial:
             "among users with a touchpoint or an opportunity, the withheld share differs from the share "
             f"drawn: {', '.join(uneven[:10])}{' and others' if len(uneven) > 10 else ''}. Opportunities and "
             "touchpoints are not logged alike, so the effects are biased; leave out the column 'date'",
-            UnevenHoldout,
+            HoldoutWarning,
         )
     compared = replace(trial, takes_part=has_any, since=first)
     compared.check()
@@ -550,7 +546,7 @@ def _warn_contaminated(trial: Trial, contaminated: Flags) -> None:
             f"withheld users have touchpoints of the withheld node: {', '.join(contacts[:10])}"
             f"{' and others' if len(contacts) > 10 else ''}. They still count as withheld, so effects are "
             "underestimated; check ad delivery, and whether user ids changed",
-            ContaminatedHoldout,
+            HoldoutWarning,
         )
 
 

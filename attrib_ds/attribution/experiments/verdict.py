@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from attrib_ds.attribution.incremental.histories import conversions_of, preceding, touchpoints_of
 from attrib_ds.attribution.intervals import GROUPS
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import CheckoutNodes, ConfoundingWarning, warn
+from attrib_ds.errors import ConfoundingWarning, warn
 
 Numbers = NDArray[np.float64]
 
@@ -201,5 +201,5 @@ def warn_of_checkout_nodes(nodes: pd.DataFrame) -> None:
         "week of a touchpoint. People on their way to the checkout visit such nodes anyway, so paths cannot "
         "tell whether they cause conversions: leave them out of comparisons, or withhold them at random "
         "(plan_holdout, holdout_effects)",
-        CheckoutNodes,
+        ConfoundingWarning,
     )

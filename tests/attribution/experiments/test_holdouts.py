@@ -11,7 +11,7 @@ import pytest
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.experiments.contrasts import contrast
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.errors import ContaminatedHoldout, InvalidRequest, UnevenHoldout
+from attrib_ds.errors import HoldoutWarning, InvalidRequest
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 
@@ -257,13 +257,13 @@ def test_an_incomplete_log_of_opportunities_causes_a_warning():
     world = simulate("random", users=10_000, seed=5, holdout=0.3)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
     log = world.opportunities[world.opportunities["user_id"] < "u00005000"]
-    with pytest.warns(UnevenHoldout, match=r"display \(1.\..% instead of (29|30)\..%\), email"):
+    with pytest.warns(HoldoutWarning, match=r"display \(1.\..% instead of (29|30)\..%\), email"):
         found_in(paths, logged(world.withheld, log))
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_withheld_users_with_touchpoints_stay_withheld_and_cause_a_warning(ten):
-    with pytest.warns(ContaminatedHoldout, match=r"touchpoints of the withheld node: 1 of 4 \(ads\)"):
+    with pytest.warns(HoldoutWarning, match=r"touchpoints of the withheld node: 1 of 4 \(ads\)"):
         row = row_of(ten, held("ads", 0, 1, 2, 5))
     assert (row["withheld"], row["contaminated"], row["reached"]) == (4, 1, 1)
     assert row["caused"] == pytest.approx(10 * (2 / 6 - 2 / 4))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from support.hazard_world import NODES, hazard_world
 
-from attrib_ds import Channel, Paths, Scenario, estimate_effects, simulate
+from attrib_ds import Paths, estimate_effects, simulate
 from attrib_ds.attribution.experiments.effects import scaled
 from attrib_ds.attribution.experiments.estimation import Part
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
@@ -18,6 +18,7 @@ from attrib_ds.attribution.intervals import Tally
 from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.simulation import Channel, Scenario
 
 BY = ["segment", "month"]
 BY_TRAIT = {"trait": {True: 0.5, False: (0.8, 0.02)}}

@@ -8,7 +8,7 @@ from attrib_ds import Paths, estimate_effects, simulate
 from attrib_ds.attribution.experiments.verdict import checkout_nodes, judge_controls
 from attrib_ds.attribution.models.path_models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import CheckoutNodes
+from attrib_ds.errors import ConfoundingWarning
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 #: Minutes before the conversion.
@@ -60,10 +60,10 @@ def test_frequent_touchpoints_are_not_at_the_checkout():
 def test_a_site_with_coupons_is_named_and_marked():
     world = simulate("promotions", users=8_000, seed=1)
     paths = Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
-    with pytest.warns(CheckoutNodes, match=r"conversions: coupon \d+% of the conversions") as caught:
+    with pytest.warns(ConfoundingWarning, match=r"conversions: coupon \d+% of the conversions") as caught:
         effects = estimate_effects(paths, DiscreteHazard(comparisons=2))
     rows = effects.checkout().set_index("node_id")
-    assert [each.filename for each in caught if each.category is CheckoutNodes] == [__file__]
+    assert [each.filename for each in caught if each.category is ConfoundingWarning] == [__file__]
     assert rows["is_at_checkout"].to_dict() == {node: node == "coupon" for node in rows.index}
     assert rows.loc["coupon", "share"] > 0.9
     assert rows.loc["video", "share"] < 0.1
