@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
@@ -14,8 +13,7 @@ import pandas as pd
 from attrib_ds.api.results import page
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
-from attrib_ds.sending.delivery import Delivery, build_requests
-from attrib_ds.sending.journal import Outcome
+from attrib_ds.sending.delivery import Delivery, Outcome, build_requests
 
 #: Columns of outlays to create, with the arguments of :func:`create_outlay`.
 _ARGUMENTS: Final = {
@@ -514,7 +512,6 @@ def create_outlays(
     frame: Frame,
     *,
     dry_run: bool = False,
-    journal: str | Path | None = None,
 ) -> pd.DataFrame:
     """Record the costs of custom campaigns, one outlay per row.
 
@@ -531,15 +528,7 @@ def create_outlays(
         ``campaignId`` (the campaign's ``id``), ``amount`` (in the currency of the integration),
         ``startDate``, ``endDate`` and, if known, ``country`` and ``region``, as in :func:`create_outlay`.
     dry_run : bool, default False
-        Only validate the rows, and send nothing. It cannot check that the campaigns exist. The journal is
-        neither read nor written.
-    journal : str or Path, optional
-        File that records each row before it is sent, and its outcome afterwards. The same call with the same
-        journal sends only the rows that are not yet accepted. A row that was in flight when a run ended is
-        searched for among the outlays of its campaign, and sent if it does not exist. Each row is stored at
-        least once, and twice only if a remote service carries out the request of the interrupted run after
-        that search. Rows are identified by campaign, period, country and region: a row with another amount
-        is rejected, and an outlay that was deleted meanwhile is not recorded again.
+        Only validate the rows, and send nothing. It cannot check that the campaigns exist.
 
     Returns
     -------
@@ -551,9 +540,7 @@ def create_outlays(
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal belongs to another call; nothing is stored.
-    Unavailable
-        If another run uses the journal.
+        If a column is missing or unknown; nothing is stored.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -578,32 +565,27 @@ def create_outlays(
     ]
     delivery = Delivery(
         project=project,
-        function="create_outlays",
         operation="create_outlay",
         index=frame.index,
         requests=build_requests(project, "create_outlay", arguments),
-        key=lambda outlay: [vendor_id, outlay.parentCampaignId, *_place(outlay)],
     )
     if dry_run:
         return delivery.check()
-    with delivery.recording(journal) as recording:
-        claimed = recording.ids if recording else frozenset()
-        unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
+    unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}
 
-        def find(position: int) -> Outcome | None:
-            outlay: Any = delivery.request(position)
-            campaign = outlay.parentCampaignId
-            if campaign not in unclaimed:
-                unclaimed[campaign] = _stored(project, vendor_id, campaign, without=claimed)
-            equal = unclaimed[campaign].get((outlay.amount, *_place(outlay)))
-            return ("present", equal.pop(0), None) if equal else None
+    def find(position: int) -> Outcome | None:
+        outlay: Any = delivery.request(position)
+        campaign = outlay.parentCampaignId
+        if campaign not in unclaimed:
+            unclaimed[campaign] = _stored(project, vendor_id, campaign)
+        equal = unclaimed[campaign].get((outlay.amount, *_place(outlay)))
+        return ("present", equal.pop(0), None) if equal else None
 
-        def send(positions: Sequence[int]) -> list[Outcome]:
-            return [("created", str(delivery.send_row(positions[0]).value), None)]
+    def send(positions: Sequence[int]) -> list[Outcome]:
+        return [("created", str(delivery.send_row(positions[0]).value), None)]
 
-        # Rows of one campaign share the list of its outlays.
-        keys = [str(row.get("campaignId")) for row in rows]
-        return delivery.send(send, recording, keys=keys, find=find)
+    # Rows of one campaign share the list of its outlays.
+    return delivery.send(send, keys=[str(row.get("campaignId")) for row in rows], find=find)
 
 
 def _place(outlay: Any) -> tuple[Any, ...]:
@@ -611,14 +593,11 @@ def _place(outlay: Any) -> tuple[Any, ...]:
     return outlay.startDate, outlay.endDate, outlay.country, outlay.region
 
 
-def _stored(
-    project: Project, vendor_id: str, campaign: str, *, without: frozenset[str]
-) -> dict[tuple[Any, ...], list[str]]:
+def _stored(project: Project, vendor_id: str, campaign: str) -> dict[tuple[Any, ...], list[str]]:
     """Return the ids of a campaign's outlays by the values that make two outlays equal."""
     outlays: Any = project.send("list_outlays", vendor_id=vendor_id, campaign_id=campaign).read()
     names = ("amount.amount", "startDate", "endDate", "country", "region")
     ids = defaultdict(list)
     for outlay in outlays.to_pylist():
-        if outlay["_id"] not in without:
-            ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
+        ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
     return dict(ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +16,8 @@ from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
-from attrib_ds.sending.delivery import Delivery, build_requests, send_rows
+from attrib_ds.sending.delivery import Delivery, Outcome, build_requests, send_rows
 from attrib_ds.sending.event_problems import explained
-from attrib_ds.sending.journal import Outcome
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
 
 #: Events per request; fewer than a service accepts, so that it answers before a timeout.
@@ -37,14 +35,12 @@ def send_events(
     wait: bool = True,
     nonce_columns: Sequence[str] | None = None,
     dry_run: bool = False,
-    journal: str | Path | None = None,
 ) -> pd.DataFrame:
     """Send events, one per row.
 
     Sending the same rows again stores nothing twice, since the service keeps one event per nonce. After a
-    failure or an interrupt repeat the call with the whole frame; with a journal, only the rows that are not
-    yet accepted are sent. To send only a part of a frame again, rows need a ``nonce`` or ``nonce_columns``:
-    the default nonce counts equal rows from the beginning of the frame.
+    failure or an interrupt repeat the call with the whole frame. To send only a part of a frame again, rows
+    need a ``nonce`` or ``nonce_columns``: the default nonce counts equal rows from the start of the frame.
 
     Parameters
     ----------
@@ -66,12 +62,7 @@ def send_events(
         Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
         them. A column named here that is no property of events is not sent.
     dry_run : bool, default False
-        Only validate the rows, also against their event types if the service offers that; nothing is stored,
-        and the journal is neither read nor written.
-    journal : str or Path, optional
-        File that records each row before it is sent, and its outcome afterwards. The same call with the same
-        journal sends only the rows that are not yet accepted, and returns the outcomes of all. An event that
-        was in flight when a run ended is sent again, and kept once.
+        Only validate the rows, also against their event types if the service offers that; nothing is stored.
 
     Returns
     -------
@@ -86,10 +77,7 @@ def send_events(
     ------
     InvalidRequest
         If a column is missing or unknown, a row has neither nonce nor date, or ``nonce_columns`` are missing
-        in a row or equal in two (``details`` lists the rows), or the journal belongs to something else;
-        nothing is sent then.
-    Unavailable
-        If another run uses the journal.
+        in a row or equal in two (``details`` lists the rows); nothing is sent then.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -124,22 +112,18 @@ def send_events(
         event["nonce"] = _PLACEHOLDER if nonce is None else nonce
     delivery = Delivery(
         project=project,
-        function="send_events",
         operation="create_event",
         index=events.index,
         requests=build_requests(project, "create_event", arguments),
-        key=lambda event: [event.nonce],
     )
     if dry_run:
         return _check(delivery, problems)
     sender = _Sender(delivery, wait=wait)
-    # An accepted event is not finished for a caller who waits.
-    with delivery.recording(journal, retried=frozenset({"accepted"} if wait else ())) as recording:
-        try:
-            return delivery.send(sender.send_batch, recording, size=_BATCH_SIZE)
-        except _BatchesNotSupported:
-            # Rows with one nonce are sent in their order: the first of them is the event.
-            return delivery.send(sender.send_one, recording, keys=[event["nonce"] for event in arguments])
+    try:
+        return delivery.send(sender.send_batch, size=_BATCH_SIZE)
+    except _BatchesNotSupported:
+        # Rows with one nonce are sent in their order: the first of them is the event.
+        return delivery.send(sender.send_one, keys=[event["nonce"] for event in arguments])
 
 
 def get_event(project: Project, id: str) -> pd.Series[Any]:
@@ -378,13 +362,10 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     return send_rows(series.index, replay, keys=[str(id) for id in event_ids])
 
 
-def update_states(
-    project: Project, updates: Frame, *, dry_run: bool = False, journal: str | Path | None = None
-) -> pd.DataFrame:
+def update_states(project: Project, updates: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Set states of events, one per row.
 
-    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call; with a
-    journal, only the rows that are not yet accepted are sent.
+    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call.
 
     Parameters
     ----------
@@ -395,13 +376,7 @@ def update_states(
         the state changed; by default the time of reception). Rows of one event are sent in their order: the
         last one counts, whatever its date.
     dry_run : bool, default False
-        Only validate the rows, and send nothing. It cannot check that the events and their states exist. The
-        journal is neither read nor written.
-    journal : str or Path, optional
-        File that records each row before it is sent, and its outcome afterwards. The same call with the same
-        journal sends only the rows that are not yet accepted. A row that was in flight when a run ended is
-        sent again, which sets the same value; without a ``date``, it gets the time of the second request.
-        Rows are identified by event, key and date: for another value use another journal.
+        Only validate the rows, and send nothing. It cannot check that the events and their states exist.
 
     Returns
     -------
@@ -413,10 +388,7 @@ def update_states(
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal belongs to something else; nothing is
-        sent then.
-    Unavailable
-        If another run uses the journal.
+        If a column is missing or unknown; nothing is sent then.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -432,18 +404,13 @@ def update_states(
     ...     at.update_states(shop, reached)["status"].tolist()
     ['updated']
     """
-    return _send_updates(
-        project, "update_states", "update_event_state", updates, dry_run=dry_run, journal=journal
-    )
+    return _send_updates(project, "update_event_state", updates, dry_run=dry_run)
 
 
-def update_statistics(
-    project: Project, updates: Frame, *, dry_run: bool = False, journal: str | Path | None = None
-) -> pd.DataFrame:
+def update_statistics(project: Project, updates: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Set statistics of events, one per row.
 
-    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call; with a
-    journal, only the rows that are not yet accepted are sent.
+    Sending the same rows again sets the same values. After a failure or an interrupt repeat the call.
 
     Parameters
     ----------
@@ -455,8 +422,6 @@ def update_statistics(
         Rows of one event are sent in their order.
     dry_run : bool, default False
         As for :func:`attrib_ds.update_states`.
-    journal : str or Path, optional
-        As for :func:`attrib_ds.update_states`.
 
     Returns
     -------
@@ -466,10 +431,7 @@ def update_statistics(
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, or the journal belongs to something else; nothing is
-        sent then.
-    Unavailable
-        If another run uses the journal.
+        If a column is missing or unknown; nothing is sent then.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -485,20 +447,10 @@ def update_statistics(
     ...     at.update_statistics(shop, worth)["status"].tolist()
     ['updated']
     """
-    return _send_updates(
-        project, "update_statistics", "update_event_statistic", updates, dry_run=dry_run, journal=journal
-    )
+    return _send_updates(project, "update_event_statistic", updates, dry_run=dry_run)
 
 
-def _send_updates(
-    project: Project,
-    function: str,
-    operation: str,
-    updates: Frame,
-    *,
-    dry_run: bool,
-    journal: str | Path | None,
-) -> pd.DataFrame:
+def _send_updates(project: Project, operation: str, updates: Frame, *, dry_run: bool) -> pd.DataFrame:
     """Send updates by an operation that takes one row."""
     updates = read_frame("updates", updates)
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
@@ -506,11 +458,9 @@ def _send_updates(
     arguments = [{argument: row.get(column) for argument, column in columns.items()} for row in rows]
     delivery = Delivery(
         project=project,
-        function=function,
         operation=operation,
         index=updates.index,
         requests=build_requests(project, operation, arguments),
-        key=lambda update: [update.id, update.storageKey, update.date],
     )
 
     def send(positions: Sequence[int]) -> list[Outcome]:
@@ -519,9 +469,8 @@ def _send_updates(
 
     if dry_run:
         return delivery.check()
-    with delivery.recording(journal) as recording:
-        # Updates of one event are sent in their order.
-        return delivery.send(send, recording, keys=[str(row.get("id")) for row in rows])
+    # Updates of one event are sent in their order.
+    return delivery.send(send, keys=[str(row.get("id")) for row in rows])
 
 
 class _BatchesNotSupported(Exception):

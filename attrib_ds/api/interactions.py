@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from attrib_ds.api.results import page
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
-from attrib_ds.sending.delivery import Delivery, build_requests
-from attrib_ds.sending.journal import Outcome
+from attrib_ds.sending.delivery import Delivery, Outcome, build_requests
 
 
 def search_interactions(
@@ -161,13 +158,11 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).read())
 
 
-def create_offline_interactions(
-    project: Project, frame: Frame, *, dry_run: bool = False, journal: str | Path | None = None
-) -> pd.DataFrame:
+def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Create offline interactions, such as calls and visits to a store, one per row.
 
     Sending the same rows again stores those with an ``externalId`` once. After a failure or an interrupt
-    repeat the call; with a journal, only the rows that are not yet accepted are sent.
+    repeat the call.
 
     Parameters
     ----------
@@ -182,11 +177,7 @@ def create_offline_interactions(
         is sent again; without it every run stores every row.
     dry_run : bool, default False
         Only validate the rows, and send nothing. It cannot check that the integration and the identity fields
-        exist. The journal is neither read nor written.
-    journal : str or Path, optional
-        File that records each row before it is sent, and its outcome afterwards. The same call with the same
-        journal sends only the rows that are not yet accepted. ``externalId`` is required in each row then: a
-        row that was in flight when a run ended is sent again, and stored once.
+        exist.
 
     Returns
     -------
@@ -198,10 +189,7 @@ def create_offline_interactions(
     Raises
     ------
     InvalidRequest
-        If a column is missing or unknown, a row that goes into a journal has no ``externalId``, or the
-        journal belongs to something else; nothing is stored then.
-    Unavailable
-        If another run uses the journal.
+        If a column is missing or unknown; nothing is stored then.
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
@@ -235,11 +223,9 @@ def create_offline_interactions(
     ]
     delivery = Delivery(
         project=project,
-        function="create_offline_interactions",
         operation="create_offline_interaction",
         index=frame.index,
         requests=build_requests(project, "create_offline_interaction", arguments),
-        key=lambda interaction: [interaction.nodeData.get("vendorId"), interaction.externalId],
     )
 
     def send(positions: Sequence[int]) -> list[Outcome]:
@@ -249,22 +235,7 @@ def create_offline_interactions(
 
     if dry_run:
         return delivery.check()
-    if journal is not None:
-        _require_external_ids([row.get("externalId") for row in rows], frame.index.tolist())
-    with delivery.recording(journal) as recording:
-        return delivery.send(send, recording)
-
-
-def _require_external_ids(external_ids: Sequence[Any], labels: Sequence[Hashable]) -> None:
-    missing = [label for label, id in zip(labels, external_ids, strict=True) if id is None]
-    if missing:
-        raise InvalidRequest(
-            f"journal: externalId is required in each row, and missing in {len(missing):,} (first: row "
-            f"{missing[0]!r}); without it a run cannot tell whether an earlier one stored the "
-            "row; leave journal out to send such rows",
-            field="journal",
-            details=[{"row": label, "problem": "externalId is required"} for label in missing],
-        )
+    return delivery.send(send)
 
 
 def _as_text(value: Any) -> Any:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
 
-from attrib_ds.contract import OPERATIONS, build, to_wire
-from attrib_ds.contract.json_values import encode
+from attrib_ds.contract import OPERATIONS, Answer, Request, build
 from attrib_ds.display import progress
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound
+from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT
-from attrib_ds.sending.journal import Purpose, Recording, Row, open_journal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from attrib_ds.contract import Answer, Request
-    from attrib_ds.project import Project
-    from attrib_ds.sending.journal import Outcome
-
-    #: Takes the positions of the rows of one request.
-    Send = Callable[[Sequence[int]], Sequence[Outcome | AttribError]]
+#: Status, id and error of one row.
+Outcome = tuple[str, str | None, str | None]
+#: Takes the positions of the rows of one request.
+Send = Callable[[Sequence[int]], Sequence[Outcome | AttribError]]
 
 #: Concurrent requests; the service commits those that arrive together with one flush of its file.
 _MAX_WORKERS: Final = 128
@@ -38,7 +30,6 @@ _UNSENT: Final = ("unsent", None, None)
 _NOT_STORED: Final = frozenset({"unsent", "rejected", "failed"})
 #: Errors about one row, and not about the service or the account.
 _ROW_ERRORS: Final = (InvalidRequest, NotFound, Conflict)
-_MEMORY: Final = ":memory:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,25 +40,18 @@ class Delivery:
     ----------
     project : Project
         Receives the rows.
-    function : str
-        Name of the public function.
     operation : str
         Operation that sends one row.
     index : Index
         Of the frame.
     requests : sequence of Request or InvalidRequest
         One per row, from :func:`build_requests`.
-    key : callable
-        Takes a request and returns the values that identify its row in another run with the same journal.
-        Rows with equal keys are told apart by their order.
     """
 
     project: Project
-    function: str
     operation: str
     index: pd.Index[Any]
     requests: Sequence[Request | InvalidRequest]
-    key: Callable[[Any], Sequence[Any]]
 
     def request(self, position: int) -> Request:
         """Return the request of a row; raises if the row is invalid."""
@@ -106,78 +90,17 @@ class Delivery:
         with progress("rows", len(self.index)) as advance:
             return send_rows(self.index, check_row, keys=keys, advance=advance)
 
-    @contextmanager
-    def recording(
-        self, journal: str | Path | None, *, retried: frozenset[str] = frozenset()
-    ) -> Iterator[Recording | None]:
-        """Open the journal of the run; without one there is nothing to record.
-
-        Parameters
-        ----------
-        journal : str or Path, optional
-            File of the journal.
-        retried : frozenset of str, optional
-            Statuses of rows that are sent again, beside those of :class:`Recording`.
-
-        Yields
-        ------
-        Recording or None
-            For :meth:`send`.
-
-        Raises
-        ------
-        InvalidRequest
-            If the journal belongs to something else, or the project is in memory.
-        Unavailable
-            If another run holds it.
-        """
-        if journal is None:
-            yield None
-            return
-        with open_journal(journal, self._purpose()) as opened:
-            yield Recording(opened, self._rows(), retried=retried)
-
     def send(
         self,
         send: Send,
-        recording: Recording | None,
         *,
         keys: Sequence[Hashable] | None = None,
         size: int = 1,
         find: Callable[[int], Outcome | None] | None = None,
     ) -> pd.DataFrame:
-        """Send the rows that are left, with a progress bar; see :func:`send_rows`."""
-        finished = recording.finished if recording else 0
-        with progress("rows", len(self.index), done=finished) as advance:
-            return send_rows(
-                self.index, send, keys=keys, size=size, find=find, recording=recording, advance=advance
-            )
-
-    def _purpose(self) -> Purpose:
-        address = self.project.transport.address
-        if address == _MEMORY:
-            raise InvalidRequest(
-                "journal: an in-memory project cannot have a journal, since its rows are gone once it is "
-                "closed; leave journal out, or use connect(…, path=…)",
-                field="journal",
-            )
-        service = address if "://" in address else str(Path(address).resolve())
-        return Purpose(function=self.function, project=self.project.project_id, service=service)
-
-    def _rows(self) -> list[Row | None]:
-        """Return what the journal identifies each row by; None for rows that cannot be sent."""
-        operation = OPERATIONS[self.operation]
-        occurrences: Counter[str] = Counter()
-        rows: list[Row | None] = []
-        for request in self.requests:
-            if isinstance(request, InvalidRequest):
-                rows.append(None)
-                continue
-            key = json.dumps([str(part) for part in self.key(request)])
-            occurrences[key] += 1
-            wire = to_wire(operation, request)
-            rows.append(Row(f"{occurrences[key]} {key}", encode([wire.path, wire.body])))
-        return rows
+        """Send the rows with a progress bar; see :func:`send_rows`."""
+        with progress("rows", len(self.index)) as advance:
+            return send_rows(self.index, send, keys=keys, size=size, find=find, advance=advance)
 
 
 def build_requests(
@@ -216,7 +139,6 @@ def send_rows(
     keys: Sequence[Hashable] | None = None,
     size: int = 1,
     find: Callable[[int], Outcome | None] | None = None,
-    recording: Recording | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
     """Send rows and return the outcome of each.
@@ -236,8 +158,6 @@ def send_rows(
     find : callable, optional
         Takes the position of a row, where each has a request of its own, and returns its outcome if it need
         not be sent.
-    recording : Recording, optional
-        Knows rows of earlier runs, which are not sent again, and records the rows of this one.
     advance : callable, optional
         Takes the number of rows that are finished.
 
@@ -261,23 +181,9 @@ def send_rows(
     x   created   a1                 NaN
     y  rejected  NaN  amount: is missing
     """
-    recorded = recording.outcomes if recording else [None] * len(index)
-    outcomes: list[Outcome] = [outcome or _UNSENT for outcome in recorded]
+    outcomes: list[Outcome] = [_UNSENT] * len(index)
     failures: list[AttribError] = []
     stop = threading.Event()
-
-    def request(batch: Sequence[int]) -> Sequence[Outcome | AttribError]:
-        found = find(batch[0]) if find else None
-        if found:
-            return recording.finish(batch, [found]) if recording else [found]
-        if recording:
-            recording.start(batch)
-        results: Sequence[Outcome | AttribError]
-        try:
-            results = send(batch)
-        except AttribError as error:
-            results = [error] * len(batch)
-        return recording.finish(batch, results) if recording else results
 
     def work(positions: Sequence[int]) -> None:
         for start in range(0, len(positions), size):
@@ -286,7 +192,8 @@ def send_rows(
             batch = positions[start : start + size]
             results: Sequence[Outcome | AttribError]
             try:
-                results = request(batch)
+                found = find(batch[0]) if find else None
+                results = [found] if found else send(batch)
             except AttribError as error:
                 results = [error] * len(batch)
             for position, result in zip(batch, results, strict=True):
@@ -301,21 +208,18 @@ def send_rows(
             if advance:
                 advance(len(batch))
 
-    remaining = [position for position, outcome in enumerate(recorded) if outcome is None]
     try:
         if keys is None:
-            work(remaining)
+            work(range(len(index)))
         else:
             by_key: defaultdict[Hashable, list[int]] = defaultdict(list)
-            for position in remaining:
-                by_key[keys[position]].append(position)
+            for position, key in enumerate(keys):
+                by_key[key].append(position)
             _work_concurrently(work, list(by_key.values()), stop)
     except KeyboardInterrupt as interrupt:
         answered = sum(outcome != _UNSENT for outcome in outcomes)
-        with_journal = " with the same journal" if recording else ""
         interrupt.add_note(
-            f"attrib-ds: {answered:,} of {len(outcomes):,} rows were answered; the same call{with_journal} "
-            "sends the rest"
+            f"attrib-ds: {answered:,} of {len(outcomes):,} rows were answered; the same call sends the rest"
         )
         raise
     results = pd.DataFrame(outcomes, index=index, columns=["status", "id", "error"], dtype=TEXT)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from support.journal_runs import calls, campaign, orders, prepare, spent, updates, watched
+from support.sent_frames import Interrupted, calls, campaign, orders, prepare, spent, updates, watched
 
 import attrib_ds as at
 from attrib_ds import Project, connect
@@ -35,7 +35,7 @@ class Refusing:
         self.inner.close()
 
 
-def test_events_are_checked_against_their_type(shop, tmp_path):
+def test_events_are_checked_against_their_type(shop):
     watching = watched(shop)
     rows = orders(5).set_index(pd.Index(list("abcde")))
     told = at.send_events(
@@ -44,7 +44,6 @@ def test_events_are_checked_against_their_type(shop, tmp_path):
         event_type="order",
         nonce_columns=["data.orderId"],
         dry_run=True,
-        journal=tmp_path / "x",
     )
     assert told.index.tolist() == list("abcde")
     assert list(told.columns) == ["status", "id", "error"]
@@ -54,7 +53,6 @@ def test_events_are_checked_against_their_type(shop, tmp_path):
     assert told["error"]["c"].startswith("data: ")
     assert set(watching.transport.sent) == {"validate_event"}
     assert at.list_trashed_events(shop).empty
-    assert not (tmp_path / "x").exists()
 
 
 def test_events_that_could_not_be_sent_again_are_told(shop):
@@ -125,3 +123,23 @@ def test_empty_frames_are_in_order(shop):
         at.update_states(shop, updates([]), dry_run=True),
     ):
         assert (len(told), list(told.columns)) == (0, ["status", "id", "error"])
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_same_call_after_an_interrupted_one_stores_each_row_once(shop, moment, number):
+    rows = spent(shop, 5.0, 5.0, 7.5, 8.0)
+    with pytest.raises(Interrupted):
+        at.create_outlays(watched(shop, **{moment: number}), "ads", rows)
+    again = at.create_outlays(shop, "ads", rows)
+    assert set(again["status"]) <= {"created", "present"}
+    assert (again["status"] == "present").sum() == number - (moment == "before")
+    stored = at.list_outlays(shop, "ads", campaign(shop), sort="amount")
+    assert stored["amount.amount"].tolist() == [5.0, 5.0, 7.5, 8.0]
+
+
+def test_the_same_row_twice_is_two_events(shop):
+    rows = pd.concat([orders(1)] * 2, ignore_index=True)
+    result = at.send_events(shop, rows, event_type="order")
+    assert result["id"].nunique() == 2
+    pd.testing.assert_frame_equal(at.send_events(shop, rows, event_type="order"), result)

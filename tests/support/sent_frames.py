@@ -1,13 +1,8 @@
-"""Runs that send with a journal and may be killed, and what they need."""
+"""Frames to send, a project that takes them, and a transport that ends the run at a request."""
 
 from __future__ import annotations
 
-import multiprocessing
-import random
 import threading
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -16,33 +11,12 @@ from attrib_ds import Project
 from attrib_ds.errors import NotFound
 from attrib_ds.records.frames import TEXT
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-#: Processes that begin with the package imported.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["journal_runs", "attrib_ds.service", "attrib_ds.transports.http.opening"])
-
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email"},
     {"type": "currency", "entity": "event", "storageKey": "turnover", "optional": True},
     {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None},
     {"type": "state", "entity": "event", "storageKey": "paid", "ingestionKey": None},
 ]
-YEAR = {"since": "2025-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z", "interval": "year"}
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where a run sends to; it can be handed to another process."""
-
-    path: Path | None = None
-    url: str | None = None
-    key: Path | None = None
-    routes: Path | None = None
-
-    def open(self):
-        return at.connect("my-shop", path=self.path, url=self.url, key=self.key, routes=self.routes)
 
 
 def prepare(path):
@@ -95,48 +69,6 @@ def updates(ids, key="won"):
     frame["value"] = [0, 1, 1 if key == "won" else 0] * len(ids)
     frame["date"] = ["2025-03-02T12:00:00Z", "2025-03-03T12:00:00Z", "2025-03-04T12:00:00Z"] * len(ids)
     return frame
-
-
-def send_orders(project, count, journal):
-    return at.send_events(
-        project, orders(count), event_type="order", nonce_columns=["data.orderId"], journal=journal
-    )
-
-
-def send_spent(project, count, journal):
-    # Every amount twice.
-    return at.create_outlays(
-        project, "ads", spent(project, *[1.5 + number // 2 for number in range(count)]), journal=journal
-    )
-
-
-def send_updates(project, ids, journal):
-    return at.update_states(project, updates(ids), journal=journal)
-
-
-def carry_out(target, function, what, journal):
-    """Run a function, in a process of its own."""
-    with target.open() as project:
-        function(project, what, journal)
-
-
-def killed(target, function, what, journal, *, rows, seed, kills):
-    """Run a function in another process and kill it at a random moment, again and again."""
-    draw = random.Random(seed)
-    for _ in range(kills):
-        # Each row is a line before it is sent, and another one afterwards.
-        wanted = lines_of(journal) + draw.randrange(1, 1 + 2 * rows // kills)
-        process = PROCESSES.Process(target=carry_out, args=(target, function, what, journal), daemon=True)
-        process.start()
-        while process.is_alive() and lines_of(journal) < wanted:
-            time.sleep(0.002)
-        time.sleep(draw.random() * 0.01)
-        process.kill()
-        process.join()
-
-
-def lines_of(journal):
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
 class Interrupted(BaseException):
