@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -310,8 +311,21 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
     )
     serve.add_argument("--url", metavar="URL", help="public address of the server, as clients reach it")
-    serve.add_argument("--no-sql", action="store_true", help="refuse searches of users by SQL")
-    serve.add_argument("--no-new-keys", action="store_true", help="refuse to create keys over HTTP")
+    edge = serve.add_mutually_exclusive_group()
+    edge.add_argument(
+        "--behind-proxy",
+        type=_proxy,
+        nargs="+",
+        default=[],
+        metavar="ADDRESS",
+        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
+        "from them alone",
+    )
+    edge.add_argument(
+        "--unprotected",
+        action="store_true",
+        help="listen on another address than this machine's own without a proxy, in a network you trust",
+    )
     serve.add_argument(
         "--rate",
         action="append",
@@ -320,60 +334,28 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
         "hits and hits-by-address; repeatable",
     )
-    serve.add_argument("--no-rates", action="store_true", help="switch rate limits off")
     serve.add_argument(
-        "--threads", type=_positive, metavar="N", help="requests but reads processed at once (default 32)"
-    )
-    serve.add_argument("--reads", type=_positive, metavar="N", help="reads processed at once (default 4)")
-    serve.add_argument(
-        "--seconds-to-read",
-        type=_positive,
-        metavar="N",
-        help="seconds after which a read is stopped and answered 503 (default 30)",
-    )
-    serve.add_argument(
-        "--most-waiting",
-        type=_positive,
-        metavar="N",
-        help="requests that may queue; more are answered 503 (default 1000)",
-    )
-    serve.add_argument(
-        "--most-connections",
-        type=_positive,
-        metavar="N",
-        help="connections open at once; more are answered 503 (default 1000)",
-    )
-    serve.add_argument(
-        "--most-connections-per-address",
-        type=_positive,
-        metavar="N",
-        help="connections of one client address open at once (default 250)",
-    )
-    serve.add_argument(
-        "--trusted-proxy",
+        "--without",
         action="append",
+        choices=("rates", "sql", "new-keys"),
         default=[],
-        metavar="ADDRESS",
-        help="address or network of your reverse proxy, whose last entry of X-Forwarded-For is the address "
-        "of the client (default: the header is ignored); repeatable",
-    )
-    serve.add_argument(
-        "--body-mebibytes",
-        type=_positive,
-        metavar="N",
-        help="memory for request bodies in flight (default 256)",
-    )
-    serve.add_argument(
-        "--seconds-to-stop",
-        type=_positive,
-        metavar="N",
-        help="seconds a stopping server gives running requests (default 30)",
+        help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
     )
     _add_databases(serve)
     serve.add_argument(
         "--max-page-size", type=_positive, metavar="N", help="records per page at most (default: no maximum)"
     )
-    serve.set_defaults(run=lambda options: commands.serving.serve(options))
+
+    def run_server(options: argparse.Namespace) -> None:
+        if not (_is_loopback(options.host) or options.behind_proxy or options.unprotected):
+            serve.exit(
+                2,
+                f"attrib-ds serve: others can reach --host {options.host}: put a reverse proxy in front and "
+                "pass its address to --behind-proxy, or pass --unprotected\n",
+            )
+        commands.serving.serve(options)
+
+    serve.set_defaults(run=run_server)
     yield serve
 
     keys = actions.add_parser("keys", help="keys of service accounts, which clients of a server need")
@@ -413,6 +395,27 @@ def _add_databases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--asn", type=Path, metavar="FILE", help="MMDB file with their networks, such as GeoLite2-ASN.mmdb"
     )
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _proxy(text: str) -> str:
+    """Check the address of a proxy, or a network of them."""
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; expected an IP address or a network, such as 10.0.0.5 or 172.18.0.0/16"
+        ) from None
+    if not network.prefixlen:
+        raise argparse.ArgumentTypeError(f"{text!r} is every address, so that any client could forge its own")
+    return text
 
 
 def _positive(text: str) -> int:

@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from contextlib import closing
+from datetime import datetime
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
 from attrib_ds.commands.parser import show, show_row
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.project import home
 
-if TYPE_CHECKING:
-    import argparse
-    from datetime import datetime
-
-    from attrib_ds.service.http.server_options import RateLimits
-
-_LIMITS: Final = (
-    "threads",
-    "most_waiting",
-    "reads",
-    "seconds_to_read",
-    "most_connections",
-    "most_connections_per_address",
-    "body_mebibytes",
-    "seconds_to_stop",
-    "max_page_size",
-)
+#: Packages of the extra ``[serve]``.
+_EXTRA: Final = ("httptools", "starlette", "uvicorn")
 
 
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
     # The client imports the service only inside functions.
-    from attrib_ds.service.http.client_addresses import parse_proxies
-    from attrib_ds.service.http.server_options import RateLimits, ServerOptions
-    from attrib_ds.service.http.serving import serve
-
-    if options.no_rates and options.rate:
-        raise InvalidRequest("--no-rates and --rate contradict each other; pass only one of them")
-    rates = None if options.no_rates else RateLimits()
+    try:
+        from attrib_ds.service.http.server import RATES, Rate, ServerOptions, serve
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+            raise
+        raise NotSupported(
+            f"serving over HTTP requires {error.name}, which is not installed; install the extra: "
+            "pip install 'attrib-ds[serve]'"
+        ) from error
+    if options.rate and "rates" in options.without:
+        raise InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
+    rates = dict(RATES)
     for text in options.rate:
-        rates = _with_rate(rates or RateLimits(), text)
-    limits = {name: getattr(options, name) for name in _LIMITS if getattr(options, name) is not None}
+        name, _, rate = text.partition("=")
+        amount, _, seconds = rate.partition("/")
+        if name not in RATES:
+            raise InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(RATES)}")
+        if not all(re.fullmatch("0*[1-9][0-9]{0,17}", number) for number in (amount, seconds)):
+            raise InvalidRequest(
+                f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
+            )
+        rates[name] = Rate(int(amount), float(seconds))
     server_options = ServerOptions(
-        rate_limits=rates,
-        sql=not options.no_sql,
-        new_keys=not options.no_new_keys,
-        trusted_proxies=tuple(map(parse_proxies, options.trusted_proxy)),
+        rate_limits=None if "rates" in options.without else rates,
+        sql="sql" not in options.without,
+        new_keys="new-keys" not in options.without,
+        behind_proxy=tuple(options.behind_proxy),
         geo=options.geo,
         asn=options.asn,
-        **limits,
+        max_page_size=options.max_page_size,
     )
     serve(home(), host=options.host, port=options.port, url=options.url, options=server_options)
 
@@ -63,23 +62,9 @@ def app(options: argparse.Namespace) -> None:
     run_app(port=options.port, opens_browser=not options.no_browser)
 
 
-def _with_rate(rates: RateLimits, text: str) -> RateLimits:
-    by_name = {getattr(rates, field.name).name: field.name for field in fields(rates)}
-    name, _, rate = text.partition("=")
-    amount, _, seconds = rate.partition("/")
-    if name not in by_name:
-        raise InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(by_name)}")
-    if not all(re.fullmatch("0*[1-9][0-9]{0,17}", number) for number in (amount, seconds)):
-        raise InvalidRequest(
-            f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
-        )
-    limit = replace(getattr(rates, by_name[name]), amount=int(amount), seconds=float(seconds))
-    return replace(rates, **{by_name[name]: limit})
-
-
 def create_key(options: argparse.Namespace) -> None:
     """Create a service account and its key file."""
-    from attrib_ds.service.accounts.administration import create_key
+    from attrib_ds.service.accounts.accounts import create_key
 
     if not (home() / f"{options.project}.duckdb").exists():
         raise InvalidRequest(f"there is no project {options.project!r} in {home()}; create it first")
@@ -95,9 +80,11 @@ def create_key(options: argparse.Namespace) -> None:
 
 def list_keys(_: argparse.Namespace) -> None:
     """Print the keys."""
-    from attrib_ds.service.accounts.administration import list_keys
+    from attrib_ds.service.accounts import Accounts
 
-    for key in list_keys(home()):
+    with closing(Accounts.open(home())) as accounts:
+        keys = accounts.list_keys()
+    for key in keys:
         projects = "all projects" if key.projects is None else " ".join(key.projects)
         show_row(key.key_id, _state(key.revoked_at, key.expires_at), projects, " ".join(key.scopes))
 
@@ -124,7 +111,8 @@ def _state(revoked_at: datetime | None, expires_at: datetime | None) -> str:
 
 def revoke_key(options: argparse.Namespace) -> None:
     """Revoke a key and its tokens."""
-    from attrib_ds.service.accounts.administration import revoke_key
+    from attrib_ds.service.accounts import Accounts
 
-    revoke_key(home(), options.key_id)
+    with closing(Accounts.open(home())) as accounts:
+        accounts.revoke_key(options.key_id)
     show(f"Revoked {options.key_id}")

@@ -1,35 +1,74 @@
-"""Store service accounts, their keys and their access tokens."""
+"""Service accounts in an SQLite file: their keys, grants of projects, and access tokens.
+
+SQLite because DuckDB allows only one process to open a file, but keys are created and revoked on the command
+line while a server runs.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+import sqlite3
+import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Any, Final, Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.scopes import FULL_ACCESS
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.keys.key_files import KeyFile, make_key_pair
-from attrib_ds.service.accounts import scopes as all_scopes
-from attrib_ds.service.accounts.database import Database
-from attrib_ds.service.accounts.oauth_error import OAuthError
-from attrib_ds.service.accounts.public_keys import checked_public_key
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterable
+from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from attrib_ds.keys.key_files import KeyFile, key_id_of, make_key_pair, new_key_file, to_pem
+from attrib_ds.service.store.private_files import create_private_file, create_private_folder
 
 #: Name of the file in the folder of embedded projects.
 FILE: Final = "accounts.sqlite"
-#: Lifetime of an access token (G-173).
+#: Lifetime of an access token.
 TOKEN_SECONDS: Final = 3_600
 #: Maximum number of keys of one project that can be registered and work at the same time.
 MOST_KEYS: Final = 1_000
 _EMAIL_DOMAIN: Final = "attrib-ds.internal"
+_FEWEST_BITS: Final = 2_048
+#: Checking a signature takes longer with more bits and with a larger exponent.
+_MOST_BITS: Final = 4_096
+_EXPONENT: Final = 65_537
+_VERSION: Final = 1
+_SECONDS_TO_WAIT: Final = 10.0
+
+_TABLES: Final = (
+    """CREATE TABLE accounts (
+        client_id TEXT PRIMARY KEY, email TEXT NOT NULL UNIQUE, scopes TEXT NOT NULL,
+        all_projects INTEGER NOT NULL, created_at REAL NOT NULL, revoked_at REAL
+    )""",
+    """CREATE TABLE grants (
+        client_id TEXT NOT NULL REFERENCES accounts, project_id TEXT NOT NULL,
+        PRIMARY KEY (client_id, project_id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE keys (
+        key_id TEXT PRIMARY KEY, client_id TEXT NOT NULL REFERENCES accounts, public_key TEXT NOT NULL,
+        created_at REAL NOT NULL, expires_at REAL, revoked_at REAL
+    )""",
+    """CREATE TABLE tokens (
+        hash BLOB PRIMARY KEY, key_id TEXT NOT NULL REFERENCES keys, scopes TEXT NOT NULL,
+        expires_at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX tokens_by_expiry ON tokens (expires_at)",
+    # Assertions that may be used only once.
+    """CREATE TABLE assertions (
+        client_id TEXT NOT NULL REFERENCES accounts, hash BLOB NOT NULL, expires_at REAL NOT NULL,
+        PRIMARY KEY (client_id, hash)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX assertions_by_expiry ON assertions (expires_at)",
+    # One row, written by the readiness check.
+    "CREATE TABLE pulse (id INTEGER PRIMARY KEY CHECK (id = 1), beat REAL NOT NULL)",
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +159,18 @@ class Access:
 
     def allows(self, scope: str) -> bool:
         """Return whether the token has a scope."""
-        return all_scopes.allows(self.scopes, scope)
+        return allows(self.scopes, scope)
+
+
+def allows(granted: Iterable[str], scope: str) -> bool:
+    """Return whether the granted scopes include a scope; full access includes all.
+
+    Examples
+    --------
+    >>> allows({"full_access"}, "users:sql"), allows({"users:read"}, "users:sql")
+    (True, False)
+    """
+    return scope in granted or FULL_ACCESS in granted
 
 
 class Accounts:
@@ -134,7 +184,7 @@ class Accounts:
         Returns the Unix time.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+    def __init__(self, database: _Database, clock: Callable[[], float]) -> None:
         self._database = database
         self.clock = clock
 
@@ -169,7 +219,7 @@ class Accounts:
         ...     accounts.close()
         [('shop',)]
         """
-        return cls(Database(Path(home).expanduser() / FILE), clock)
+        return cls(_Database(Path(home).expanduser() / FILE), clock)
 
     def create(
         self,
@@ -200,7 +250,7 @@ class Accounts:
             If a project id, a scope or the expiry is invalid.
         """
         project_ids = None if projects is None else _checked_projects(projects)
-        granted_scopes, expiry = all_scopes.checked(scopes), self._checked_expiry(expires_at)
+        granted_scopes, expiry = _checked_scopes(scopes), self._checked_expiry(expires_at)
         pair = make_key_pair()
         key = self._new_account_key(pair.key_id, project_ids, granted_scopes, expiry)
         with self._database.write() as connection:
@@ -242,12 +292,12 @@ class Accounts:
             If the public key is registered with other properties, for another project, or was revoked; or if
             :data:`MOST_KEYS` keys of the project work.
         """
-        public = checked_public_key(public_key)
-        granted_scopes, expiry = all_scopes.checked(scopes), self._checked_expiry(expires_at)
-        key = self._new_account_key(public.key_id, _checked_projects([project_id]), granted_scopes, expiry)
+        key_id, pem = checked_public_key(public_key)
+        granted_scopes, expiry = _checked_scopes(scopes), self._checked_expiry(expires_at)
+        key = self._new_account_key(key_id, _checked_projects([project_id]), granted_scopes, expiry)
         with self._database.write() as connection:
-            if connection.execute("SELECT 1 FROM keys WHERE key_id = ?", (public.key_id,)).fetchone():
-                existing = _find_key_of_project(connection, project_id, public.key_id)
+            if connection.execute("SELECT 1 FROM keys WHERE key_id = ?", (key_id,)).fetchone():
+                existing = _find_key_of_project(connection, project_id, key_id)
                 same = (key.scopes, key.expires_at, key.revoked_at)
                 if existing is None or (existing.scopes, existing.expires_at, existing.revoked_at) != same:
                     raise Conflict(
@@ -256,7 +306,7 @@ class Accounts:
                 return existing, False
             self._check_number(_read_keys_of_project(connection, project_id))
             _insert_account(connection, key)
-            _insert_key(connection, key, public.pem)
+            _insert_key(connection, key, pem)
         return key, True
 
     def _check_number(self, keys: Iterable[Key]) -> None:
@@ -266,38 +316,6 @@ class Accounts:
         ]
         if len(working) >= MOST_KEYS:
             raise Conflict(f"the project has {len(working):,} keys that work, the maximum; revoke one first")
-
-    def add_key(self, client_id: str, *, expires_at: datetime | None = None) -> KeyFile:
-        """Create a further key for a service account, for example to rotate keys.
-
-        Parameters
-        ----------
-        client_id : str
-            Id of the account.
-        expires_at : datetime, optional
-            Expiry of the key; aware.
-
-        Returns
-        -------
-        KeyFile
-            The only copy of the private key.
-
-        Raises
-        ------
-        NotFound
-            If the account does not exist or is revoked.
-        """
-        expiry = self._checked_expiry(expires_at)
-        pair = make_key_pair()
-        with self._database.write() as connection:
-            found = connection.execute(
-                "SELECT email FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
-            ).fetchone()
-            if found is None:
-                raise NotFound(f"client_id: there is no service account {client_id!r}", field="client_id")
-            key = Key(pair.key_id, client_id, found[0], (), (), self._now(), expiry, None)
-            _insert_key(connection, key, pair.public)
-        return KeyFile(client_id, found[0], pair.key_id, pair.private)
 
     def list_keys(self) -> list[Key]:
         """Return all keys, including revoked ones, oldest first."""
@@ -404,7 +422,7 @@ class Accounts:
 
     def issue(
         self, key: PublicKey, scopes: tuple[str, ...], *, once: str | None = None, until: float = 0.0
-    ) -> Token:
+    ) -> Token | None:
         """Issue an access token for a key.
 
         Parameters
@@ -420,13 +438,8 @@ class Accounts:
 
         Returns
         -------
-        Token
-            The only copy of the token.
-
-        Raises
-        ------
-        OAuthError
-            If the assertion was used before.
+        Token, or None
+            The only copy of the token; None if the assertion was used before.
         """
         now = self.clock()
         text = secrets.token_urlsafe(32)
@@ -438,7 +451,7 @@ class Accounts:
                     "INSERT OR IGNORE INTO assertions VALUES (?, ?, ?)", (key.client_id, _hash(once), until)
                 ).rowcount
                 if not inserted:
-                    raise OAuthError("invalid_grant", "the assertion was used before (jti)")
+                    return None
             # A token does not outlive its key.
             expires_at, seconds = connection.execute(
                 "SELECT min(end, ?), CAST(min(end, ?) - ? AS INTEGER) FROM "
@@ -570,3 +583,191 @@ def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:
     for project_id in project_ids:
         build(OPERATIONS["list_nodes"], project_id=project_id)
     return project_ids
+
+
+class _Database:
+    """One file with a read and a write connection, each used by one thread at a time.
+
+    Parameters
+    ----------
+    path : Path
+        The file; created if it does not exist, readable only by its owner.
+
+    Raises
+    ------
+    Unavailable
+        If the file cannot be opened, is not such a database or was written by a newer version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reading, self._writing = threading.Lock(), threading.Lock()
+        with self._translated():
+            create_private_folder(path.parent)
+            create_private_file(path)
+            self._writer = _connect(path)
+            self._reader = _connect(path)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Yield the read connection; each query sees the data committed before it."""
+        with self._reading, self._translated():
+            yield self._reader
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Yield the write connection in a transaction that commits unless the block raises."""
+        with self._writing, self._translated():
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        with self._reading, self._writing:
+            self._reader.close()
+            self._writer.close()
+
+    def _prepare(self) -> None:
+        with self.write() as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+        if version > _VERSION:
+            raise Unavailable(f"{str(self._path)!r} was written by a newer version; upgrade attrib-ds")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise Unavailable(f"the accounts in {str(self._path)!r} cannot be used: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+    )
+    try:
+        # With a write-ahead log, readers and the writer never block each other, also across processes.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def checked_public_key(pem: str) -> tuple[str, str]:
+    """Return the id and the PEM of an RSA key of 2,048 to 4,096 bits, without anything around it.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is something else; the message does not show it, since it may be a private key.
+
+    Examples
+    --------
+    >>> from attrib_ds.keys.key_files import make_key_pair
+    >>> pair = make_key_pair()
+    >>> checked_public_key(pair.public)[0] == pair.key_id
+    True
+    """
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if (
+        not isinstance(key, RSAPublicKey)
+        or not _FEWEST_BITS <= key.key_size <= _MOST_BITS
+        or key.public_numbers().e != _EXPONENT
+    ):
+        raise InvalidRequest(
+            f"public_key: is not allowed; expected an RSA public key of {_FEWEST_BITS:,} to {_MOST_BITS:,} "
+            f"bits with the exponent {_EXPONENT}, in PEM",
+            field="public_key",
+        )
+    return key_id_of(key), to_pem(key)
+
+
+def _checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return the scopes without duplicates, in the order of :data:`SCOPES`.
+
+    Raises
+    ------
+    InvalidRequest
+        If there is none, or one does not exist.
+
+    Examples
+    --------
+    >>> _checked_scopes(["events:read", "interactions:read", "events:read"])
+    ('interactions:read', 'events:read')
+    """
+    requested = set(scopes)
+    for scope in sorted(requested - set(SCOPES)):
+        raise InvalidRequest.choice("scopes", scope, SCOPES)
+    if not requested:
+        raise InvalidRequest(f"scopes: is empty; allowed: one or more of {', '.join(SCOPES)}", field="scopes")
+    return tuple(scope for scope in SCOPES if scope in requested)
+
+
+def create_key(
+    home: str | Path,
+    out: str | Path,
+    *,
+    projects: Iterable[str] | None = None,
+    scopes: Iterable[str] = (FULL_ACCESS,),
+    expires_at: datetime | None = None,
+) -> KeyFile:
+    """Create a key and write its file, readable only by its owner.
+
+    Parameters
+    ----------
+    home : str or Path
+        Folder of embedded projects.
+    out : str or Path
+        Path of the new file.
+    projects : iterable of str, optional
+        Projects granted to the new service account; None for all.
+    scopes : iterable of str, default ("full_access",)
+        Scopes of the new account.
+    expires_at : datetime, optional
+        Expiry of the key; aware.
+
+    Returns
+    -------
+    KeyFile
+        Content of the file.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is invalid or the file exists.
+    Unavailable
+        If the accounts cannot be used, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     key = create_key(home, f"{home}/key.json", projects=["shop"])
+    ...     len(key.privateKeyId)
+    40
+    """
+    with new_key_file(Path(out), argument="out") as write, closing(Accounts.open(home)) as accounts:
+        key = accounts.create(projects=projects, scopes=scopes, expires_at=expires_at)
+        write(key)
+    return key

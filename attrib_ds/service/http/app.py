@@ -1,130 +1,205 @@
-"""The service as an ASGI application."""
+"""The service as an ASGI application: routes, request ids, errors, common headers and documentation."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
-from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract import BASES, OPERATIONS, Operation
+from attrib_ds.contract.openapi import document
 from attrib_ds.errors import NotSupported
+from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.collection.address_lookup import AddressLookup
-from attrib_ds.service.http import (
-    collection_route,
-    documentation,
-    error_responses,
-    opportunity_route,
-    tracker,
-)
-from attrib_ds.service.http.bodies import MEBIBYTE
-from attrib_ds.service.http.body_memory import BodyBudget
-from attrib_ds.service.http.collection_route import CollectionRoute
+from attrib_ds.service.http import errors
 from attrib_ds.service.http.dispatch import Dispatcher
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.health import Health
-from attrib_ds.service.http.opportunity_route import OpportunityRoute
-from attrib_ds.service.http.page_requests import PageRequests
-from attrib_ds.service.http.reads import Reads
-from attrib_ds.service.http.routing import Routes, allowed
-from attrib_ds.service.http.server_options import ServerOptions
-from attrib_ds.service.http.service_request import ServiceRequest
-from attrib_ds.service.http.thread_pool import ThreadPool
-from attrib_ds.service.http.token_route import TokenRoute
+from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http.limits import MEBIBYTE, RATES, BodyBudget, Buckets, Rate, ServiceRequest
+from attrib_ds.service.http.pages import Pages, tracking_script
+from attrib_ds.service.http.projects import Health, Projects
+from attrib_ds.service.http.reads import Reads, ThreadPool
+from attrib_ds.service.http.tokens import TokenRoute
 from attrib_ds.service.store.ids import Uuids
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+Answer = Callable[[ServiceRequest], Awaitable[Response]]
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from attrib_ds.service.accounts import Accounts
-    from attrib_ds.service.http.projects import Projects
-
-_TOKEN: Final = OPERATIONS["exchange_token"]
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
-_EXPOSED: Final = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Disposition"
-#: Methods of fixed paths; GET for the others.
-_METHODS: Final = {
-    collection_route.PATH: collection_route.METHODS,
-    opportunity_route.PATH: opportunity_route.METHODS,
-}
+_PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 #: Status in the log of a request whose client has gone before the response.
 _CLIENT_HAS_GONE: Final = 499
-#: Headers of every response, unless it has others.
+#: Headers of every response, unless it has others. Any origin is allowed, since cookies are never used.
 _COMMON: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", _EXPOSED.encode()),
+    (
+        b"access-control-expose-headers",
+        b"X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Disposition",
+    ),
 )
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Request-Id, X-Ingest-Key, "
+    "X-Trashed-Field",
+    "Access-Control-Max-Age": "7200",
+}
+#: Content security policy of the overview, which loads no resources.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_OVERVIEW: Final = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+code {{ font: 14px/1.5 ui-monospace, monospace; overflow-wrap: anywhere }}
+table {{ border-collapse: collapse; width: 100% }}
+th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #8884 }}
+</style>
+<h1>{title} {version}</h1>
+<p>Full description: <a href="/api/openapi.json">OpenAPI</a>. Get an access token from
+<code>POST /auth/oidc/token</code>.</p>
+<table>
+<thead><tr><th>Operation</th><th>Method</th><th>Path</th><th>Token</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</html>
+"""
 _log: Final = logging.getLogger(__name__)
 
 
-def make_app(
-    projects: Projects,
-    accounts: Accounts,
-    *,
-    token_urls: Collection[str],
-    options: ServerOptions | None = None,
-) -> ASGIApp:
-    """Build the ASGI application.
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Options of a server.
+
+    Parameters
+    ----------
+    rate_limits : mapping of str to Rate, optional
+        Rate limits by name; None for no limits. A kind that it leaves out has none.
+    sql : bool, default True
+        Whether accounts with the scope may search users by SQL.
+    new_keys : bool, default True
+        Whether accounts with the scope may create keys.
+    geo, asn : Path, optional
+        MMDB files in which the address of each hit is looked up at receipt; None for no look-up.
+    max_page_size : int, optional
+        Maximum number of records of a page, also for requests without a limit; None for no maximum.
+    behind_proxy : tuple of str
+        Addresses and networks of reverse proxies, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
+        trusted. None by default: the headers are ignored.
+    threads : int, default 32
+        Maximum number of concurrent requests that are not reads.
+    reads : int, default 4
+        Maximum number of concurrent reads; they never use the threads above.
+    most_waiting : int, default 1,000
+        Maximum number of requests, and of reads, waiting for a thread; further ones get 503.
+    seconds_to_read : float, default 30
+        Time limit of a read until its answer begins, waiting included, and for each portion of a streamed
+        answer after that.
+    body_mebibytes : int, default 256
+        Memory for request bodies in flight, parsed values included; beyond it, requests get 503. Requests
+        without a token may use half of it.
+    """
+
+    rate_limits: Mapping[str, Rate] | None = RATES
+    sql: bool = True
+    new_keys: bool = True
+    geo: Path | None = None
+    asn: Path | None = None
+    max_page_size: int | None = None
+    behind_proxy: tuple[str, ...] = ()
+    threads: int = 32
+    reads: int = 4
+    most_waiting: int = 1_000
+    seconds_to_read: float = 30
+    body_mebibytes: int = 256
+
+
+class App:
+    """The ASGI application of one server, with lifespan events.
 
     Parameters
     ----------
     projects : Projects
-        Projects to serve; the caller closes them.
+        Projects of the server.
     accounts : Accounts
-        Service accounts; the caller closes them.
+        Service accounts.
     token_urls : collection of str
         URLs of the token route as clients see it.
-    options : ServerOptions, optional
+    options : ServerOptions
         Limits of the server.
-
-    Returns
-    -------
-    ASGI application
-        For one server, with lifespan events.
+    ready : callable
+        Called once the server answers requests.
     """
-    return _Application(projects, accounts, token_urls, options or ServerOptions())
 
-
-class _Application:
     def __init__(
-        self, projects: Projects, accounts: Accounts, token_urls: Collection[str], options: ServerOptions
+        self,
+        projects: Projects,
+        accounts: Accounts,
+        *,
+        token_urls: Collection[str],
+        options: ServerOptions,
+        ready: Callable[[], object],
     ) -> None:
-        self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
-        self._reads = Reads(options)
-        budget = BodyBudget(options.body_mebibytes * MEBIBYTE)
-        self._dispatcher = Dispatcher(
-            projects, accounts, pool=self._pool, reads=self._reads, budget=budget, options=options
-        )
-        self._tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
+        self._ready = ready
         self._lookup = AddressLookup.open(geo=options.geo, asn=options.asn)
-        pages = PageRequests(projects, pool=self._pool, budget=budget, options=options)
-        collection = CollectionRoute(pages, lookup=self._lookup)
-        opportunities = OpportunityRoute(pages)
+        self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
+        self._reads = Reads(
+            threads=options.reads, most_waiting=options.most_waiting, seconds=options.seconds_to_read
+        )
+        budget, buckets = BodyBudget(options.body_mebibytes * MEBIBYTE), Buckets(options.rate_limits)
+        rates = [rate for name, rate in (options.rate_limits or {}).items() if name.startswith("events")]
+        self._dispatcher = Dispatcher(
+            projects,
+            accounts,
+            pool=self._pool,
+            reads=self._reads,
+            budget=budget,
+            buckets=buckets,
+            most_events=min((rate.amount for rate in rates), default=None),
+            has_sql=options.sql,
+            has_new_keys=options.new_keys,
+            max_page_size=options.max_page_size,
+        )
+        tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
+        pages = Pages(projects, pool=self._pool, budget=budget, buckets=buckets, lookup=self._lookup)
         self._health = Health(projects, accounts)
         self._ids = Uuids()
-        self._routes = Routes(OPERATIONS.values())
-        openapi, overview = documentation.openapi(), documentation.overview()
-        self._fixed: dict[bytes, Callable[[ServiceRequest], Awaitable[Response]]] = {
-            b"/api/openapi.json": _fixed_response(openapi, "application/json"),
-            b"/api/docs": _fixed_response(
-                overview, "text/html", {"Content-Security-Policy": documentation.POLICY}
-            ),
-            b"/health/live": _fixed_response(b'{"status":"live"}', "application/json"),
-            b"/health/ready": self._ready,
-            collection_route.PATH: collection.answer,
-            opportunity_route.PATH: opportunities.answer,
-            tracker.PATH: tracker.tracking_script().answer,
+        specification = document()
+        #: Answers of paths without placeholders, by path and method.
+        self._fixed: dict[bytes, dict[str, Answer]] = {
+            b"/auth/oidc/token": {"POST": tokens.answer},
+            b"/c": {"GET": pages.collect, "POST": pages.collect},
+            b"/show": {"POST": pages.show},
+            b"/t.js": {"GET": tracking_script().answer},
+            b"/api/openapi.json": {"GET": _constant(json.dumps(specification, separators=(",", ":")))},
+            b"/api/docs": {"GET": _constant(_overview(specification), "text/html", _POLICY)},
+            b"/health/live": {"GET": _constant('{"status":"live"}')},
+            b"/health/ready": {"GET": self._answer_readiness},
         }
+        self._routes = Routes(
+            operation for operation in OPERATIONS.values() if operation.base in ("v1", "v2")
+        )
+        # Events have paths without placeholders, and come most often.
+        for pattern, operations in self._routes.literal():
+            self._fixed[pattern.encode()] = self._answers(operations, [])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or the events of the server's life."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
@@ -133,6 +208,7 @@ class _Application:
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
+        self._ready()
         await receive()
         self._reads.close()
         self._pool.close()
@@ -163,32 +239,34 @@ class _Application:
             )
 
     async def _respond(self, request: ServiceRequest) -> Response:
-        raw_path, method = request.scope["raw_path"], request.method
-        fixed = self._fixed.get(raw_path)
-        if fixed is not None:
-            return await self._respond_to_fixed(request, raw_path, fixed)
-        route = self._routes.find(raw_path)
-        if route is None:
+        answers = self._find(request.scope["raw_path"])
+        method = "GET" if request.method == "HEAD" else request.method
+        if method in answers:
+            return await answers[method](request)
+        methods = {*answers, "OPTIONS"} | ({"HEAD"} if "GET" in answers else set())
+        allowed = ", ".join(sorted(methods))
+        if method != "OPTIONS":
+            message = f"{method} is not allowed here; allowed: {allowed}"
+            raise HttpError(405, message, headers={"Allow": allowed})
+        return Response(None, 204, {"Allow": allowed, "Access-Control-Allow-Methods": allowed, **_PREFLIGHT})
+
+    def _find(self, raw_path: bytes) -> dict[str, Answer]:
+        """Return the answers at a path, by method."""
+        if raw_path in self._fixed:
+            return self._fixed[raw_path]
+        found = self._routes.find(raw_path)
+        if found is None:
             raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
-        operation = route.operation(method)
-        if operation is None:
-            return _preflight_or_refuse(method, route.allowed)
-        if operation is _TOKEN:
-            return await self._tokens.answer(request)
-        return await self._dispatcher.answer(request, operation, route.parameters(operation))
+        return self._answers(*found)
 
-    async def _respond_to_fixed(
-        self,
-        request: ServiceRequest,
-        raw_path: bytes,
-        answer: Callable[[ServiceRequest], Awaitable[Response]],
-    ) -> Response:
-        methods = allowed(_METHODS.get(raw_path, ("GET",)))
-        if request.method != "OPTIONS" and request.method in methods.split(", "):
-            return await answer(request)
-        return _preflight_or_refuse(request.method, methods)
+    def _answers(self, operations: Mapping[str, Operation], values: list[str]) -> dict[str, Answer]:
+        answers: dict[str, Answer] = {}
+        for method, operation in operations.items():
+            path = dict(zip(_PLACEHOLDER.findall(operation.path), values, strict=True))
+            answers[method] = partial(self._dispatcher.answer, operation=operation, path=path)
+        return answers
 
-    async def _ready(self, _: ServiceRequest) -> Response:
+    async def _answer_readiness(self, _: ServiceRequest) -> Response:
         is_ready = await self._pool.run_or_reject(self._health.is_ready)
         content = b'{"status":"ready"}' if is_ready else b'{"status":"unavailable"}'
         return Response(content, 200 if is_ready else 503, media_type="application/json")
@@ -206,14 +284,17 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name for name, _ in message["headers"]}
-            added = [*_COMMON, (b"x-request-id", self._request.id.encode()), *self._request.added_headers()]
+            added = [*_COMMON, (b"x-request-id", self._request.id.encode())]
+            added += [
+                (name.lower().encode(), value.encode()) for name, value in self._request.rate_headers.items()
+            ]
             message["headers"] += [header for header in added if header[0] not in present]
         await self._send(message)
 
 
 async def _reply_with_error(request: ServiceRequest, reply: _Reply, error: Exception) -> None:
-    """Log an error and send it; a failed stream is left incomplete (G-126)."""
-    failure = error_responses.to_http_error(error)
+    """Log an error and send it; a failed stream is left incomplete."""
+    failure = errors.to_http_error(error)
     if isinstance(error, HttpError):
         # A limit, such as a full queue or a deadline: no fault, so no traceback.
         if failure.status >= 500:
@@ -223,33 +304,77 @@ async def _reply_with_error(request: ServiceRequest, reply: _Reply, error: Excep
         _log.error("request %s failed", request.id, exc_info=error)
     if not reply.status:
         accept = request.headers.get("accept", "")
-        response = error_responses.response(failure, request_id=request.id, accept=accept)
+        response = errors.response(failure, request_id=request.id, accept=accept)
         await response(request.scope, request.receive, reply.send)
 
 
-def _fixed_response(
-    content: bytes, media: str, headers: dict[str, str] | None = None
-) -> Callable[[ServiceRequest], Awaitable[Response]]:
-    async def respond(_: ServiceRequest) -> Response:
+class Routes:
+    """The paths of operations; a literal segment takes precedence over a placeholder.
+
+    Paths are split before decoding, so that an id may contain an encoded slash.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        Operations of the HTTP interface.
+
+    Examples
+    --------
+    >>> routes = Routes([OPERATIONS["get_node"], OPERATIONS["list_nodes"]])
+    >>> operations, values = routes.find(b"/api/v1/projects/shop/nodes/a%2Fb")
+    >>> operations["GET"].name, values
+    ('get_node', ['shop', 'a/b'])
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        # By the segments of a path, with None for a placeholder.
+        paths: dict[tuple[str | None, ...], dict[str, Operation]] = {}
+        for operation in operations:
+            parts = f"{BASES[operation.base]}{operation.path}".split("/")
+            key = tuple(None if _PLACEHOLDER.fullmatch(part) else part for part in parts)
+            paths.setdefault(key, {}).update(
+                dict.fromkeys((operation.method, *operation.synonyms), operation)
+            )
+        self._by_length: dict[int, list[tuple[tuple[str | None, ...], dict[str, Operation]]]] = {}
+        for key in sorted(paths, key=lambda parts: [part is None for part in parts]):
+            self._by_length.setdefault(len(key), []).append((key, paths[key]))
+
+    def literal(self) -> Iterator[tuple[str, dict[str, Operation]]]:
+        """Return the paths without placeholders, and their operations."""
+        for entries in self._by_length.values():
+            for pattern, operations in entries:
+                if None not in pattern:
+                    yield "/".join(part or "" for part in pattern), operations
+
+    def find(self, raw_path: bytes) -> tuple[dict[str, Operation], list[str]] | None:
+        """Return the operations at a percent-encoded path by method, and the values of its placeholders."""
+        # Bytes that are not UTF-8 become lone surrogates, which validation rejects.
+        parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in raw_path.split(b"/")]
+        for pattern, operations in self._by_length.get(len(parts), ()):
+            pairs = list(zip(pattern, parts, strict=True))
+            if all(part == expected if expected is not None else part for expected, part in pairs):
+                return operations, [part for expected, part in pairs if expected is None]
+        return None
+
+
+def _constant(content: str, media: str = "application/json", policy: str | None = None) -> Answer:
+    headers = {"Content-Security-Policy": policy} if policy else None
+
+    async def answer(_: ServiceRequest) -> Response:
         return Response(content, headers=headers, media_type=media)
 
-    return respond
+    return answer
 
 
-def _preflight_or_refuse(method: str, methods: str) -> Response:
-    """Answer a CORS preflight request, or raise 405 for another method.
-
-    Any origin is allowed, since cookies are never used.
-    """
-    if method != "OPTIONS":
-        raise HttpError(405, f"{method} is not allowed here; allowed: {methods}", headers={"Allow": methods})
-    return Response(
-        status_code=204,
-        headers={
-            "Allow": methods,
-            "Access-Control-Allow-Methods": methods,
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, Accept, X-Request-Id, "
-            "X-Ingest-Key, X-Trashed-Field",
-            "Access-Control-Max-Age": "7200",
-        },
-    )
+def _overview(specification: dict[str, Any]) -> str:
+    """Return an HTML page that lists the operations."""
+    rows = []
+    for path, methods in specification["paths"].items():
+        for method, operation in methods.items():
+            token = "required" if operation["security"] == [{"token": []}] else ""
+            rows.append(
+                f"<tr><td>{escape(operation['summary'])}</td><td>{escape(method.upper())}</td>"
+                f"<td><code>{escape(path)}</code></td><td>{token}</td></tr>"
+            )
+    info = {name: escape(specification["info"][name]) for name in ("title", "version")}
+    return _OVERVIEW.format(**info, rows="\n".join(rows))

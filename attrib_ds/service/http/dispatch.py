@@ -1,49 +1,64 @@
-"""Dispatch requests to projects after checking token, scope, limits and arguments, in order (G-179)."""
+"""Dispatch requests to their projects after checking token, scope, rates and arguments, in this order."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from attrib_ds.contract import from_wire
+from starlette.responses import Response
+
+from attrib_ds.contract import OPERATIONS, Answer, Operation, from_wire
+from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit
 from attrib_ds.contract.administration import CreateKey
-from attrib_ds.contract.events import CreateEvent, CreateEvents
+from attrib_ds.contract.hits import OPPORTUNITY
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
-from attrib_ds.service.http import bodies, rate_limits, responses
-from attrib_ds.service.http.client_addresses import network_of_client
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.event_batches import create_events
-from attrib_ds.service.http.rate_limits import Claim
-from attrib_ds.service.http.reads import READS
-from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES, SQL_SCOPE
-from attrib_ds.service.http.senders import check_event_types, check_sender
-from attrib_ds.service.http.single_events import ONE_EVENT, SingleEvents
-from attrib_ds.service.http.trashed_fields import wants_text, with_names_of_client, with_text_fields
+from attrib_ds.service.accounts import Access, Accounts
+from attrib_ds.service.http import limits, responses
+from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, Claim, Rate, ServiceRequest
+from attrib_ds.service.http.projects import Projects, check_sender
+from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, ThreadPool
+from attrib_ds.service.service import Service
 from attrib_ds.service.store.ids import new_uuid
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from starlette.responses import Response
-
-    from attrib_ds.contract import Answer, Operation
-    from attrib_ds.service.accounts import Access, Accounts
-    from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
-    from attrib_ds.service.http.projects import Projects
-    from attrib_ds.service.http.rate_limits import Quota
-    from attrib_ds.service.http.reads import Read, Reads
-    from attrib_ds.service.http.server_options import RateLimits, ServerOptions
-    from attrib_ds.service.http.service_request import ServiceRequest
-    from attrib_ds.service.http.thread_pool import ThreadPool
-    from attrib_ds.service.service import Service
-
+#: Operations by the scope that they require.
+_BY_SCOPE: Final = {
+    "interactions:read": "search_interactions get_interaction list_hits interaction_insights list_nodes "
+    "get_node",
+    "interactions:write": "create_offline_interaction",
+    "events:read": "get_event get_raw_event list_trashed_events event_insights",
+    "events:write": "create_event create_event_sync create_events validate_event replay_event "
+    "update_event_state update_event_statistic",
+    "users:read": "search_users get_user list_user_events list_user_metrics list_audiences get_audience",
+    "users:write": "create_audience delete_audience merge_users split_user",
+    "users:export": "export_users",
+    "event-types:read": "list_event_types get_event_type",
+    "event-types:write": "create_event_type update_event_type archive_event_type restore_event_type",
+    "campaigns:read": "list_campaigns get_campaign list_outlays get_outlay",
+    "campaigns:write": "create_campaign update_campaign create_outlay update_outlay delete_outlay",
+    "privacy:write": "delete_user export_user_data",
+    "admin": "get_settings update_settings list_holdouts create_holdout delete_holdout list_rates set_rates "
+    "list_audit list_keys create_key revoke_key check_project back_up_project restore_project",
+}
+#: Scope by operation name, without the token route.
+REQUIRED_SCOPES: Final = {name: scope for scope, names in _BY_SCOPE.items() for name in names.split()}
+#: Required for searches by SQL, in addition to the scope of the operation.
+_SQL_SCOPE: Final = "users:sql"
+#: Operations that create one event.
+_ONE_EVENT: Final = frozenset({"create_event", "create_event_sync"})
 #: Operations whose body names the project.
-EVENT_OPERATIONS: Final = ONE_EVENT | {"create_events", "validate_event"}
-_MOST_BYTES: Final = 32 * bodies.MEBIBYTE
-_MOST_EVENT_BYTES: Final = bodies.MEBIBYTE
-_MOST_BYTES_WITHOUT_TOKEN: Final = bodies.MEBIBYTE // 4
+EVENT_OPERATIONS: Final = _ONE_EVENT | {"create_events", "validate_event"}
+#: Operations that always count as heavy, and those that do without a limit.
+_HEAVY: Final = frozenset(
+    {"back_up_project", "check_project", "interaction_insights", "event_insights", "export_users"}
+)
+_HEAVY_UNLIMITED: Final = frozenset({"search_interactions", "search_users"})
+_MOST_BYTES: Final = 32 * limits.MEBIBYTE
+_MOST_BYTES_OF_EVENT: Final = limits.MEBIBYTE
+_MOST_BYTES_WITHOUT_TOKEN: Final = limits.MEBIBYTE // 4
 #: Bodies of this size are parsed faster than a thread takes them over.
 _MOST_BYTES_TO_PARSE: Final = 8_192
 
@@ -63,8 +78,14 @@ class Dispatcher:
         Threads that carry out reads.
     budget : BodyBudget
         Memory for request bodies.
-    options : ServerOptions
-        Rate limits, and whether SQL searches are enabled.
+    buckets : Buckets
+        Rate limits.
+    most_events : int, optional
+        Maximum number of events in one request without a token; None for no limit.
+    has_sql, has_new_keys : bool
+        Whether users are searched by SQL, and keys created.
+    max_page_size : int, optional
+        Maximum number of records of a page, also for requests without a limit; None for no maximum.
     """
 
     def __init__(
@@ -75,22 +96,25 @@ class Dispatcher:
         pool: ThreadPool,
         reads: Reads,
         budget: BodyBudget,
-        options: ServerOptions,
+        buckets: Buckets,
+        most_events: int | None,
+        has_sql: bool,
+        has_new_keys: bool,
+        max_page_size: int | None,
     ) -> None:
         self._projects = projects
         self._accounts = accounts
         self._pool = pool
         self._reads = reads
-        self._limits = options.rate_limits
-        self._trusted_proxies = options.trusted_proxies
-        self._has_sql = options.sql
-        self._has_new_keys = options.new_keys
-        self._max_page_size = options.max_page_size
-        self._buckets = rate_limits.Buckets()
         self._budget = budget
+        self._buckets = buckets
+        self._most_events = most_events
+        self._has_sql = has_sql
+        self._has_new_keys = has_new_keys
+        self._max_page_size = max_page_size
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
         self._large_bodies = asyncio.Semaphore(1)
-        self._events = SingleEvents(projects, pool=pool)
+        self._arrivals = Arrivals()
 
     async def answer(
         self, request: ServiceRequest, operation: Operation, path: Mapping[str, str]
@@ -100,7 +124,7 @@ class Dispatcher:
         Parameters
         ----------
         request : ServiceRequest
-            Its body has not been read. Its ``quotas`` are set here.
+            Its body has not been read. Its ``rate_headers`` are set here.
         operation : Operation
             Operation of its path and method.
         path : mapping of str to str
@@ -114,33 +138,34 @@ class Dispatcher:
         Raises
         ------
         HttpError, AttribError
-            If a check or the operation fails; see
-            :func:`attrib_ds.service.http.error_responses.to_http_error`.
+            If a check or the operation fails; see :func:`attrib_ds.service.http.errors.to_http_error`.
         """
         access = self._authenticate(request, operation)
-        self._check_scope(access, REQUIRED_SCOPES[operation.name])
+        _check_scope(access, REQUIRED_SCOPES[operation.name])
         if "projectId" in path:
             self._check_grant(access, path["projectId"])
-        request.quotas = self._take(self._claims(request, operation, access, path.get("projectId", "")))
+        request.rate_headers = self._buckets.take(_claims(request, operation, access, path))
         with self._budget.request(has_token=access is not None) as memory:
             arguments = await self._read_arguments(request, operation, path, memory=memory)
             self._check_arguments(operation, access, arguments)
-            arguments = self._with_page_size(arguments)
-            counted = self._count_arguments(request, operation, access, arguments)
-            request.quotas = counted or request.quotas
-            if operation.name in ONE_EVENT:
-                response = await self._events.create(request, operation, arguments, access)
+            claims = self._claims_of_arguments(request, operation, access, arguments)
+            request.rate_headers = self._buckets.take(claims) or request.rate_headers
+            if operation.name in _ONE_EVENT:
+                response = await self._create_event(request, operation, arguments, access)
                 if response is not None:
                     return response
             carry_out = partial(self._carry_out, request, operation, arguments, access)
-            read = self._reads.begin(request.receive, is_limited=operation.name in READS)
+            is_read = operation.name in READS
+            read = self._reads.begin(request.receive, is_limited=is_read)
             try:
-                if operation.name in READS:
+                if is_read:
                     return await self._reads.run(read, carry_out, read)
                 return await self._pool.run_or_reject(carry_out, read)
             finally:
                 if operation.upload:
                     await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
+
+    # -- checks
 
     def _authenticate(self, request: ServiceRequest, operation: Operation) -> Access | None:
         fields = request.headers.getlist("authorization")
@@ -153,24 +178,20 @@ class Dispatcher:
             raise HttpError(401, headers={"WWW-Authenticate": f"Bearer{reason}"})
         return access
 
-    def _check_scope(self, access: Access | None, scope: str) -> None:
-        if access is not None and not access.allows(scope):
-            challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
-            raise HttpError(403, headers={"WWW-Authenticate": challenge})
-
     def _check_grant(self, access: Access | None, project_id: str) -> None:
         if access is not None and not self._accounts.has_grant(access, project_id):
             raise HttpError(403)
 
     def _check_arguments(self, operation: Operation, access: Access | None, arguments: Any) -> None:
         if operation.name in EVENT_OPERATIONS:
-            for project_id in _project_ids(arguments):
+            batch = isinstance(arguments, CreateEvents)
+            for project_id in arguments.project_ids if batch else [arguments.projectId]:
                 self._check_grant(access, project_id)
             if access is None:
-                check_event_types(_events(arguments))
+                _check_event_types(_events(arguments))
         # Reading an attribute that a request lacks is slow.
         if vars(arguments).get("sqlQuery") is not None:
-            self._check_scope(access, SQL_SCOPE)
+            _check_scope(access, _SQL_SCOPE)
             if not self._has_sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
@@ -181,73 +202,73 @@ class Dispatcher:
         # Again: the key of the token may have been revoked while the body arrived.
         access = self._authenticate(request, operation)
         for scope in arguments.scopes:
-            self._check_scope(access, scope)
+            _check_scope(access, scope)
 
-    def _claims(
-        self, request: ServiceRequest, operation: Operation, access: Access | None, project_id: str
-    ) -> list[Claim]:
-        """Return what a request counts before its body is read."""
-        if self._limits is None:
-            return []
-        if operation.name in EVENT_OPERATIONS:
-            return [] if access else [Claim(self._limits.events_by_address, self._address(request))]
-        caller = f"{access.client_id if access else ''} {project_id}"
-        claims = [Claim(self._limits.requests, caller)]
-        return [*claims, Claim(self._limits.heavy, caller)] if operation.name in rate_limits.HEAVY else claims
-
-    def _count_arguments(
+    def _claims_of_arguments(
         self, request: ServiceRequest, operation: Operation, access: Access | None, arguments: Any
-    ) -> list[Quota]:
-        """Count events and unlimited searches, which are known only from the arguments."""
-        if self._limits is None:
-            return []
-        if operation.name in EVENT_OPERATIONS:
-            claims = _event_claims(self._limits, _events(arguments), access, self._address(request))
-            return self._take(claims)
-        if operation.name in rate_limits.HEAVY_UNLIMITED and arguments.limit is None and access is not None:
+    ) -> list[Claim]:
+        """Return what is known only from the arguments: the number of events, and whether there is a limit.
+
+        Each event counts once. An account has a bucket of its own in each project, and may borrow from it, so
+        that it can send batches of any size and no other client waits for it. Clients without a token share
+        the bucket of the project; each can take out only what its address has left, which is far less.
+
+        Raises
+        ------
+        HttpError
+            With 413 if there are more events than a bucket ever holds.
+        """
+        if operation.name in _HEAVY_UNLIMITED and arguments.limit is None and access is not None:
             caller = f"{access.client_id} {arguments.projectId}"
-            return self._take([Claim(self._limits.requests, caller, 0), Claim(self._limits.heavy, caller)])
-        return []
+            return [Claim("requests", caller, 0), Claim("heavy", caller)]
+        if operation.name not in EVENT_OPERATIONS:
+            return []
+        events = _events(arguments)
+        counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
+        if access is not None:
+            return [
+                Claim("events", f"{access.client_id} {project_id}", count, may_borrow=True)
+                for project_id, count in counts.items()
+            ]
+        if self._most_events is not None and len(events) > self._most_events:
+            raise HttpError(
+                413,
+                f"body: has {len(events):,} events; allowed without a token: {self._most_events:,} in one "
+                "request",
+            )
+        # The first event was counted before the body was read.
+        by_address = Claim("events-by-address", _network(request), max(len(events) - 1, 0))
+        return [by_address, *(Claim("events", project_id, count) for project_id, count in counts.items())]
 
-    def _address(self, request: ServiceRequest) -> str:
-        return network_of_client(request, self._trusted_proxies)
-
-    def _with_page_size(self, arguments: Any) -> Any:
-        """Cap the number of records of a page (G-101)."""
-        most = self._max_page_size
-        if most is None or "limit" not in type(arguments).model_fields:
-            return arguments
-        limit = most if arguments.limit is None else min(arguments.limit, most)
-        return arguments.model_copy(update={"limit": limit})
-
-    def _take(self, claims: list[Claim]) -> list[Quota]:
-        quotas = self._buckets.take(claims) if claims else []
-        if any(quota.seconds_to_wait for quota in quotas):
-            raise HttpError(429, headers=rate_limits.headers(quotas))
-        return quotas
+    # -- arguments
 
     async def _read_arguments(
         self, request: ServiceRequest, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
     ) -> Any:
         _check_path(operation, path)
-        query = bodies.parse_query(request.scope["query_string"])
+        query = limits.parse_query(request.scope["query_string"])
         if not operation.has_body:
-            return from_wire(operation, path=path, query=query)
+            return self._with_page_size(from_wire(operation, path=path, query=query))
         if operation.upload:
             return await self._receive_file(request, operation, path, memory=memory)
         has_one_event = operation.name in EVENT_OPERATIONS and not operation.body
-        most_bytes = _MOST_EVENT_BYTES if has_one_event else _MOST_BYTES
+        most_bytes = _MOST_BYTES_OF_EVENT if has_one_event else _MOST_BYTES
         if not memory.has_token:
             most_bytes = _MOST_BYTES_WITHOUT_TOKEN
-        content = await bodies.read(request, most_bytes=most_bytes, memory=memory)
-        bodies.check_values(content, memory=memory)
+        content = await limits.read(request, most_bytes=most_bytes, memory=memory)
+        limits.check_values(content, memory=memory)
+
+        def parse() -> Any:
+            body = limits.parse(content, is_array=bool(operation.body))
+            return self._with_page_size(from_wire(operation, path=path, query=query, body=body))
+
         if has_one_event and len(content) <= _MOST_BYTES_TO_PARSE:
-            return _read_body(operation, path, query, content)
+            return parse()
         pool = self._reads.steps if operation.name in READS else self._pool
-        if len(content) <= bodies.MEBIBYTE:
-            return await pool.run_or_reject(_read_body, operation, path, query, content)
+        if len(content) <= limits.MEBIBYTE:
+            return await pool.run_or_reject(parse)
         async with self._large_bodies:
-            return await pool.run_or_reject(_read_body, operation, path, query, content)
+            return await pool.run_or_reject(parse)
 
     async def _receive_file(
         self, request: ServiceRequest, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
@@ -256,11 +277,95 @@ class Dispatcher:
         await self._pool.run_or_reject(self._projects.get, path["projectId"])
         file = self._projects.home / f".{new_uuid()}.upload"
         try:
-            await bodies.receive(request, file, pool=self._pool, memory=memory)
+            await limits.receive(request, file, pool=self._pool, memory=memory)
             return from_wire(operation, path=path, body={operation.upload: str(file)})
         except BaseException:
             await self._pool.run(file.unlink, missing_ok=True)
             raise
+
+    def _with_page_size(self, arguments: Any) -> Any:
+        """Cap the number of records of a page."""
+        most = self._max_page_size
+        if most is None or "limit" not in type(arguments).model_fields:
+            return arguments
+        limit = most if arguments.limit is None else min(arguments.limit, most)
+        return arguments.model_copy(update={"limit": limit})
+
+    # -- operations
+
+    async def _create_event(
+        self, request: ServiceRequest, operation: Operation, event: CreateEvent, access: Access | None
+    ) -> Response | None:
+        """Create an event of an open project without a thread.
+
+        The event is queued for its project, and the response is sent once it is durable. None if the request
+        may have to wait for something else, such as the project's file to be opened; a thread has to carry it
+        out.
+        """
+        service = self._projects.find_open(event.projectId)
+        if service is None:
+            return None
+        if access is None:
+            settings = service.cached_settings()
+            if settings is None:
+                return None
+            check_sender(request.headers, settings)
+        with self._pool.admission():
+            try:
+                started = service.start(operation, event, access.client_id if access else None)
+                if started is None:
+                    return None
+                answer = await self._arrivals.wait(started.future, started.patience, started.expire)
+            except AttribError as error:
+                raise responses.with_names_of_client(error, operation, request.headers) from error
+        return None if answer is None else responses.with_value(operation, event, answer)
+
+    def _carry_out(
+        self, request: ServiceRequest, operation: Operation, arguments: Any, access: Access | None, read: Read
+    ) -> Response:
+        account = access.client_id if access else None
+        if isinstance(arguments, CreateKey):
+            self._check_granting(request, operation, arguments)
+        if isinstance(arguments, CreateEvents):
+            outcomes = self._create_events(request, operation, arguments, access)
+            return responses.with_value(operation, arguments, Answer(value=outcomes))
+        service = self._service(request, operation, arguments.projectId, access)
+        try:
+            answer = service.stream(operation, arguments, account, cancellation=read.cancellation)
+            has_value = operation.answer.resource is None
+            if has_value:
+                answer = answer.whole()
+        except AttribError as error:
+            raise responses.with_names_of_client(error, operation, request.headers) from error
+        if responses.wants_text(request.headers):
+            answer = responses.with_text_fields(operation, answer)
+        if has_value:
+            return responses.with_value(operation, arguments, answer, read=read)
+        accept = request.headers.get("accept", "")
+        return responses.with_records(operation, answer, accept=accept, read=read)
+
+    def _create_events(
+        self, request: ServiceRequest, operation: Operation, batch: CreateEvents, access: Access | None
+    ) -> list[Any]:
+        """Store the events of a batch, each in its project; return an id or an error for each, in order."""
+        account = access.client_id if access else None
+        outcomes: dict[str, Iterator[Any]] = {}
+        for project_id in batch.project_ids:
+            part = batch.of_project(project_id)
+            try:
+                service = self._service(request, operation, project_id, access)
+                results: Any = service.send(operation, part, account).value
+            except (AttribError, HttpError) as error:
+                # A missing project is an error of its events; any other error fails the whole request.
+                if len(part.events) == len(batch.events) and not isinstance(error, InvalidRequest):
+                    raise
+                results = [error for _ in part.events]
+            outcomes[project_id] = iter(results)
+        return [
+            event.error if isinstance(event, Misfit) else next(outcomes[event.projectId])
+            for event in batch.events
+            if isinstance(event, CreateEvent | Misfit)
+        ]
 
     def _service(
         self, request: ServiceRequest, operation: Operation, project_id: str, access: Access | None
@@ -270,7 +375,7 @@ class Dispatcher:
             service = self._projects.get(project_id)
         except NotFound as error:
             if is_event:
-                # Without a project there is nowhere to store the envelope (G-127).
+                # Without a project there is nowhere to store the envelope.
                 problem = f"/projectId: there is no project {project_id!r}"
                 raise InvalidRequest(problem, field="/projectId") from error
             raise
@@ -278,66 +383,36 @@ class Dispatcher:
             check_sender(request.headers, service.settings())
         return service
 
-    def _carry_out(
-        self, request: ServiceRequest, operation: Operation, arguments: Any, access: Access | None, read: Read
-    ) -> Response:
-        account = access.client_id if access else None
-        if isinstance(arguments, CreateKey):
-            self._check_granting(request, operation, arguments)
-        if isinstance(arguments, CreateEvents):
-            find = partial(self._service, request, operation, access=access)
-            created = create_events(arguments, operation, find, account=account)
-            return responses.with_value(operation, arguments, created)
-        service = self._service(request, operation, arguments.projectId, access)
-        shorten = partial(with_text_fields, operation) if wants_text(request.headers) else _unchanged
-        try:
-            answer = service.stream(operation, arguments, account, cancellation=read.cancellation)
-            if operation.answer.resource is None:
-                return responses.with_value(operation, arguments, shorten(answer.whole()), read=read)
-            answer = shorten(answer)
-        except AttribError as error:
-            raise with_names_of_client(error, operation, request.headers) from error
-        accept = request.headers.get("accept", "")
-        response = responses.with_records(operation, answer, accept=accept, read=read)
-        if answer.value is False:
-            # The record existed already (G-143).
-            response.status_code = 200
-        return response
+
+def _check_scope(access: Access | None, scope: str) -> None:
+    if access is not None and not access.allows(scope):
+        challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+        raise HttpError(403, headers={"WWW-Authenticate": challenge})
 
 
-def _event_claims(
-    limits: RateLimits, events: Iterable[Any], access: Access | None, address: str
-) -> list[Claim]:
-    """Return what events count: each of them once.
-
-    An account has a bucket of its own in each project, and may borrow from it, so that it can send batches
-    of any size and no other client waits for it. Clients without a token share the bucket of the project.
-    Each of them can take out only what its address has left, which is far less.
-
-    Raises
-    ------
-    HttpError
-        With 413 if there are more than a bucket ever holds.
-    """
-    events = list(events)
-    counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
-    if access is not None:
-        return [
-            Claim(limits.events, f"{access.client_id} {project_id}", count, may_borrow=True)
-            for project_id, count in counts.items()
-        ]
-    most = min(limits.events_by_address.amount, limits.events.amount)
-    if len(events) > most:
+def _check_event_types(events: tuple[Any, ...]) -> None:
+    """Raise 403 if there are opportunities: results of experiments rest on what the service itself logged."""
+    if any(isinstance(event, CreateEvent) and event.eventType == OPPORTUNITY for event in events):
         raise HttpError(
-            413, f"body: has {len(events):,} events; allowed without a token: {most:,} in one request"
+            403,
+            f"the event type {OPPORTUNITY!r} is reserved: the service logs opportunities itself; sending "
+            "them needs a token",
         )
-    # The first event was counted before the body was read.
-    by_address = Claim(limits.events_by_address, address, max(len(events) - 1, 0))
-    return [by_address, *(Claim(limits.events, project_id, count) for project_id, count in counts.items())]
 
 
-def _unchanged(answer: Answer) -> Answer:
-    return answer
+def _claims(
+    request: ServiceRequest, operation: Operation, access: Access | None, path: Mapping[str, str]
+) -> list[Claim]:
+    """Return what a request counts before its body is read."""
+    if operation.name in EVENT_OPERATIONS:
+        return [] if access else [Claim("events-by-address", _network(request))]
+    caller = f"{access.client_id if access else ''} {path.get('projectId', '')}"
+    claims = [Claim("requests", caller)]
+    return [*claims, Claim("heavy", caller)] if operation.name in _HEAVY else claims
+
+
+def _network(request: ServiceRequest) -> str:
+    return limits.network_of(request.address)
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
@@ -353,17 +428,6 @@ def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
             raise InvalidRequest(message, field=violations[0]["field"], details=violations) from None
 
 
-def _read_body(
-    operation: Operation, path: Mapping[str, str], query: Mapping[str, str], content: bytes
-) -> Any:
-    body = bodies.parse(content, is_array=bool(operation.body))
-    return from_wire(operation, path=path, query=query, body=body)
-
-
 def _events(arguments: Any) -> tuple[Any, ...]:
     """Return the events of a request, with invalid items of a batch."""
     return arguments.events if isinstance(arguments, CreateEvents) else (arguments,)
-
-
-def _project_ids(arguments: Any) -> list[str]:
-    return arguments.project_ids if isinstance(arguments, CreateEvents) else [arguments.projectId]

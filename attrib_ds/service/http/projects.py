@@ -1,20 +1,26 @@
-"""The open projects of a server, one file each."""
+"""The open projects of a server, one file each: their health, and who may send to them without a token."""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from attrib_ds.errors import InvalidRequest, NotFound, Unavailable
-from attrib_ds.service.http.error_responses import HttpError
+from starlette.datastructures import Headers
+
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound, Unavailable
+from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from attrib_ds.service.store.settings import ProjectSettings
 
 _ENDING: Final = ".duckdb"
+#: Seconds for which readiness is cached: the route is public, and each check writes to every open project.
+_SECONDS_READY: Final = 1.0
 _log: Final = logging.getLogger(__name__)
 
 
@@ -113,3 +119,76 @@ class Projects:
                 return service
         service.close()
         raise Unavailable("the projects are closed")
+
+
+class Health:
+    """Check whether the accounts and the open projects can be read and written. Thread-safe.
+
+    Parameters
+    ----------
+    projects : Projects
+        Projects of the server.
+    accounts : Accounts
+        Service accounts of the server.
+    """
+
+    def __init__(self, projects: Projects, accounts: Accounts) -> None:
+        self._projects = projects
+        self._accounts = accounts
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._is_ready = False
+
+    def is_ready(self) -> bool:
+        """Return whether everything works; failures are logged."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._is_ready = self._check()
+                self._until = time.monotonic() + _SECONDS_READY
+            return self._is_ready
+
+    def _check(self) -> bool:
+        try:
+            self._accounts.probe()
+            self._projects.for_each(lambda service: service.probe())
+        except AttribError:
+            _log.exception("not ready")
+            return False
+        return True
+
+
+def check_sender(headers: Headers, settings: ProjectSettings) -> None:
+    """Check who sends an event without a token.
+
+    Raises
+    ------
+    HttpError
+        With 401 without a required token or ingest key, with 403 for an origin that is not allowed.
+    """
+    if settings.require_token_for_events:
+        raise HttpError(401)
+    _check_key(headers.get("x-ingest-key", ""), settings, "the header X-Ingest-Key has none")
+    if settings.allowed_origins and headers.get("origin") not in settings.allowed_origins:
+        raise HttpError(403, "events of this project are not accepted from this origin")
+
+
+def check_page(headers: Headers, settings: ProjectSettings, *, ingest_key: str | None) -> None:
+    """Check the page of a hit: its ingest key, and its origin.
+
+    A token is never required: a page has none. Images have no ``Origin``, but a ``Referer``.
+
+    Raises
+    ------
+    HttpError
+        With 401 without a required ingest key, with 403 for a page whose origin is not allowed.
+    """
+    _check_key(ingest_key or headers.get("x-ingest-key", ""), settings, "ingestKey is none")
+    origin = headers.get("origin") or "/".join(headers.get("referer", "").split("/", 3)[:3])
+    if settings.allowed_origins and origin not in settings.allowed_origins:
+        raise HttpError(403, "hits of this project are not accepted from this origin")
+
+
+def _check_key(key: str, settings: ProjectSettings, problem: str) -> None:
+    keys = settings.ingest_keys
+    if keys and not any(secrets.compare_digest(key.encode(), known.encode()) for known in keys):
+        raise HttpError(401, f"{problem} of the ingest keys of this project")

@@ -1,4 +1,4 @@
-"""Reads: a few at a time, each until its deadline, and only while the client waits (G-230).
+"""Threads for the blocking work of requests, and reads, which end at a deadline or when their client leaves.
 
 The deadline is that of the first byte of the answer. A streamed answer may be of any length, so from then on
 each of its portions has as much time, and the time that the client needs to receive it does not count.
@@ -7,23 +7,24 @@ each of its portions has as much time, and the time that the client needs to rec
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.thread_pool import ThreadPool
+from attrib_ds.service.http.errors import HttpError, busy
 from attrib_ds.service.store.cancellation import Cancellation
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from starlette.types import Receive
-
-    from attrib_ds.service.http.server_options import ServerOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +45,111 @@ _THREADS_FOR_STEPS: Final = 2
 #: Lower priority of queries: on a busy machine, events come first.
 _NICENESS: Final = 10
 _SECONDS_BETWEEN_INTERRUPTS: Final = 0.1
+#: Seconds for a client to take one portion of an answer, whose source would stay open forever otherwise.
+_SECONDS_TO_RECEIVE: Final = 300
+
+
+class ThreadPool:
+    """Threads for the blocking work of one event loop, with a bounded queue.
+
+    Parameters
+    ----------
+    threads : int
+        Number of threads.
+    most_waiting : int
+        Maximum number of requests waiting for a thread.
+    niceness : int, default 0
+        Number by which the priority of the threads is lowered, on Linux; elsewhere priority belongs to the
+        whole process.
+    """
+
+    def __init__(self, *, threads: int, most_waiting: int, niceness: int = 0) -> None:
+        self._pool = ThreadPoolExecutor(
+            threads, "attrib-ds http", initializer=_lower_priority, initargs=(niceness,)
+        )
+        self._most = threads + most_waiting
+        self._accepted = 0
+
+    async def run_or_reject(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a function of a new request and return its result; raises 503 if the queue is full."""
+        return await self.run_cancellable(Cancellation(), function, *arguments, **named)
+
+    async def run_cancellable(
+        self, cancellation: Cancellation, function: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Run a function as :meth:`run_or_reject`; on cancellation it leaves the queue.
+
+        Raises
+        ------
+        asyncio.CancelledError
+            If it was cancelled before it began.
+        """
+        with self.admission():
+            work = self._pool.submit(function, *arguments, **named)
+            with cancellation.calling(work.cancel):
+                return await asyncio.wrap_future(work)
+
+    @contextmanager
+    def admission(self) -> Iterator[None]:
+        """Count a new request while the block runs, as a place in the queue; raises 503 if it is full."""
+        if self._accepted >= self._most:
+            raise busy()
+        self._accepted += 1
+        try:
+            yield
+        finally:
+            self._accepted -= 1
+
+    async def run(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a function of an accepted request and return its result."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(function, *arguments, **named))
+
+    def close(self) -> None:
+        """Finish accepted work, then end the threads."""
+        self._pool.shutdown()
+
+
+def _lower_priority(niceness: int) -> None:
+    if sys.platform == "linux" and niceness:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+class Arrivals:
+    """Hands results of other threads to the event loop, all that have arrived at once."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[asyncio.Future[None]] = deque()
+        self._is_awake = False
+
+    async def wait(self, future: Future[T], patience: float | None, expire: Any) -> T:
+        """Return the result of a future; call ``expire``, which sets it, after some seconds."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        future.add_done_callback(lambda _: self._put(loop, waiter))
+        timer = None if patience is None else loop.call_later(patience, expire)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return future.result()
+
+    def _put(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+        self._arrived.append(waiter)
+        if not self._is_awake:
+            self._is_awake = True
+            # The loop may have been closed.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # Before the first is taken, so that a later one wakes the loop again.
+        self._is_awake = False
+        while self._arrived:
+            waiter = self._arrived.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Read:
@@ -62,8 +168,6 @@ class Read:
     ----------
     cancellation : Cancellation
         Of its queries.
-    steps : ThreadPool
-        As above.
     """
 
     def __init__(self, receive: Receive, *, steps: ThreadPool, seconds: float | None = None) -> None:
@@ -142,8 +246,12 @@ class Reads:
 
     Parameters
     ----------
-    options : ServerOptions
-        Number of reads at once, waiting reads, and their time limit.
+    threads : int
+        Maximum number of reads at once.
+    most_waiting : int
+        Maximum number of reads waiting for a thread.
+    seconds : float
+        Time limit of a read.
 
     Attributes
     ----------
@@ -151,12 +259,10 @@ class Reads:
         Threads for short steps, which do not wait for long queries.
     """
 
-    def __init__(self, options: ServerOptions) -> None:
-        self._queries = ThreadPool(
-            threads=options.reads, most_waiting=options.most_waiting, niceness=_NICENESS
-        )
-        self.steps = ThreadPool(threads=_THREADS_FOR_STEPS, most_waiting=options.most_waiting)
-        self._seconds = options.seconds_to_read
+    def __init__(self, *, threads: int, most_waiting: int, seconds: float) -> None:
+        self._queries = ThreadPool(threads=threads, most_waiting=most_waiting, niceness=_NICENESS)
+        self.steps = ThreadPool(threads=_THREADS_FOR_STEPS, most_waiting=most_waiting)
+        self._seconds = seconds
 
     def begin(self, receive: Receive, *, is_limited: bool = True) -> Read:
         """Begin a request; the time of a limited one runs from now on, also while it waits for a thread."""
@@ -179,3 +285,78 @@ class Reads:
         """Finish accepted work, then end the threads."""
         self._queries.close()
         self.steps.close()
+
+
+class StreamedResponse(Response):
+    """A response whose chunks are produced one at a time, at the speed of the client.
+
+    If producing a chunk fails or time is over, the connection is aborted, so that an incomplete body cannot
+    pass for a complete one.
+
+    Parameters
+    ----------
+    first : bytes
+        The first chunk, produced before anything is sent, so that its failure is an error response.
+    chunks : iterator of bytes
+        The other chunks.
+    read : Read
+        The request, whose threads produce the chunks.
+    close : callable
+        Releases the source of the chunks.
+    headers : mapping
+        Response headers.
+    """
+
+    def __init__(
+        self,
+        first: bytes,
+        chunks: Iterator[bytes],
+        *,
+        read: Read,
+        close: Callable[[], None],
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(headers=headers)
+        del self.headers["content-length"]
+        self._first = first
+        self._chunks = chunks
+        self._read = read
+        self._close = close
+        # Held while a chunk is produced: its source must not be closed meanwhile.
+        self._source_lock = threading.Lock()
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Send the response until its time is over or the client disconnects."""
+        try:
+            async with self._read.watched():
+                await self._send(scope, send)
+        finally:
+            # Shielded: a transaction left open would keep its snapshot forever.
+            await asyncio.shield(self._read.steps.run(self._release))
+
+    async def _send(self, scope: Scope, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await self._deliver(start, send)
+        chunk: bytes | None = None if scope["method"] == "HEAD" else self._first
+        while chunk is not None:
+            await self._deliver({"type": "http.response.body", "body": chunk, "more_body": True}, send)
+            chunk = await self._read.steps.run(self._next)
+            self._read.check()
+        await self._deliver({"type": "http.response.body", "body": b"", "more_body": False}, send)
+
+    async def _deliver(self, message: Message, send: Send) -> None:
+        with self._read.paused():
+            try:
+                async with asyncio.timeout(_SECONDS_TO_RECEIVE):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+        self._read.check()
+
+    def _next(self) -> bytes | None:
+        with self._source_lock:
+            return next(self._chunks, None)
+
+    def _release(self) -> None:
+        with self._source_lock:
+            self._close()

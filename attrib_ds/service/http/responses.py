@@ -1,25 +1,30 @@
-"""Build the HTTP response for the answer of an operation."""
+"""Build the HTTP response for the answer of an operation: JSON, Arrow or a file."""
 
 from __future__ import annotations
 
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Any, Final
 from urllib.parse import quote
 
+import pyarrow as pa
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract import OPERATIONS, Answer, Answering, Operation
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import AttribError
-from attrib_ds.service.http import error_responses, serialization
-from attrib_ds.service.http.negotiation import prefers
-from attrib_ds.service.http.streaming import StreamedResponse
+from attrib_ds.json_numbers import load_exact
+from attrib_ds.records.json_records import to_json
+from attrib_ds.service.http import errors
+from attrib_ds.service.http.reads import Read, StreamedResponse
 from attrib_ds.service.store.cursors import BATCH_ROWS
 
-if TYPE_CHECKING:
-    from attrib_ds.contract import Answer, File, Operation
-    from attrib_ds.service.http.reads import Read
-
+JSON: Final = "application/json"
+ARROW: Final = "application/vnd.apache.arrow.stream"
 #: Member of the body that holds the value, by kind of answer; others are the body.
 _MEMBERS: Final = {"id": "id", "modified": "modifiedCount", "errors": "errors"}
 _FILES: Final = {
@@ -36,7 +41,8 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, read: Rea
     operation : Operation
         The operation.
     answer : Answer
-        The records; closed here or at the end of the response.
+        The records; closed here or at the end of the response. Its value is False if the record that was to
+        be created existed already.
     accept : str
         ``Accept`` header: Arrow if it is preferred, otherwise JSON.
     read : Read
@@ -47,20 +53,14 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, read: Rea
     Response
         JSON or Arrow.
     """
-    media, chunks = serialization.JSON, serialization.json_chunks(answer, operation.answer)
-    if prefers(accept, serialization.ARROW):
-        media, chunks = serialization.ARROW, serialization.arrow_chunks(answer)
-    headers = {"Content-Type": media, "Vary": "Accept"}
-    try:
-        if (answer.count or 0) > BATCH_ROWS:
-            first = next(chunks)
-            return StreamedResponse(first, chunks, read=read, close=answer.close, headers=headers)
+    is_arrow = errors.prefers(accept, ARROW)
+    chunks = arrow_chunks(answer) if is_arrow else json_chunks(answer, operation.answer)
+    headers = {"Content-Type": ARROW if is_arrow else JSON, "Vary": "Accept"}
+    if (answer.count or 0) > BATCH_ROWS:
+        return _streamed(chunks, answer.close, read, headers)
+    with closing(answer):
         content = b"".join(chunks)
-    except BaseException:
-        answer.close()
-        raise
-    answer.close()
-    return Response(content, operation.success, headers)
+    return Response(content, 200 if answer.value is False else operation.success, headers)
 
 
 def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Read | None = None) -> Response:
@@ -83,39 +83,41 @@ def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Re
         JSON or a file.
     """
     value: Any = answer.value
-    if operation.answer.kind == "file":
+    kind = operation.answer.kind
+    if kind == "file":
         form = getattr(arguments, "outputFormatConfig", None)
         name = f"{arguments.filename}.{form.type}" if form else f"{arguments.projectId}.duckdb"
         media = _FILES[form.type] if form else "application/octet-stream"
         headers = {"Content-Type": media, "Content-Disposition": attachment(name)}
-        return _with_file(value, headers, read)
-    member = _MEMBERS.get(operation.answer.kind)
-    body = {member: value} if member else value
-    if operation.answer.kind == "outcomes":
-        body = [
+        if read is not None:
+            return _streamed(value.pieces, value.close, read, headers)
+        with closing(value):
+            return Response(b"".join(value.pieces), headers=headers)
+    if kind == "outcomes":
+        value = [
             {"id": outcome} if isinstance(outcome, str) else {"error": _error(outcome)} for outcome in value
         ]
-    return Response(encode(body), operation.success, media_type=serialization.JSON)
+    body = {_MEMBERS[kind]: value} if kind in _MEMBERS else value
+    return Response(encode(body), operation.success, media_type=JSON)
 
 
-def _with_file(file: File, headers: dict[str, str], read: Read | None) -> Response:
-    if read is None:
-        with closing(file):
-            return Response(b"".join(file.pieces), headers=headers)
+def _streamed(
+    chunks: Iterator[bytes], close: Any, read: Read, headers: Mapping[str, str]
+) -> StreamedResponse:
     try:
         # Before the first chunk, a failure is still an error response.
-        first = next(file.pieces, b"")
+        first = next(chunks, b"")
     except BaseException:
-        file.close()
+        close()
         raise
-    return StreamedResponse(first, file.pieces, read=read, close=file.close, headers=headers)
+    return StreamedResponse(first, chunks, read=read, close=close, headers=headers)
 
 
 def _error(error: Exception) -> dict[str, Any]:
     """Return the error body of one event of a batch."""
     if isinstance(error, AttribError):
-        error = error_responses.with_wire_names(error, OPERATIONS["create_event"])
-    return error_responses.body(error_responses.to_http_error(error))
+        error = errors.with_wire_names(error, OPERATIONS["create_event"])
+    return errors.body(errors.to_http_error(error))
 
 
 def attachment(filename: str) -> str:
@@ -128,3 +130,120 @@ def attachment(filename: str) -> str:
     """
     plain = "".join(char if " " <= char <= "~" and char not in '"\\%' else "_" for char in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
+
+
+def json_chunks(answer: Answer, shape: Answering) -> Iterator[bytes]:
+    """Serialize records as JSON according to the specification.
+
+    Parameters
+    ----------
+    answer : Answer
+        The records; the caller closes it.
+    shape : Answering
+        Kind of the answer (page, array or record) and its resource.
+
+    Yields
+    ------
+    bytes
+        Chunks of one JSON text.
+    """
+    opening, end = _frame(answer, shape)
+    before = opening
+    for table in answer.tables:
+        hidden = set(table.column_names) - set(answer.columns.names)
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            if batch.num_rows:
+                records = to_json(batch, resource=shape.resource, hidden=hidden)
+                yield f"{before}{','.join(records)}".encode()
+                before = ","
+    yield (end if before == "," else opening + end).encode()
+
+
+def _frame(answer: Answer, shape: Answering) -> tuple[str, str]:
+    """Return the JSON before and after the records."""
+    if shape.kind == "record":
+        return "", ""
+    if shape.kind == "array":
+        return "[", "]"
+    counts = {"count": answer.count, "total": answer.total}
+    if shape.echo:
+        counts = {"offset": answer.offset, "limit": answer.limit, **counts}
+    return f'{json.dumps(counts, separators=(",", ":"))[:-1]},"data":[', "]}"
+
+
+def arrow_chunks(answer: Answer) -> Iterator[bytes]:
+    """Serialize records as an Arrow IPC stream of flat columns.
+
+    Parameters
+    ----------
+    answer : Answer
+        The records; the caller closes it.
+
+    Yields
+    ------
+    bytes
+        Chunks of one stream. The schema metadata of a page holds ``total``, ``offset`` and ``limit`` in
+        decimal digits.
+    """
+    page = {"total": answer.total, "offset": answer.offset, "limit": answer.limit}
+    counters = page if answer.total is not None else {}
+    metadata = {name: str(number) for name, number in counters.items() if number is not None}
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, answer.columns.with_metadata(metadata)) as writer:
+        for table in answer:
+            writer.write_table(table.replace_schema_metadata(metadata), max_chunksize=BATCH_ROWS)
+            yield _drain(sink)
+    yield _drain(sink)
+
+
+def _drain(sink: io.BytesIO) -> bytes:
+    chunk = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return chunk
+
+
+def wants_text(headers: Headers) -> bool:
+    """Return whether a request has the header ``X-Trashed-Field: string``.
+
+    The errors of trashed events then name their fields by storage key alone, as a later version will.
+    """
+    return headers.get("x-trashed-field", "").strip().lower() == "string"
+
+
+def with_text_fields(operation: Operation, answer: Answer) -> Answer:
+    """Return an answer whose errors name their fields by storage key."""
+    if operation.answer.kind == "errors":
+        errors: Any = answer.value
+        return replace(answer, value=text_fields(errors))
+    if operation.answer.resource != "TrashedEvent":
+        return answer
+    return replace(answer, tables=(_with_text_fields(table) for table in answer.tables))
+
+
+def with_names_of_client(error: AttribError, operation: Operation, headers: Headers) -> AttribError:
+    """Return an error that names arguments as the API does, and fields as the request asks for."""
+    if error.details and wants_text(headers):
+        error.details = text_fields(error.details)
+    return errors.with_wire_names(error, operation)
+
+
+def text_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return errors with the storage key in the place of the field.
+
+    Examples
+    --------
+    >>> text_fields([{"type": "missing-field", "field": {"storageKey": "email"}, "value": None}])
+    [{'type': 'missing-field', 'field': 'email', 'value': None}]
+    """
+    fields = [(error, error.get("field")) for error in errors]
+    return [
+        {**error, "field": field["storageKey"] if isinstance(field, Mapping) else field}
+        for error, field in fields
+    ]
+
+
+def _with_text_fields(table: pa.Table) -> pa.Table:
+    texts = [encode(text_fields(load_exact(text))) for text in table["errors"].to_pylist()]
+    position = table.schema.get_field_index("errors")
+    return table.set_column(position, table.schema.field("errors"), pa.array(texts, pa.string()))

@@ -8,50 +8,80 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Final
 
 import uvicorn
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.http.app import make_app
-from attrib_ds.service.http.connections import Connection
-from attrib_ds.service.http.listener import Listener
+from attrib_ds.service.http.app import App, ServerOptions
+from attrib_ds.service.http.limits import RATES, Rate
+from attrib_ds.service.http.pages import tracking_script
 from attrib_ds.service.http.projects import Projects
-from attrib_ds.service.http.server_options import ServerOptions
-from attrib_ds.service.http.tracker import tracking_script
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+__all__ = ["RATES", "Rate", "ServerOptions", "running", "serve"]
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (refused without a public URL)
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _SECONDS_TO_START: Final = 30.0
+_SECONDS_TO_STOP: Final = 30
+#: Longer than a proxy keeps its connections, so that it never sends a request on one that is being closed.
+_SECONDS_IDLE: Final = 75
+#: Connections, beyond which the server answers 503. A process has 1,024 file descriptors on most systems.
+_MOST_CONNECTIONS: Final = 900
+#: Connections waiting to be accepted.
+_BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
 #: Objects that requests in flight may hold before the garbage collector looks at them.
 _ALLOCATIONS_TO_COLLECT: Final = 50_000
-#: Listen backlog: connections waiting to be accepted.
-_BACKLOG: Final = 1_024
 
 
-def run(
+def serve(
     home: str | Path,
     *,
-    host: str,
-    port: int,
-    url: str | None,
-    options: ServerOptions,
-    announce: Callable[[str], None],
+    host: str = "127.0.0.1",
+    port: int = 8_000,
+    url: str | None = None,
+    options: ServerOptions | None = None,
 ) -> None:
-    """Serve a folder of projects until SIGINT or SIGTERM; see :func:`serve`."""
-    with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
-        server = _Server(config, options, ready=lambda: announce(_addresses(address)))
-        with _quiet_signals():
-            server.run([listening])
+    """Serve a folder of projects until SIGINT or SIGTERM, then finish accepted requests.
+
+    The server's addresses are printed once it is ready.
+
+    Parameters
+    ----------
+    home : str or Path
+        Folder of embedded projects, one file each, and of the service accounts.
+    host : str, default "127.0.0.1"
+        Address to listen on; by default the server is reachable only from this machine.
+    port : int, default 8000
+        Port to listen on; 0 picks a free one.
+    url : str, optional
+        Public address of the server, such as that of a reverse proxy; clients use it as the audience of
+        their assertions. By default the address it listens on.
+    options : ServerOptions, optional
+        Limits of the server.
+
+    Raises
+    ------
+    Unavailable
+        If the port or the accounts cannot be used.
+    InvalidRequest
+        If the server listens on all addresses and no ``url`` is given.
+    """
+    with (
+        _quiet_signals(),
+        _prepared(home, host=host, port=port, url=url, options=options, announce=_print) as (
+            server,
+            listening,
+        ),
+    ):
+        server.run([listening])
 
 
 @contextmanager
@@ -67,16 +97,8 @@ def running(
 
     Parameters
     ----------
-    home : str or Path
-        Folder of embedded projects.
-    host : str, default "127.0.0.1"
-        Address to listen on.
-    port : int, default 0
-        Port to listen on; 0 picks a free one.
-    url : str, optional
-        Public address of the server.
-    options : ServerOptions, optional
-        Limits of the server.
+    home, host, port, url, options
+        As for :func:`serve`.
 
     Yields
     ------
@@ -96,16 +118,23 @@ def running(
     ...     requests.get(f"{url}/health/live", timeout=10).json()
     {'status': 'live'}
     """
-    options = options or ServerOptions()
-    with _prepared(home, host=host, port=port, url=url, options=options) as (config, listening, address):
-        is_ready = threading.Event()
-        server = _Server(config, options, ready=is_ready.set)
+    is_ready = threading.Event()
+    addresses: list[str] = []
+
+    def announce(address: str) -> None:
+        addresses.append(address)
+        is_ready.set()
+
+    with _prepared(home, host=host, port=port, url=url, options=options, announce=announce) as (
+        server,
+        listening,
+    ):
         thread = threading.Thread(target=server.run, args=([listening],), name="attrib-ds http server")
         thread.start()
         try:
             if not is_ready.wait(_SECONDS_TO_START):
                 raise Unavailable("the server does not start")
-            yield address
+            yield addresses[0]
         finally:
             server.should_exit = True
             thread.join()
@@ -113,8 +142,14 @@ def running(
 
 @contextmanager
 def _prepared(
-    home: str | Path, *, host: str, port: int, url: str | None, options: ServerOptions
-) -> Iterator[tuple[uvicorn.Config, socket.socket, str]]:
+    home: str | Path,
+    *,
+    host: str,
+    port: int,
+    url: str | None,
+    options: ServerOptions | None,
+    announce: Callable[[str], object],
+) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Open the socket, the accounts and the projects of a server; close them at the end."""
     if url is None and host in _EVERYWHERE:
         raise InvalidRequest(
@@ -122,99 +157,77 @@ def _prepared(
             "such as url='https://attribution.example'",
             field="url",
         )
-    with _listen(host, port) as listening, _short_turns(), _rare_collections():
+    options = options or ServerOptions()
+    with (
+        _listen(host, port) as listening,
+        _interpreter_of_server(),
+        closing(Accounts.open(home)) as accounts,
+        closing(Projects(home)) as projects,
+    ):
         actual_port = listening.getsockname()[1]
         address = (url or _origin(host, actual_port)).rstrip("/")
         # Clients may use any name of this machine.
         names = _LOOPBACK if url is None and host in _LOOPBACK else ()
+        token_path = f"{BASES['auth']}{OPERATIONS['exchange_token'].path}"
         origins = {address, *(_origin(name, actual_port) for name in names)}
-        with closing(Accounts.open(home)) as accounts, closing(Projects(home)) as projects:
-            app = make_app(projects, accounts, token_urls=_token_urls(origins), options=options)
-            config = uvicorn.Config(
-                app,
-                http=Connection,
-                loop="asyncio",
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                # A client could forge its address; see client_addresses.
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=options.seconds_to_stop,
-            )
-            yield config, listening, address
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Let threads take turns more often.
-
-    The event loop gives the interpreter away with every system call, and gets it back only at the end of the
-    turn of a thread that computes: by default 5 ms, several times per request.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _SECONDS_OF_TURN))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Collect garbage less often, and leave out what the process holds already.
-
-    Reference counting frees what requests leave behind. A full collection goes through all imported libraries
-    and stops every thread for a tenth of a second.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_ALLOCATIONS_TO_COLLECT, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn server with limits on its connections, and a callback for readiness."""
-
-    def __init__(self, config: uvicorn.Config, options: ServerOptions, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._options = options
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        # uvicorn would accept connections without a limit.
-        await super().startup(sockets=[])
-        listeners = [Listener(listening, self._connect, self._options) for listening in sockets or ()]
-        self.servers = listeners  # type: ignore[assignment]  # of a server, close and wait_closed are called
-
-    def _connect(self, on_lost: Callable[[], None]) -> Connection:
-        return Connection(
-            self.config, self.server_state, self.lifespan.state, options=self._options, on_lost=on_lost
+        app = App(
+            projects,
+            accounts,
+            token_urls={f"{origin}{token_path}" for origin in origins},
+            options=options,
+            ready=lambda: announce(address),
         )
-
-    async def main_loop(self) -> None:
-        self._ready()
-        await super().main_loop()
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            loop="asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Others could forge their address.
+            proxy_headers=bool(options.behind_proxy),
+            forwarded_allow_ips=list(_in_both_families(options.behind_proxy)),
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=_SECONDS_IDLE,
+            timeout_graceful_shutdown=_SECONDS_TO_STOP,
+            backlog=_BACKLOG,
+        )
+        yield uvicorn.Server(config), listening
 
 
 @contextmanager
 def _quiet_signals() -> Iterator[None]:
     """Ignore the signal that uvicorn raises again after it has stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _interpreter_of_server() -> Iterator[None]:
+    """Set the interpreter for a process with one busy thread and many short requests.
+
+    Threads take turns more often: the event loop gives the interpreter away with every system call, and gets
+    it back only at the end of the turn of a thread that computes, 5 ms by default. Garbage is collected less
+    often, and what the process holds already is left out: reference counting frees what requests leave
+    behind, and a full collection stops every thread for a tenth of a second.
+    """
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(min(interval, _SECONDS_OF_TURN))
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS_TO_COLLECT, *thresholds[1:])
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -233,20 +246,28 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+def _in_both_families(proxies: Iterable[str]) -> Iterator[str]:
+    """Add the form in which the addresses of IPv4 reach a socket of IPv6."""
+    for proxy in proxies:
+        yield proxy
+        network = ip_network(proxy)
+        if network.version == 4:
+            yield f"::ffff:{network.network_address}/{96 + network.prefixlen}"
+
+
 def _origin(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _token_urls(origins: Iterable[str]) -> list[str]:
-    return sorted(f"{origin}{BASES['auth']}{OPERATIONS['exchange_token'].path}" for origin in origins)
-
-
-def _addresses(address: str) -> str:
-    return (
-        f"attrib-ds serves {address}\n"
-        f"  v1     {address}/api/v1\n"
-        f"  v2     {address}/api/v2\n"
-        f"  auth   {address}/auth\n"
-        f"  pages  {address}/api/docs\n"
-        f"  script {address}/t.js  {tracking_script().integrity}"
-    )
+def _print(address: str) -> None:
+    lines = [
+        f"attrib-ds serves {address}",
+        f"  v1     {address}/api/v1",
+        f"  v2     {address}/api/v2",
+        f"  auth   {address}/auth",
+        f"  pages  {address}/api/docs",
+        f"  script {address}/t.js  {tracking_script().integrity}",
+    ]
+    # A pipe is buffered, and its reader waits for the addresses.
+    sys.stdout.write("\n".join([*lines, ""]))
+    sys.stdout.flush()

@@ -1,20 +1,18 @@
-"""Translate exceptions into error responses (G-180 to G-182)."""
+"""Error responses: what exceptions look like to a client."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from starlette.responses import Response
 
-from attrib_ds.contract.json_values import Refused, encode
+from attrib_ds.contract import Operation
+from attrib_ds.contract.json_values import encode
+from attrib_ds.contract.json_values import Refused
 from attrib_ds.errors import AttribError
-from attrib_ds.service.http.negotiation import prefers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from attrib_ds.contract import Operation
 
 PROBLEM: Final = "application/problem+json"
 #: Written out because the phrases of ``http.HTTPStatus`` change between Python versions.
@@ -24,16 +22,14 @@ PHRASES: Final = {
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
-    408: "Request Timeout",
     409: "Conflict",
     413: "Content Too Large",
     429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     501: "Not Implemented",
     503: "Service Unavailable",
 }
-#: Messages of statuses whose cause goes to the log only (R323).
+#: Messages of statuses whose cause goes to the log only.
 _FIXED: Final = {
     401: "Unauthorized",
     403: "Forbidden resource",
@@ -78,6 +74,11 @@ class HttpError(Exception):
         self.headers = dict(headers or {})
 
 
+def busy() -> HttpError:
+    """Return the error of a request for which there is no room now, but soon."""
+    return HttpError(503, headers={"Retry-After": "1"})
+
+
 def to_http_error(error: Exception) -> HttpError:
     """Translate an exception into an error response, hiding internal details.
 
@@ -96,7 +97,7 @@ def to_http_error(error: Exception) -> HttpError:
     retry = {"Retry-After": _SECONDS_TO_RETRY} if error.status in (429, 503) else {}
     event_ids = [entry["eventId"] for entry in error.details if "eventId" in entry]
     if event_ids:
-        # The event is stored despite the errors (G-132, G-133).
+        # The event is stored despite the errors.
         entries = [
             {name: value for name, value in entry.items() if name != "eventId"} for entry in error.details
         ]
@@ -132,40 +133,24 @@ def with_wire_names(error: AttribError, operation: Operation) -> AttribError:
 
 
 def response(failure: HttpError, *, request_id: str, accept: str) -> Response:
-    """Build an error response.
-
-    Parameters
-    ----------
-    failure : HttpError
-        The error.
-    request_id : str
-        Id of the request.
-    accept : str
-        ``Accept`` header of the request.
-
-    Returns
-    -------
-    Response
-        JSON, or problem details if the client prefers them (RFC 9457).
-    """
-    status = failure.status
+    """Build an error response: JSON, or problem details if the client prefers them (RFC 9457)."""
     media, content = "application/json", body(failure)
-    if status != 401:
+    if failure.status != 401:
         content["requestId"] = request_id
     if prefers(accept, PROBLEM):
-        media, content = PROBLEM, _problem(failure, request_id)
+        members = {"type": "about:blank", "title": PHRASES[failure.status], "status": failure.status}
+        members |= {"detail": failure.message}
+        members |= {"errors": failure.details} if failure.details else {}
+        media, content = PROBLEM, {**members, **failure.more, "requestId": request_id}
     headers = dict(failure.headers)
-    if status == 401:
+    if failure.status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
-    return Response(_encode(content), status, headers, media_type=media)
-
-
-def _encode(body: dict[str, Any]) -> str:
     try:
-        return encode(body)
+        text = encode(content)
     except Refused:
         # A lone surrogate from the request; decimals become text.
-        return json.dumps(body, default=str)
+        text = json.dumps(content, default=str)
+    return Response(text, failure.status, headers, media_type=media)
 
 
 def body(failure: HttpError) -> dict[str, Any]:
@@ -178,9 +163,25 @@ def body(failure: HttpError) -> dict[str, Any]:
     return {**members, **failure.more}
 
 
-def _problem(failure: HttpError, request_id: str) -> dict[str, Any]:
-    phrase = PHRASES[failure.status]
-    body: dict[str, Any] = {"type": "about:blank", "title": phrase, "status": failure.status}
-    body |= {"detail": failure.message}
-    body |= {"errors": failure.details} if failure.details else {}
-    return {**body, **failure.more, "requestId": request_id}
+def prefers(accept: str, media: str) -> bool:
+    """Return whether a client accepts a media type explicitly and at least as gladly as JSON.
+
+    Wildcards are ignored: a client that accepts anything gets JSON.
+
+    Examples
+    --------
+    >>> prefers("application/json;q=0.9, application/problem+json", "application/problem+json")
+    True
+    >>> prefers("*/*", "application/problem+json")
+    False
+    """
+    weights: dict[str, float] = {}
+    for item in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weights[name] = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                weights[name] = 0.0
+                with suppress(ValueError):
+                    weights[name] = float(parameter.removeprefix("q="))
+    return weights.get(media, 0.0) > 0 and weights[media] >= weights.get("application/json", 0.0)

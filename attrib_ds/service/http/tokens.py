@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
@@ -14,17 +15,11 @@ from starlette.responses import Response
 from attrib_ds.contract import OPERATIONS, from_wire
 from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.accounts import OAuthError, exchange
-from attrib_ds.service.http import bodies
-from attrib_ds.service.http.error_responses import HttpError, to_http_error
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from attrib_ds.service.accounts import Accounts
-    from attrib_ds.service.http.body_memory import BodyBudget, BodyMemory
-    from attrib_ds.service.http.service_request import ServiceRequest
-    from attrib_ds.service.http.thread_pool import ThreadPool
+from attrib_ds.service.accounts import Accounts, OAuthError, exchange
+from attrib_ds.service.http import limits
+from attrib_ds.service.http.errors import HttpError, to_http_error
+from attrib_ds.service.http.limits import BodyBudget, BodyMemory, ServiceRequest
+from attrib_ds.service.http.reads import ThreadPool
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_BYTES: Final = 64 * 1024
@@ -43,7 +38,7 @@ class TokenRoute:
     accounts : Accounts
         Service accounts.
     audiences : collection of str
-        URLs of the route; an assertion must name one as its audience (G-171).
+        URLs of the route; an assertion must name one as its audience.
     pool : ThreadPool
         Threads that do the work.
     budget : BodyBudget
@@ -59,7 +54,7 @@ class TokenRoute:
         self._budget = budget
 
     async def answer(self, request: ServiceRequest) -> Response:
-        """Answer one request; errors have the codes of RFC 6749 (G-169)."""
+        """Answer one request; errors have the codes of RFC 6749."""
         try:
             with self._budget.request(has_token=False) as memory:
                 form = await _read_form(request, memory)
@@ -89,7 +84,7 @@ async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, s
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != _FORM:
         raise OAuthError("invalid_request", f"the content type is not {_FORM}")
-    content = await bodies.read(request, most_bytes=_MOST_BYTES, memory=memory)
+    content = await limits.read(request, most_bytes=_MOST_BYTES, memory=memory)
     try:
         pairs = parse_qsl(content.decode("ascii"), errors="strict", max_num_fields=_MOST_PARAMETERS)
     except ValueError:

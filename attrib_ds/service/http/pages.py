@@ -1,0 +1,296 @@
+"""What pages send without a token: hits to ``/c``, requests for a holdout to ``/show``; and their script."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha384
+from importlib.resources import files
+from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.events import CreateEvent
+from attrib_ds.contract.hits import CollectHit, read_hit
+from attrib_ds.contract.settings import Holdout, find_holdout
+from attrib_ds.contract.hits import OPPORTUNITY, CollectOpportunity, read_opportunity
+from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.service.collection.address_lookup import COLUMNS, AddressLookup
+from attrib_ds.service.collection.pending_hits import pending_hit
+from attrib_ds.service.collection.traffic_filters import captures, captures_address
+from attrib_ds.service.collection.user_agents import is_bot
+from attrib_ds.service.http import limits
+from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http.projects import Projects, check_page
+from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
+from attrib_ds.service.http.reads import Arrivals, ThreadPool
+from attrib_ds.service.service import Service
+from attrib_ds.service.store.ids import new_uuid
+from attrib_ds.service.store.settings import ProjectSettings
+
+_MOST_BYTES_OF_HIT: Final = 16 * 1024
+_MOST_BYTES_OF_OPPORTUNITY: Final = 4 * 1024
+_LONGEST_AGENT: Final = 1_024
+_PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
+#: A transparent image of one pixel.
+_PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+#: Comments of the script that fill their lines, and indentation.
+_UNSERVED: Final = re.compile(r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)\n|^ +", re.MULTILINE)
+_SECONDS_TO_CACHE: Final = 3_600
+_CREATE: Final = OPERATIONS["create_event"]
+_log: Final = logging.getLogger(__name__)
+
+
+class Pages:
+    """Answers pages; a request takes no thread while it waits until what it sends is durable.
+
+    Parameters
+    ----------
+    projects : Projects
+        Projects of the server.
+    pool : ThreadPool
+        Threads that open projects; counts the requests.
+    budget : BodyBudget
+        Memory for request bodies.
+    buckets : Buckets
+        Rate limits.
+    lookup : AddressLookup
+        Databases of places and networks.
+    """
+
+    def __init__(
+        self,
+        projects: Projects,
+        *,
+        pool: ThreadPool,
+        budget: BodyBudget,
+        buckets: Buckets,
+        lookup: AddressLookup,
+    ) -> None:
+        self._projects = projects
+        self._pool = pool
+        self._budget = budget
+        self._buckets = buckets
+        self._lookup = lookup
+        self._arrivals = Arrivals()
+
+    async def collect(self, request: ServiceRequest) -> Response:
+        """Store a hit, and answer once it is durable.
+
+        Parameters
+        ----------
+        request : ServiceRequest
+            GET with the members of the hit in its query, for a pixel; or POST with a JSON body of any content
+            type, since browsers send text/plain to other origins without asking first.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check fails or the hit cannot be stored; then nothing is stored.
+        """
+        if request.method == "HEAD":
+            return _pixel()
+        self._count(request, "hits-by-address", network_of(request.address))
+        query = limits.parse_query(request.scope["query_string"])
+        if request.method == "GET":
+            # A pixel is on the page that it counts.
+            page = {"pageUrl": request.headers["referer"]} if "referer" in request.headers else {}
+            hit = read_hit(page | query, is_query=True)
+        else:
+            hit = read_hit(await self._body(request, _MOST_BYTES_OF_HIT))
+        service, settings = await self._open(request, hit.projectId, hit.ingestKey)
+        await self._store(
+            lambda: service.start_hit(_record(hit, request, settings) | self._place(request.address))
+        )
+        return _pixel() if request.method == "GET" else Response(status_code=202)
+
+    async def show(self, request: ServiceRequest) -> Response:
+        """Tell whether to show the placement of a holdout, once the opportunity is durable.
+
+        Visitors outside the experiment see the placement, and no opportunity is logged: bots, filtered
+        traffic, pages that are fetched in advance, browsers that refuse a lasting id, and everyone outside
+        the period.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check fails, there is no such holdout, or the opportunity cannot be stored; then nothing is
+            stored, and the page shows the placement.
+        """
+        self._count(request, "hits-by-address", network_of(request.address))
+        opportunity = read_opportunity(await self._body(request, _MOST_BYTES_OF_OPPORTUNITY))
+        service, settings = await self._open(request, opportunity.projectId, opportunity.ingestKey)
+        holdout = find_holdout(settings.holdouts, opportunity.holdout)
+        if holdout is None:
+            raise HttpError(404, f"there is no holdout {opportunity.holdout!r}")
+        if (
+            not holdout.is_running(datetime.now(UTC))
+            or (opportunity.isPersistent and _refuses_id(request.headers, settings))
+            or is_bot(request.headers.get("user-agent", ""))
+            or _is_prefetch(request.headers)
+            or _is_filtered(request, settings, opportunity)
+        ):
+            return JSONResponse({"show": True})
+        is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
+        event = _event(opportunity, holdout, is_withheld=is_withheld)
+
+        def start() -> Future[Any] | None:
+            started = service.start(_CREATE, event)
+            return None if started is None else started.future
+
+        await self._store(start)
+        return JSONResponse({"show": not is_withheld})
+
+    def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
+        request.rate_headers = self._buckets.take([Claim(name, caller)])
+
+    async def _body(self, request: ServiceRequest, most_bytes: int) -> Any:
+        with self._budget.request(has_token=False) as memory:
+            return limits.parse(await limits.read(request, most_bytes=most_bytes, memory=memory)) or {}
+
+    async def _open(
+        self, request: ServiceRequest, project_id: str, ingest_key: str | None
+    ) -> tuple[Service, ProjectSettings]:
+        """Return the project of a request and its settings, once the page may send to it."""
+        service = self._projects.find_open(project_id)
+        if service is None:
+            service = await self._pool.run_or_reject(self._projects.get, project_id)
+        settings = service.cached_settings()
+        if settings is None:
+            settings = await self._pool.run_or_reject(service.settings)
+        check_page(request.headers, settings, ingest_key=ingest_key)
+        self._count(request, "hits", project_id)
+        return service, settings
+
+    async def _store(self, start: Callable[[], Future[Any] | None]) -> None:
+        with self._pool.admission():
+            future = start()
+            if future is None:
+                raise Unavailable("the project is being restored or opened again; try again later")
+            await self._arrivals.wait(future, None, None)
+
+    def _place(self, address: str) -> dict[str, Any]:
+        """Look up the place and the network of a client; nothing without databases."""
+        if not self._lookup:
+            return {}
+        try:
+            return self._lookup.find(address)
+        except InvalidRequest as error:
+            # The hit counts all the same.
+            _log.warning("%s", error.message)
+            return dict.fromkeys(COLUMNS)
+
+
+def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings) -> dict[str, Any]:
+    headers, address = request.headers, request.address
+    id = (hit.hitId or new_uuid()).lower()
+    # Without an id that the browser may keep, the hit is a visitor of its own.
+    tracker_id = None if hit.isPersistent and _refuses_id(headers, settings) else hit.trackerId
+    return pending_hit(
+        hit,
+        id=id,
+        tracker_id=tracker_id or f"hit.{id}",
+        user_agent=headers.get("user-agent", "")[:_LONGEST_AGENT],
+        is_bot=_is_prefetch(headers),
+        address=address if captures_address(settings.traffic_filters, address) else None,
+    )
+
+
+def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:
+    # With everything that the page chooses: an id that others used keeps no opportunity out of the log.
+    nonce = f"opportunity:{opportunity.opportunityId.lower()}:{holdout.name}:{opportunity.trackerId}"
+    return CreateEvent(
+        projectId=opportunity.projectId,
+        eventType=OPPORTUNITY,
+        nonce=nonce,
+        data={"holdout": holdout.name, "node": holdout.node_id, "withheld": is_withheld},
+        trackerId=opportunity.trackerId,
+    )
+
+
+def _is_filtered(request: ServiceRequest, settings: ProjectSettings, opportunity: CollectOpportunity) -> bool:
+    # Browsers send the origin of the page, except where the page hides it.
+    origin = request.headers.get("origin", "")
+    return captures(
+        settings.traffic_filters,
+        address=request.address,
+        user_agent=request.headers.get("user-agent", ""),
+        page=origin if "://" in origin else request.headers.get("referer", ""),
+        referrer=opportunity.referrer,
+    )
+
+
+def _is_prefetch(headers: Headers) -> bool:
+    """Return whether the browser fetches a page that the visitor may never see."""
+    return any("prefetch" in headers.get(name, "").lower() for name in _PREFETCH)
+
+
+def _refuses_id(headers: Headers, settings: ProjectSettings) -> bool:
+    """Return whether the browser asks not to be recognised again, and the project respects it."""
+    return (settings.respect_gpc and headers.get("sec-gpc") == "1") or (
+        settings.respect_dnt and headers.get("dnt") == "1"
+    )
+
+
+def _pixel() -> Response:
+    return Response(_PIXEL, media_type="image/gif")
+
+
+@dataclass(frozen=True)
+class Script:
+    """The tracking script as it is served.
+
+    Parameters
+    ----------
+    content, compressed : bytes
+        As it is, and in gzip format.
+    integrity : str
+        Value of the attribute ``integrity`` of a script tag (Subresource Integrity).
+    """
+
+    content: bytes
+    compressed: bytes
+    integrity: str
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request for the script; without content if the client has it already."""
+        etag = f'W/"{self.integrity.partition("-")[2][:16]}"'
+        headers = {
+            "Cache-Control": f"public, max-age={_SECONDS_TO_CACHE}",
+            "ETag": etag,
+            "Vary": "Accept-Encoding",
+            # Pages that isolate themselves load only what allows it.
+            "Cross-Origin-Resource-Policy": "cross-origin",
+        }
+        if etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        content = self.content
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            content, headers["Content-Encoding"] = self.compressed, "gzip"
+        return Response(content, headers=headers, media_type="text/javascript; charset=utf-8")
+
+
+@cache
+def tracking_script() -> Script:
+    """Return the script of this package, without comments.
+
+    Examples
+    --------
+    >>> script = tracking_script()
+    >>> len(script.compressed) < 3_000, script.integrity[:7]
+    (True, 'sha384-')
+    """
+    source = files("attrib_ds.service.http").joinpath("tracker/t.js").read_text(encoding="utf-8")
+    content = _UNSERVED.sub("", source.replace("/// ", "// ")).encode()
+    compressed = gzip.compress(content, 9, mtime=0)
+    return Script(content, compressed, f"sha384-{b64encode(sha384(content).digest()).decode()}")
