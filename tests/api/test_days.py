@@ -15,7 +15,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest, NotFound
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
 
 ANNA = f"{10:024x}"

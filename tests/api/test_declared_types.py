@@ -13,9 +13,8 @@ import pytest
 from support.dtype_names import dtype_names
 
 import attrib_ds as at
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email"},

@@ -11,7 +11,7 @@ from support.dtype_names import dtype_names
 
 import attrib_ds as at
 from attrib_ds.errors import Conflict, HoldoutWarning, InvalidRequest, NotFound
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
 
 NAMES = [f"h-{number:02}" for number in range(16)]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from results import Row, parser, report
 from service_events import PROJECT, Load, Tally, prepare, rate_of, started, within
 
-from attrib_ds.service.http.tracker import tracking_script
+from attrib_ds.service.http.pages import tracking_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -68,9 +68,8 @@ def served(folder: Path):
 
 
 def _serve(folder: Path, pipe) -> None:
-    from attrib_ds.service.accounts.administration import create_key
-    from attrib_ds.service.http.server import running
-    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.accounts.accounts import create_key
+    from attrib_ds.service.http.server import ServerOptions, running
 
     with running(folder, options=ServerOptions(rate_limits=None)) as url:
         create_key(folder, folder / "key.json", projects=["shop"])

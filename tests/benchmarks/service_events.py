@@ -162,7 +162,7 @@ def prepare(home: Path) -> str:
     from attrib_ds.contract import OPERATIONS, build
     from attrib_ds.service import Service
     from attrib_ds.service.accounts import Accounts
-    from attrib_ds.service.accounts.administration import create_key
+    from attrib_ds.service.accounts.accounts import create_key
 
     operation = OPERATIONS["create_event_type"]
     with closing(Service.open(PROJECT, home / f"{PROJECT}.duckdb")) as service:
@@ -176,8 +176,7 @@ def prepare(home: Path) -> str:
 
 def serve(home: Path) -> None:
     """Serve a folder until standard input ends."""
-    from attrib_ds.service.http.server import running
-    from attrib_ds.service.http.server_options import ServerOptions
+    from attrib_ds.service.http.server import ServerOptions, running
 
     with running(home, options=ServerOptions(rate_limits=None)) as url:
         print(url, flush=True)

@@ -24,7 +24,7 @@ from support.http_caller import Caller, answering, token_of
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 NAME = "big-shop"
 STREAMED = 1_000_000
 SERVE = (
-    "import sys; from attrib_ds.service.http.serving import serve; "
-    "from attrib_ds.service.http.server_options import ServerOptions; "
+    "import sys; from attrib_ds.service.http.server import serve; "
+    "from attrib_ds.service.http.server import ServerOptions; "
     "serve(sys.argv[1], port=0, options=ServerOptions(rate_limits=None))"
 )
 VISITS = (

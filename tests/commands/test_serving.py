@@ -13,9 +13,8 @@ from support.http_caller import TIMEOUT, Caller, ask_token, token_of
 
 from attrib_ds.commands.cli import main
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 SEARCH = {"fields": [], "sqlQuery": "SELECT _id FROM users"}
 

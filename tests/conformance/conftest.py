@@ -13,9 +13,8 @@ from conformance.shop import made, new
 from conformance.transports import Embedded, OverHttp
 from support.http_caller import token_of
 
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 HERE = Path(__file__).parent
 

@@ -16,9 +16,8 @@ from conformance.shop import event, made, send_event
 from conformance.transports import Embedded, OverHttp, Project
 from support.http_caller import read_key, token_of
 
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 ID = "killed-shop"
 

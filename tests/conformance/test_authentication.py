@@ -19,7 +19,7 @@ from support.signing import base64url, header_of, payload_of, signed
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.accounts import exchange as exchange_of
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.dispatch import EVENT_OPERATIONS
 
 pytestmark = pytest.mark.http_only

@@ -10,9 +10,7 @@ from conformance.shop import VENDOR, event, hex_id, new, uuid
 from conformance.transports import OverHttp
 
 from attrib_ds.contract import BASES, OPERATIONS
-from attrib_ds.service.http.rate_limits import RateLimit
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+from attrib_ds.service.http.server import RATES, Rate, ServerOptions, running
 
 REASONS = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 409: "Conflict"}
 #: Traces, statements, files and engines.
@@ -125,10 +123,7 @@ def test_r321_a_body_that_is_not_an_object_is_400(service, name):
 @pytest.mark.http_only
 def test_r322_too_many_requests_are_429(http, project):
     """Of one project and account the second request is too many; other projects are not touched."""
-    names = ("requests", "heavy", "events", "events_by_address")
-    rates = RateLimits(**{name: RateLimit(name, 1, 3_600) for name in names})
-
-    with running(http.home, options=ServerOptions(rate_limits=rates)) as url:
+    with running(http.home, options=ServerOptions(rate_limits=dict.fromkeys(RATES, Rate(1, 3_600)))) as url:
         limited = OverHttp(http.home, url, http.token)
         for number, name in enumerate(
             operation

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from attrib_ds.contract import BASES, OPERATIONS, build, from_wire
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
-from attrib_ds.service.http import bodies, error_responses, responses, serialization
+from attrib_ds.service.http import errors, limits, responses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def reply_of(status: int, content: bytes, headers: Mapping[str, str]) -> Reply:
 
 
 def _as_text(query: Mapping[str, Any]) -> dict[str, str]:
-    return bodies.parse_query(urlencode(query).encode())
+    return limits.parse_query(urlencode(query).encode())
 
 
 def content_of(body: Any) -> bytes | None:
@@ -82,13 +82,13 @@ class Embedded:
         operation = OPERATIONS[name]
         content = content_of(body)
         try:
-            parsed = None if content is None else bodies.parse(content, is_array=bool(operation.body))
+            parsed = None if content is None else limits.parse(content, is_array=bool(operation.body))
             request = from_wire(operation, path=path, query=_as_text(query), body=parsed)
             service = self._services.get(request.projectId) or next(iter(self._services.values()))
             response = self._respond(service, operation, request)
         except AttribError as error:
-            failure = error_responses.to_http_error(error_responses.with_wire_names(error, operation))
-            response = error_responses.response(failure, request_id="embedded", accept="")
+            failure = errors.to_http_error(errors.with_wire_names(error, operation))
+            response = errors.response(failure, request_id="embedded", accept="")
         fields = {key.title(): value for key, value in response.headers.items()}
         return reply_of(response.status_code, bytes(response.body), fields)
 
@@ -97,7 +97,7 @@ class Embedded:
             return responses.with_value(operation, request, service.send(operation, request))
         with closing(service.stream(operation, request)) as rows:
             status = 200 if rows.value is False else operation.success
-            content = b"".join(serialization.json_chunks(rows, operation.answer))
+            content = b"".join(responses.json_chunks(rows, operation.answer))
         return responses.Response(content, status, media_type=JSON)
 
     def close(self) -> None:

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "large-results.md"
 ADDRESS = 'url="https://attribution.example"'

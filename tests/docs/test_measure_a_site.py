@@ -20,11 +20,11 @@ from support.website import CHROMIUM, site
 import attrib_ds as at
 from attrib_ds.commands.cli import main
 from attrib_ds.contract.settings import UpdateSettings
-from attrib_ds.service.http import tracker
-from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES
+from attrib_ds.service.http import pages
+from attrib_ds.service.http.dispatch import REQUIRED_SCOPES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-site.md").read_text(encoding="utf-8")
-FOLDER = Path(tracker.__file__).parent
+FOLDER = Path(pages.__file__).parent / "tracker"
 
 
 def test_the_page_lists_the_attributes_of_the_script():

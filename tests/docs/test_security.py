@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from attrib_ds.commands.parser import make_parser
-from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+from attrib_ds.service.http.server import ServerOptions
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")

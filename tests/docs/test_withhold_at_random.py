@@ -10,8 +10,7 @@ from support.http_caller import Caller
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.server import ServerOptions, running
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 PAGE = (DOCS / "withhold-at-random.md").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import connect, create_event_type
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 

@@ -22,9 +22,8 @@ from attrib_ds.forms import day_view
 from attrib_ds.forms.day_view import NodeLabel
 from attrib_ds.forms.live_page import Live
 from attrib_ds.project import Project
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 SPRING = "https://shop.example/boots?utm_source=newsletter&utm_medium=email&utm_campaign=spring"

@@ -22,9 +22,8 @@ import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.commands.cli import main
 from attrib_ds.mirroring import interactions, users
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.store.table_definitions import TABLES
 
 FIELDS = [

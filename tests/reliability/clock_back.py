@@ -26,9 +26,8 @@ from support.service_records import send
 from attrib_ds import instants
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

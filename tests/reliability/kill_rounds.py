@@ -35,11 +35,11 @@ from support.service_records import send
 
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 
 SERVE = (
-    "import sys; from attrib_ds.service.http.serving import serve; "
-    "from attrib_ds.service.http.server_options import ServerOptions; serve(sys.argv[1], port=0, options=ServerOptions(rate_limits=None))"
+    "import sys; from attrib_ds.service.http.server import serve; "
+    "from attrib_ds.service.http.server import ServerOptions; serve(sys.argv[1], port=0, options=ServerOptions(rate_limits=None))"
 )
 PROJECT = "/api/v1/projects/shop"
 CONNECTIONS = 8

@@ -36,7 +36,7 @@ from support.service_records import send
 
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 
 PROJECT = "/api/v1/projects/shop"
 REFUSED = (429, 503)

@@ -30,9 +30,8 @@ import attrib_ds as at
 from attrib_ds import Project
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.credentials import protect_key
 from attrib_ds.transports.http.opening import open_http

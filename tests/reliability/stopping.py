@@ -22,7 +22,7 @@ from reliability.kill_rounds import SERVE, Journal, examine, make_project, start
 from support.http_caller import token_of
 
 from attrib_ds.errors import AttribError
-from attrib_ds.service.accounts.administration import create_key
+from attrib_ds.service.accounts.accounts import create_key
 
 #: The server gives running requests 30 s by default, and a project as long to finish its writes.
 SECONDS_TO_EXIT = 60

@@ -18,9 +18,8 @@ from support.service_records import hex_id, table, uuid, visit
 import attrib_ds as at
 from attrib_ds import Project, errors, event, interaction, node, user
 from attrib_ds.records.frames import TEXT
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http

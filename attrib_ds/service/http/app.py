@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -115,7 +115,7 @@ class ServerOptions:
         without a token may use half of it.
     """
 
-    rate_limits: Mapping[str, Rate] | None = RATES
+    rate_limits: Mapping[str, Rate] | None = field(default_factory=lambda: RATES)
     sql: bool = True
     new_keys: bool = True
     geo: Path | None = None

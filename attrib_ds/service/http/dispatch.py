@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from attrib_ds.contract import OPERATIONS, Answer, Operation, from_wire
-from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit
+from attrib_ds.contract import Answer, Operation, from_wire
 from attrib_ds.contract.administration import CreateKey
+from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit
 from attrib_ds.contract.hits import OPPORTUNITY
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.accounts import Access, Accounts
 from attrib_ds.service.http import limits, responses
 from attrib_ds.service.http.errors import HttpError
-from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, Claim, Rate, ServiceRequest
+from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, Claim, ServiceRequest
 from attrib_ds.service.http.projects import Projects, check_sender
 from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, ThreadPool
 from attrib_ds.service.service import Service

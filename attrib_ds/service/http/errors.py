@@ -10,8 +10,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from attrib_ds.contract import Operation
-from attrib_ds.contract.json_values import encode
-from attrib_ds.contract.json_values import Refused
+from attrib_ds.contract.json_values import Refused, encode
 from attrib_ds.errors import AttribError
 
 PROBLEM: Final = "application/problem+json"

@@ -21,9 +21,8 @@ from starlette.responses import JSONResponse, Response
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.events import CreateEvent
-from attrib_ds.contract.hits import CollectHit, read_hit
+from attrib_ds.contract.hits import OPPORTUNITY, CollectHit, CollectOpportunity, read_hit, read_opportunity
 from attrib_ds.contract.settings import Holdout, find_holdout
-from attrib_ds.contract.hits import OPPORTUNITY, CollectOpportunity, read_opportunity
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.collection.address_lookup import COLUMNS, AddressLookup
 from attrib_ds.service.collection.pending_hits import pending_hit
@@ -31,8 +30,8 @@ from attrib_ds.service.collection.traffic_filters import captures, captures_addr
 from attrib_ds.service.collection.user_agents import is_bot
 from attrib_ds.service.http import limits
 from attrib_ds.service.http.errors import HttpError
-from attrib_ds.service.http.projects import Projects, check_page
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
+from attrib_ds.service.http.projects import Projects, check_page
 from attrib_ds.service.http.reads import Arrivals, ThreadPool
 from attrib_ds.service.service import Service
 from attrib_ds.service.store.ids import new_uuid

@@ -13,8 +13,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.api.admin import create_key, list_audit, list_keys, revoke_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.server import ServerOptions, running
 
 
 @pytest.fixture

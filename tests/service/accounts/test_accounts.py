@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -12,8 +14,8 @@ from cryptography.hazmat.primitives import serialization
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from attrib_ds.keys.key_files import make_key_pair
-from attrib_ds.service.accounts import Accounts, OAuthError
-from attrib_ds.service.accounts.accounts import FILE
+from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.accounts.accounts import FILE, create_key
 
 
 def token_of(accounts, key, scopes=("full_access",), **once):
@@ -21,8 +23,6 @@ def token_of(accounts, key, scopes=("full_access",), **once):
 
 
 def test_r316_a_key_file_has_exactly_the_members_of_the_specification(key):
-    import json
-
     content = json.loads(key.to_json())
     assert list(content) == ["clientId", "serviceAccountEmail", "privateKeyId", "privateKey"]
     private = serialization.load_pem_private_key(content["privateKey"].encode(), password=None)
@@ -78,15 +78,12 @@ def test_an_unknown_token_allows_nothing(accounts, key):
 @pytest.mark.parametrize("revoke", ["key", "account"])
 def test_revoking_ends_tokens_at_once(accounts, key, revoke):
     token = token_of(accounts, key)
-    other = accounts.add_key(key.clientId)
-    other_token = token_of(accounts, other)
     if revoke == "key":
         accounts.revoke_key(key.privateKeyId)
     else:
         accounts.revoke_account(key.clientId)
     assert accounts.find_access(token.text) is None
     assert accounts.find_key(key.clientId, key.privateKeyId) is None
-    assert (accounts.find_access(other_token.text) is None) == (revoke == "account")
     assert accounts.has_account(key.clientId) == (revoke == "key")
 
 
@@ -153,15 +150,11 @@ def test_unknown_keys_and_accounts_are_told(accounts, key):
         accounts.revoke_key("nonsense")
     with pytest.raises(NotFound, match="client_id"):
         accounts.revoke_account("nonsense")
-    accounts.revoke_account(key.clientId)
-    with pytest.raises(NotFound, match="client_id"):
-        accounts.add_key(key.clientId)
 
 
 def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock):
     token_of(accounts, key, once="a", until=clock.now + 10)
-    with pytest.raises(OAuthError, match="before"):
-        token_of(accounts, key, once="a", until=clock.now + 10)
+    assert token_of(accounts, key, once="a", until=clock.now + 10) is None
     other = accounts.create(projects=["shop"])
     token_of(accounts, other, once="a", until=clock.now + 10)
     clock.now += 10
@@ -171,8 +164,8 @@ def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock)
 @pytest.mark.slow
 def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key, tmp_path):
     token = token_of(accounts, key)
-    script = "import sys; from attrib_ds.service.accounts.administration import revoke_key; revoke_key(*sys.argv[1:])"
-    subprocess.run([sys.executable, "-c", script, str(tmp_path), key.privateKeyId], check=True, timeout=60)
+    command = [sys.executable, "-m", "attrib_ds", "keys", "revoke", key.privateKeyId, "--home", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60)
     assert accounts.find_access(token.text) is None
 
 
@@ -197,11 +190,6 @@ def test_a_beat_fails_on_closed_accounts(accounts):
     accounts.close()
     with pytest.raises(Unavailable):
         accounts.probe()
-
-
-def test_a_refusal_names_its_code():
-    refusal = OAuthError("invalid_grant", "the assertion has expired")
-    assert (refusal.code, str(refusal)) == ("invalid_grant", "the assertion has expired")
 
 
 # -- keys that clients make, each for one project
@@ -304,3 +292,30 @@ def test_a_project_sees_and_revokes_keys_of_its_own_alone(accounts):
     assert not accounts.revoke_key_of_project("shop", own)
     revoked = {key.key_id for key in accounts.list_keys() if key.revoked_at is not None}
     assert revoked == {own}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no owner mode")
+def test_a_key_file_holds_the_key_for_its_owner_alone(tmp_path):
+    key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"], scopes=["interactions:read"])
+    assert (tmp_path / "key.json").stat().st_mode & 0o777 == 0o600
+    assert json.loads((tmp_path / "key.json").read_text()) == {
+        "clientId": key.clientId,
+        "serviceAccountEmail": key.serviceAccountEmail,
+        "privateKeyId": key.privateKeyId,
+        "privateKey": key.privateKey,
+    }
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_no_account_is_left(tmp_path):
+    (tmp_path / "key.json").write_text("precious")
+    with pytest.raises(InvalidRequest, match="out"):
+        create_key(tmp_path, tmp_path / "key.json", projects=["shop"])
+    assert (tmp_path / "key.json").read_text() == "precious"
+    with closing(Accounts.open(tmp_path)) as accounts:
+        assert accounts.list_keys() == []
+
+
+def test_a_failure_leaves_no_file(tmp_path):
+    with pytest.raises(InvalidRequest, match="projects"):
+        create_key(tmp_path, tmp_path / "key.json", projects=[])
+    assert not (tmp_path / "key.json").exists()

@@ -11,9 +11,8 @@ from support.service_records import hex_id, table, uuid, visit
 
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 MANY = 100_000
 

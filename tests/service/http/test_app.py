@@ -18,7 +18,7 @@ from support.service_records import hex_id
 
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.service import Service
-from attrib_ds.service.http.routing import Routes
+from attrib_ds.service.http.app import Routes
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
 NODES = "/api/v1/projects/shop/nodes"
@@ -334,10 +334,10 @@ def test_r120_r122_to_r124_every_operation_is_found_at_its_path(name):
     from support.http_caller import path_of
 
     operation = OPERATIONS[name]
-    route = Routes(OPERATIONS.values()).find(path_of(operation).encode())
+    operations, values = Routes(each for each in OPERATIONS.values() if each.path).find(path_of(operation).encode())
     for method in (operation.method, *operation.synonyms):
-        assert route.operation(method) is operation
-    assert set(route.parameters(operation)) == set(re.findall(r"{(\w+)}", operation.path))
+        assert operations[method] is operation
+    assert len(values) == operation.path.count("{")
 
 
 def test_a_plus_in_a_date_of_a_query_may_come_as_it_is(call):

@@ -9,9 +9,8 @@ from support.http_caller import Caller, token_of
 from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 PROJECT = "/api/v1/projects/shop"
 

@@ -15,9 +15,8 @@ from support.order_events import declare_order, order
 from support.service_records import send
 
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 PROJECT = "/api/v1/projects/shop"
 BACKUP = f"{PROJECT}/backup"

@@ -7,14 +7,13 @@ import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from service.http.test_connections import connected, one_response, statuses
 from support.http_caller import TIMEOUT, Caller, token_of
+from support.raw_http import connected, one_response, statuses
 
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.body_memory import BodyBudget
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http.limits import BodyBudget
+from attrib_ds.service.http.server import ServerOptions, running
 
 MEBIBYTE = 1 << 20
 EVENTS, BATCH = "/api/v1/events", "/api/v1/events/batch"

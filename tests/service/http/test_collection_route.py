@@ -15,10 +15,7 @@ from support.http_caller import Caller
 import attrib_ds as at
 from attrib_ds import instants
 from attrib_ds.service.collection.hit_intake import HitIntake
-from attrib_ds.service.http.client_addresses import parse_proxies
-from attrib_ds.service.http.rate_limits import RateLimit
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+from attrib_ds.service.http.server import Rate, ServerOptions, running
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 PAGE = "https://shop.example/boots?utm_source=google&utm_medium=cpc&utm_campaign=spring"
@@ -143,7 +140,7 @@ def test_bots_are_kept_and_marked(home):
 @pytest.mark.slow
 def test_a_traffic_filter_by_address_captures_hits(home):
     change_settings(home, traffic_filters=["address:203.0.113.0/24"])
-    with serving(home, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+    with serving(home, behind_proxy=("127.0.0.1",)) as url:
         post = posting(url)
         assert post(hit(1, trackerId="a"), X_Forwarded_For="203.0.113.7").status == 202
         assert post(hit(2, trackerId="b"), X_Forwarded_For="198.51.100.7").status == 202
@@ -156,7 +153,7 @@ def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_appl
     change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
     # Accepted hits stay pending.
     monkeypatch.setattr(HitIntake, "_process", lambda intake: setattr(intake, "_due_at", None))
-    with serving(home, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+    with serving(home, behind_proxy=("127.0.0.1",)) as url:
         post = posting(url)
         assert post(hit(1)).status == 202
         assert post(hit(2), X_Forwarded_For="198.51.100.7").status == 202
@@ -170,8 +167,7 @@ def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp
     geo, asn = write_geo(tmp_path / "geo.mmdb"), write_asn(tmp_path / "asn.mmdb")
     # Hits are looked up at receipt, so the place survives a restart of the server without the databases.
     monkeypatch.setattr(HitIntake, "_process", lambda self: setattr(self, "_due_at", None))
-    proxies = (parse_proxies("127.0.0.1"),)
-    with serving(home, trusted_proxies=proxies, geo=geo, asn=asn) as url:
+    with serving(home, behind_proxy=("127.0.0.1",), geo=geo, asn=asn) as url:
         for number, address in enumerate(("203.0.113.7", "2001:db8:1::1", "192.0.2.1"), start=1):
             assert posting(url)(hit(number, trackerId=f"t-{number}"), X_Forwarded_For=address).status == 202
     assert rows(home, "SELECT DISTINCT address FROM pending_hits") == [(None,)]
@@ -188,7 +184,7 @@ def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp
 def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path, caplog):
     geo = write_geo(tmp_path / "geo.mmdb")
 
-    with serving(home, geo=geo, trusted_proxies=(parse_proxies("127.0.0.1"),)) as url:
+    with serving(home, geo=geo, behind_proxy=("127.0.0.1",)) as url:
         damage(geo)
         assert posting(url)(hit(), X_Forwarded_For="203.0.113.7").status == 202
     assert rows(home, 'SELECT hitCount, "geo.city" FROM interactions') == [(1, None)]
@@ -312,12 +308,12 @@ def test_a_token_that_events_need_is_not_asked_of_pages(home):
 
 @pytest.mark.slow
 def test_hits_have_rate_limits_of_their_own(home):
-    limits = RateLimits(hits_by_address=RateLimit("hits-by-address", 2, 36_000))
+    limits = {"hits-by-address": Rate(2, 36_000)}
     with serving(home, rate_limits=limits) as url:
         post = posting(url)
         assert [post(hit(number)).status for number in (1, 2, 3)] == [202, 202, 429]
         assert int(post(hit(4)).headers["Retry-After"]) > 1
-    limits = RateLimits(hits=RateLimit("hits", 1, 36_000))
+    limits = {"hits": Rate(1, 36_000)}
     with serving(home, rate_limits=limits) as url:
         post = posting(url)
         assert [post(hit(number)).status for number in (5, 6)] == [202, 429]

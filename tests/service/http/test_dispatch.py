@@ -10,8 +10,8 @@ from support.service_records import hex_id, uuid
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.schema import HIT, INTERACTION, NODE
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.required_scopes import REQUIRED_SCOPES
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.dispatch import REQUIRED_SCOPES
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
 ARROW = "application/vnd.apache.arrow.stream"

@@ -15,9 +15,8 @@ from service.http.conftest import load
 from support.http_caller import TIMEOUT, Caller, token_of
 from support.service_records import hex_id, table, visit
 
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.users import exports
 
 MANY = 20_000

@@ -18,9 +18,8 @@ from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.keys.key_files import KeyFile, make_key_pair
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 
 KEYS = "/api/v1/projects/shop/keys"
 

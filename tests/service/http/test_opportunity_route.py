@@ -14,10 +14,8 @@ from scipy.stats import binom
 from support.http_caller import Caller, token_of
 
 import attrib_ds as at
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import RateLimit
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import Rate, ServerOptions, running
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 
@@ -170,8 +168,8 @@ def test_what_is_refused_stores_nothing(home):
 @pytest.mark.slow
 def test_questions_count_as_hits_against_the_rate_limits(home):
     for limits in (
-        RateLimits(hits_by_address=RateLimit("hits-by-address", 2, 36_000)),
-        RateLimits(hits=RateLimit("hits", 2, 36_000)),
+        {"hits-by-address": Rate(2, 36_000)},
+        {"hits": Rate(2, 36_000)},
     ):
         with serving(home, limits) as url:
             ask = asking(url)

@@ -14,12 +14,9 @@ from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, 
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.http import responses
-from attrib_ds.service.http.error_responses import HttpError, to_http_error
-from attrib_ds.service.http.health import Health
-from attrib_ds.service.http.negotiation import prefers
-from attrib_ds.service.http.projects import Projects
-from attrib_ds.service.http.single_events import Arrivals
-from attrib_ds.service.http.thread_pool import ThreadPool
+from attrib_ds.service.http.errors import HttpError, prefers, to_http_error
+from attrib_ds.service.http.projects import Health, Projects
+from attrib_ds.service.http.reads import Arrivals, ThreadPool
 from attrib_ds.service.store.store import Store
 
 ARROW = "application/vnd.apache.arrow.stream"

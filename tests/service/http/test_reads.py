@@ -18,13 +18,10 @@ from support.http_caller import TIMEOUT, Caller, token_of
 from support.service_records import hex_id
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.error_responses import HttpError
-from attrib_ds.service.http.reads import READS, Reads
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
-from attrib_ds.service.http.streaming import StreamedResponse
-from attrib_ds.service.http.thread_pool import ThreadPool
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http.reads import READS, Reads, StreamedResponse, ThreadPool
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.store.cancellation import Cancellation
 from attrib_ds.service.store.cursors import Connections
 
@@ -203,7 +200,7 @@ def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0):
             received.append(message["body"])
 
     async def answer():
-        reads = Reads(ServerOptions(seconds_to_read=seconds_to_read))
+        reads = Reads(threads=1, most_waiting=1, seconds=seconds_to_read)
         try:
             read = reads.begin(receive)
             response = StreamedResponse(

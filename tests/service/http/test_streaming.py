@@ -17,7 +17,7 @@ from support.service_records import hex_id
 from attrib_ds.contract import OPERATIONS, build, from_wire
 from attrib_ds.errors import Unavailable
 from attrib_ds.service import Service
-from attrib_ds.service.http import serialization
+from attrib_ds.service.http import responses
 from attrib_ds.service.interactions import search_interactions
 from attrib_ds.service.store.store import Store
 
@@ -103,7 +103,7 @@ def search_of(store, body):
 @pytest.mark.slow
 def test_g104_rows_and_total_are_from_one_snapshot(big_store):
     found = search_of(big_store, {"projection": ["_id"]})
-    pieces = serialization.json_chunks(found, OPERATIONS["search_interactions"].answer)
+    pieces = responses.json_chunks(found, OPERATIONS["search_interactions"].answer)
     text = next(pieces)
     big_store.write(lambda connection: connection.execute("DELETE FROM interactions"))
     page = json.loads(text + b"".join(pieces))

@@ -6,6 +6,7 @@ import base64
 import logging
 import sqlite3
 import time
+from contextlib import closing
 
 import jwt
 import pytest
@@ -13,8 +14,8 @@ from support.http_caller import FORM, GRANT, Caller, ask_token, exchange, token_
 from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.service.accounts.accounts import FILE
-from attrib_ds.service.accounts.administration import create_key, revoke_key
+from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.accounts.accounts import FILE, create_key
 
 PROBE = "/api/v1/projects/shop/nodes"
 
@@ -169,7 +170,8 @@ def test_revoking_a_key_ends_its_tokens_while_the_server_runs(server, home):
     key = create_key(home, home / "short.json", projects=["shop"])
     call = Caller(server, token_of(server, key))
     assert call("GET", PROBE).status == 200
-    revoke_key(home, key.privateKeyId)
+    with closing(Accounts.open(home)) as accounts:
+        accounts.revoke_key(key.privateKeyId)
     assert call("GET", PROBE).status == 401
     assert ask_token(Caller(server), key).json()["error"] == "invalid_grant"
 

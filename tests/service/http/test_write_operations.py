@@ -12,10 +12,8 @@ from attrib_ds import connect
 from attrib_ds.api.admin import list_rates
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.service import Service
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.rate_limits import RateLimit
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import RateLimits, ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import Rate, ServerOptions, running
 
 PROJECT = "/api/v1/projects/shop"
 CAMPAIGNS = f"{PROJECT}/custom-ads/ads/campaigns"
@@ -434,7 +432,7 @@ def test_g227_null_clears_the_retention_period_of_an_event_type(write):
 @pytest.mark.slow
 def test_g185_each_event_of_a_batch_counts(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
-    rates = RateLimits(events=RateLimit("events", 5, 10_000))
+    rates = {"events": Rate(5, 10_000)}
     with running(tmp_path, options=ServerOptions(rate_limits=rates)) as url:
         anyone = Caller(url)
         statuses = [

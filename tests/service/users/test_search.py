@@ -19,7 +19,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import json_records
 from attrib_ds.schema import user_columns
 from attrib_ds.service import Service
-from attrib_ds.service.http.serialization import json_chunks
+from attrib_ds.service.http.responses import json_chunks
 
 EVERYONE = [1, 2, 3, 4, 5, 6, 7, 8]
 #: A key of each kind.

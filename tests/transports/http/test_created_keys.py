@@ -12,7 +12,7 @@ from transports.http.test_secrets import assert_clean, everything_about
 
 from attrib_ds import errors
 from attrib_ds.api.admin import create_key
-from attrib_ds.service.accounts.public_keys import checked_public_key
+from attrib_ds.service.accounts.accounts import checked_public_key
 
 #: What every private RSA key in PEM has near its beginning, and no public key has.
 CANARIES = ["PRIVATE KEY", "IBADANBgkqhkiG9w0BAQEFAASC"]
@@ -51,7 +51,7 @@ def test_a_lost_answer_does_not_make_a_second_key(open_shop, service, tmp_path):
     key = create_key(open_shop(), tmp_path / "new.json")
     bodies = {asked.body for asked in service.asked}
     assert (len(service.asked), len(bodies)) == (3, 1)
-    assert key["_id"] == checked_public_key(json.loads(bodies.pop())["publicKey"]).key_id
+    assert key["_id"] == checked_public_key(json.loads(bodies.pop())["publicKey"])[0]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 500])

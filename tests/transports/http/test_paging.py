@@ -27,9 +27,8 @@ import attrib_ds as at
 from attrib_ds import Project, errors, interaction
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.records.frames import TEXT
-from attrib_ds.service.accounts.administration import create_key
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.opening import open_http

@@ -12,8 +12,7 @@ import pytest
 from support.website import CHROMIUM, site
 
 import attrib_ds as at
-from attrib_ds.service.http.server import running
-from attrib_ds.service.http.server_options import ServerOptions
+from attrib_ds.service.http.server import ServerOptions, running
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -107,7 +106,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def script():
-    from attrib_ds.service.http.tracker import tracking_script
+    from attrib_ds.service.http.pages import tracking_script
 
     return tracking_script().content
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from attrib_ds.service.http import tracker
-from attrib_ds.service.http.tracker import tracking_script
+from attrib_ds.service.http import pages
+from attrib_ds.service.http.pages import tracking_script
 
-SOURCES = Path(tracker.__file__).parent
+SOURCES = Path(pages.__file__).parent / "tracker"
 TSC = shutil.which("tsc")
 
 
