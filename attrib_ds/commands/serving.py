@@ -80,7 +80,7 @@ def create_key(options: argparse.Namespace) -> None:
 
 def list_keys(_: argparse.Namespace) -> None:
     """Print the keys."""
-    from attrib_ds.service.accounts import Accounts
+    from attrib_ds.service.accounts.accounts import Accounts
 
     with closing(Accounts.open(home())) as accounts:
         keys = accounts.list_keys()
@@ -111,7 +111,7 @@ def _state(revoked_at: datetime | None, expires_at: datetime | None) -> str:
 
 def revoke_key(options: argparse.Namespace) -> None:
     """Revoke a key and its tokens."""
-    from attrib_ds.service.accounts import Accounts
+    from attrib_ds.service.accounts.accounts import Accounts
 
     with closing(Accounts.open(home())) as accounts:
         accounts.revoke_key(options.key_id)

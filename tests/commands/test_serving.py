@@ -37,16 +37,12 @@ def serving(home, *options):
     ("options", "statuses", "policies"),
     [
         ((), [200, 200, 200], 2),
-        (("--no-sql", "--rate", "heavy=1/60", "--threads", "2"), [403, 403, 429], 2),
-        (("--no-rates", "--most-waiting", "5", "--seconds-to-stop", "1"), [200, 200, 200], 0),
         (
-            (
-                *("--most-connections", "9", "--most-connections-per-address", "3", "--body-mebibytes", "4"),
-                *("--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"),
-            ),
-            [200, 200, 200],
+            ("--without", "sql", "--rate", "heavy=1/60", "--behind-proxy", "10.0.0.5", "fd00::/8"),
+            [403, 403, 429],
             2,
         ),
+        (("--without", "rates", "--without", "new-keys"), [200, 200, 200], 0),
     ],
 )
 def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses, policies):
@@ -76,7 +72,7 @@ def test_the_server_has_the_settings_of_the_options(tmp_path, options, statuses,
             ["--rate", "sql=1/1"],
             "'sql' is not a rate limit; allowed: requests, heavy, events, events-by-address, hits, hits-by-address",
         ),
-        (["--rate", "heavy=1/60", "--no-rates"], "--no-rates and --rate contradict each other"),
+        (["--rate", "heavy=1/60", "--without", "rates"], "--without rates and --rate contradict each other"),
     ],
 )
 def test_invalid_rates_are_refused(tmp_path, capsys, options, message):
@@ -84,23 +80,67 @@ def test_invalid_rates_are_refused(tmp_path, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_name_is_no_trusted_proxy(tmp_path, capsys):
-    assert main(["serve", "--home", str(tmp_path), "--trusted-proxy", "proxy.example"]) == 1
-    assert "trusted_proxies: 'proxy.example' is not an address" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--host", "192.0.2.1"], "attrib-ds serve: others can reach --host 192.0.2.1: put a reverse proxy in front"),
+        (["--host", "0.0.0.0"], "others can reach --host 0.0.0.0"),
+        (["--host", "::"], "others can reach --host ::"),
+        (["--host", "shop.example", "--url", "https://shop.example"], "others can reach --host shop.example"),
+        (["--behind-proxy", "127.0.0.1", "--unprotected"], "not allowed with argument --behind-proxy"),
+        (["--behind-proxy"], "expected at least one argument"),
+        (["--behind-proxy", "proxy.example"], "'proxy.example' is not allowed; expected an IP address or a network"),
+        (["--behind-proxy", "10.0.0.5/8"], "'10.0.0.5/8' is not allowed"),
+        (["--behind-proxy", "0.0.0.0/0"], "any client could forge its own"),
+        (["--behind-proxy", "10.0.0.5", "::/0"], "any client could forge its own"),
+        (["--without", "sql-searches"], "invalid choice: 'sql-searches'"),
+        (["--max-page-size", "none"], "argument --max-page-size: 'none' is not allowed; expected a whole number above 0"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_g234_wrong_usage_ends_with_exit_code_2(tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--home", str(tmp_path), *options])
+    assert message in capsys.readouterr().err
+
+
+def test_g234_the_refusal_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--home", str(tmp_path), "--host", "192.0.2.1"])
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--host", "localhost"],
+        ["--host", "::1"],
+        ["--host", "127.0.0.2", "--behind-proxy", "127.0.0.1"],
+        ["--host", "192.0.2.1", "--behind-proxy", "192.0.2.0/24"],
+        ["--host", "192.0.2.1", "--unprotected"],
+    ],
+    ids=" ".join,
+)
+def test_g234_a_protected_server_starts(tmp_path, capsys, options):
+    """It gets as far as opening the databases of places, one of which is missing."""
+    missing = str(tmp_path / "no.mmdb")
+    assert main(["serve", "--home", str(tmp_path), "--port", "0", "--geo", missing, *options]) == 1
+    error = capsys.readouterr().err
+    assert "no.mmdb' does not exist" in error or "cannot listen on" in error
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "attrib_ds.service.http.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", "--home", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "requires uvicorn" in error
+    assert "attrib-ds[serve]" in error
 
 
 def test_a_missing_database_of_places_stops_the_server_from_starting(tmp_path, capsys):
     assert main(["serve", "--home", str(tmp_path), "--port", "0", "--geo", str(tmp_path / "no.mmdb")]) == 1
     assert "no.mmdb' does not exist" in capsys.readouterr().err
-
-
-def test_an_option_that_is_not_a_number_is_wrong_usage(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["serve", "--home", str(tmp_path), "--threads", "none"])
-    assert (
-        "argument --threads: 'none' is not allowed; expected a whole number above 0"
-        in capsys.readouterr().err
-    )
 
 
 def test_a_key_expires_on_the_day_given(tmp_path, capsys):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from attrib_ds.commands.parser import make_parser
-from attrib_ds.service.http.server import ServerOptions
+from attrib_ds.service.http.server import RATES, ServerOptions
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")
@@ -30,36 +29,30 @@ def test_every_cited_test_exists() -> None:
 
 
 def test_the_limits_are_the_defaults_of_the_server() -> None:
-    options = ServerOptions()
-    described = {}
+    options, described = ServerOptions(), {}
     for default, option, example in LIMITS:
         if option == "--rate":
             amount, seconds = re.fullmatch(r"(\d+) per (\d+) s", default).groups()  # type: ignore[union-attr]
             described[example] = f"{example.partition('=')[0]}={amount}/{seconds}"
         else:
-            attribute = option.removeprefix("--").replace("-", "_")
-            expected = getattr(options, attribute)
-            assert default.split()[0] == ("none" if expected is None else f"{expected:g}"), option
-    rates = [getattr(RateLimits(), field.name) for field in fields(RateLimits)]
+            assert (default, getattr(options, option[2:].replace("-", "_"))) == ("none", None)
     assert described == {
-        text: text for text in (f"{rate.name}={rate.amount}/{rate.seconds:g}" for rate in rates)
+        text: text for text in (f"{name}={rate.amount}/{rate.seconds:g}" for name, rate in RATES.items())
     }
+    fixed = PAGE[PAGE.index("Fixed: ") : PAGE.index("## Files and backups")]
+    for text in (
+        f"{options.seconds_to_read:g} seconds for a read",
+        f"{options.reads} reads and {options.threads} other requests",
+        f"{options.most_waiting:,} that wait",
+        f"{options.body_mebibytes} MiB for request bodies",
+    ):
+        assert text in fixed
 
 
-def test_every_option_of_the_server_that_limits_is_listed() -> None:
+def test_the_server_has_ten_options_beside_its_home() -> None:
     serve = make_parser()._subparsers._group_actions[0].choices["serve"]  # type: ignore[union-attr,index]
     options = {action.option_strings[-1] for action in serve._actions}
-    assert options - {option for _, option, _ in LIMITS} == {
-        *(
-            "--help",
-            "--host",
-            "--port",
-            "--url",
-            "--home",
-            "--no-sql",
-            "--no-new-keys",
-            "--no-rates",
-            "--trusted-proxy",
-        ),
-        *("--geo", "--asn"),
+    assert options - {"--help", "--home"} == {
+        *("--host", "--port", "--url", "--behind-proxy", "--unprotected", "--rate", "--without"),
+        *("--geo", "--asn", "--max-page-size"),
     }

@@ -334,7 +334,9 @@ def test_r120_r122_to_r124_every_operation_is_found_at_its_path(name):
     from support.http_caller import path_of
 
     operation = OPERATIONS[name]
-    operations, values = Routes(each for each in OPERATIONS.values() if each.path).find(path_of(operation).encode())
+    operations, values = Routes(each for each in OPERATIONS.values() if each.path).find(
+        path_of(operation).encode()
+    )
     for method in (operation.method, *operation.synonyms):
         assert operations[method] is operation
     assert len(values) == operation.path.count("{")

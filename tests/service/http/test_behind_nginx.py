@@ -277,7 +277,9 @@ def test_huge_and_malformed_requests_end_at_the_proxy(connect, healthy, data, st
 
 
 def test_a_body_without_a_length_is_bounded_too(connect, healthy):
-    head = f"POST /api/v1/events/batch HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = (
+        f"POST /api/v1/events/batch HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    )
     chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
     with closing(connect(head, source="127.0.0.5")) as connection:
         with suppress(OSError):
@@ -298,11 +300,15 @@ def test_g234_who_forges_an_address_counts_as_itself(connect):
         {"X_Forwarded_For": f"203.0.113.{number}", "X_Real_IP": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
         for number in range(3)
     ]
-    sent = [forger("POST", "/api/v1/events", event(f"a{n}"), **fields).status for n, fields in enumerate(forged)]
+    sent = [
+        forger("POST", "/api/v1/events", event(f"a{n}"), **fields).status for n, fields in enumerate(forged)
+    ]
     assert sent == [200, 200, 429]
     # What is hidden behind a chunked body is no header.
     body = json.dumps(event("b")).encode()
-    head = f"POST /api/v1/events HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+    head = (
+        f"POST /api/v1/events HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+    )
     chunks = b"%x\r\n%s\r\n0\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n" % (len(body), body)
     with closing(connect(head.encode() + b"\r\n" + chunks, source="127.0.0.6")) as connection:
         assert statuses(received(connection)[0]) == [429]
