@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -171,8 +171,8 @@ class App:
             budget=budget,
             buckets=buckets,
             most_events=min((rate.amount for rate in rates), default=None),
-            has_sql=options.sql,
-            has_new_keys=options.new_keys,
+            sql=options.sql,
+            new_keys=options.new_keys,
             max_page_size=options.max_page_size,
         )
         tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
@@ -194,9 +194,6 @@ class App:
         self._routes = Routes(
             operation for operation in OPERATIONS.values() if operation.base in ("v1", "v2")
         )
-        # Events have paths without placeholders, and come most often.
-        for pattern, operations in self._routes.literal():
-            self._fixed[pattern.encode()] = self._answers(operations, [])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or the events of the server's life."""
@@ -246,7 +243,7 @@ class App:
         methods = {*answers, "OPTIONS"} | ({"HEAD"} if "GET" in answers else set())
         allowed = ", ".join(sorted(methods))
         if method != "OPTIONS":
-            message = f"{method} is not allowed here; allowed: {allowed}"
+            message = f"{request.method} is not allowed here; allowed: {allowed}"
             raise HttpError(405, message, headers={"Allow": allowed})
         return Response(None, 204, {"Allow": allowed, "Access-Control-Allow-Methods": allowed, **_PREFLIGHT})
 
@@ -257,9 +254,7 @@ class App:
         found = self._routes.find(raw_path)
         if found is None:
             raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
-        return self._answers(*found)
-
-    def _answers(self, operations: Mapping[str, Operation], values: list[str]) -> dict[str, Answer]:
+        operations, values = found
         answers: dict[str, Answer] = {}
         for method, operation in operations.items():
             path = dict(zip(_PLACEHOLDER.findall(operation.path), values, strict=True))
@@ -327,33 +322,24 @@ class Routes:
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        # By the segments of a path, with None for a placeholder.
+        #: Operations by method, at the segments of their path; None stands for a placeholder.
         paths: dict[tuple[str | None, ...], dict[str, Operation]] = {}
         for operation in operations:
             parts = f"{BASES[operation.base]}{operation.path}".split("/")
-            key = tuple(None if _PLACEHOLDER.fullmatch(part) else part for part in parts)
-            paths.setdefault(key, {}).update(
-                dict.fromkeys((operation.method, *operation.synonyms), operation)
-            )
-        self._by_length: dict[int, list[tuple[tuple[str | None, ...], dict[str, Operation]]]] = {}
-        for key in sorted(paths, key=lambda parts: [part is None for part in parts]):
-            self._by_length.setdefault(len(key), []).append((key, paths[key]))
-
-    def literal(self) -> Iterator[tuple[str, dict[str, Operation]]]:
-        """Return the paths without placeholders, and their operations."""
-        for entries in self._by_length.values():
-            for pattern, operations in entries:
-                if None not in pattern:
-                    yield "/".join(part or "" for part in pattern), operations
+            pattern = tuple(None if _PLACEHOLDER.fullmatch(part) else part for part in parts)
+            methods = (operation.method, *operation.synonyms)
+            paths.setdefault(pattern, {}).update(dict.fromkeys(methods, operation))
+        self._paths = sorted(paths.items(), key=lambda entry: [part is None for part in entry[0]])
 
     def find(self, raw_path: bytes) -> tuple[dict[str, Operation], list[str]] | None:
         """Return the operations at a percent-encoded path by method, and the values of its placeholders."""
         # Bytes that are not UTF-8 become lone surrogates, which validation rejects.
         parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in raw_path.split(b"/")]
-        for pattern, operations in self._by_length.get(len(parts), ()):
-            pairs = list(zip(pattern, parts, strict=True))
-            if all(part == expected if expected is not None else part for expected, part in pairs):
-                return operations, [part for expected, part in pairs if expected is None]
+        for pattern, operations in self._paths:
+            if len(pattern) == len(parts):
+                pairs = list(zip(pattern, parts, strict=True))
+                if all(part if expected is None else part == expected for expected, part in pairs):
+                    return operations, [part for expected, part in pairs if expected is None]
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -63,6 +64,7 @@ _MOST_BYTES_WITHOUT_TOKEN: Final = limits.MEBIBYTE // 4
 _MOST_BYTES_TO_PARSE: Final = 8_192
 
 
+@dataclass
 class Dispatcher:
     """Check requests and dispatch them to their projects.
 
@@ -82,36 +84,24 @@ class Dispatcher:
         Rate limits.
     most_events : int, optional
         Maximum number of events in one request without a token; None for no limit.
-    has_sql, has_new_keys : bool
+    sql, new_keys : bool
         Whether users are searched by SQL, and keys created.
     max_page_size : int, optional
         Maximum number of records of a page, also for requests without a limit; None for no maximum.
     """
 
-    def __init__(
-        self,
-        projects: Projects,
-        accounts: Accounts,
-        *,
-        pool: ThreadPool,
-        reads: Reads,
-        budget: BodyBudget,
-        buckets: Buckets,
-        most_events: int | None,
-        has_sql: bool,
-        has_new_keys: bool,
-        max_page_size: int | None,
-    ) -> None:
-        self._projects = projects
-        self._accounts = accounts
-        self._pool = pool
-        self._reads = reads
-        self._budget = budget
-        self._buckets = buckets
-        self._most_events = most_events
-        self._has_sql = has_sql
-        self._has_new_keys = has_new_keys
-        self._max_page_size = max_page_size
+    projects: Projects
+    accounts: Accounts
+    pool: ThreadPool
+    reads: Reads
+    budget: BodyBudget
+    buckets: Buckets
+    most_events: int | None
+    sql: bool
+    new_keys: bool
+    max_page_size: int | None
+
+    def __post_init__(self) -> None:
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
         self._large_bodies = asyncio.Semaphore(1)
         self._arrivals = Arrivals()
@@ -144,26 +134,26 @@ class Dispatcher:
         _check_scope(access, REQUIRED_SCOPES[operation.name])
         if "projectId" in path:
             self._check_grant(access, path["projectId"])
-        request.rate_headers = self._buckets.take(_claims(request, operation, access, path))
-        with self._budget.request(has_token=access is not None) as memory:
+        request.rate_headers = self.buckets.take(_claims(request, operation, access, path))
+        with self.budget.request(has_token=access is not None) as memory:
             arguments = await self._read_arguments(request, operation, path, memory=memory)
             self._check_arguments(operation, access, arguments)
             claims = self._claims_of_arguments(request, operation, access, arguments)
-            request.rate_headers = self._buckets.take(claims) or request.rate_headers
+            request.rate_headers = self.buckets.take(claims) or request.rate_headers
             if operation.name in _ONE_EVENT:
                 response = await self._create_event(request, operation, arguments, access)
                 if response is not None:
                     return response
             carry_out = partial(self._carry_out, request, operation, arguments, access)
             is_read = operation.name in READS
-            read = self._reads.begin(request.receive, is_limited=is_read)
+            read = self.reads.begin(request.receive, is_limited=is_read)
             try:
                 if is_read:
-                    return await self._reads.run(read, carry_out, read)
-                return await self._pool.run_or_reject(carry_out, read)
+                    return await self.reads.run(read, carry_out, read)
+                return await self.pool.run_or_reject(carry_out, read)
             finally:
                 if operation.upload:
-                    await self._pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
+                    await self.pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
 
     # -- checks
 
@@ -172,14 +162,14 @@ class Dispatcher:
         if not fields and not operation.token:
             return None
         scheme, _, token = fields[0].partition(" ") if len(fields) == 1 else ("", "", "")
-        access = self._accounts.find_access(token.strip()) if scheme.lower() == "bearer" else None
+        access = self.accounts.find_access(token.strip()) if scheme.lower() == "bearer" else None
         if access is None:
             reason = ' error="invalid_token"' if fields else ""
             raise HttpError(401, headers={"WWW-Authenticate": f"Bearer{reason}"})
         return access
 
     def _check_grant(self, access: Access | None, project_id: str) -> None:
-        if access is not None and not self._accounts.has_grant(access, project_id):
+        if access is not None and not self.accounts.has_grant(access, project_id):
             raise HttpError(403)
 
     def _check_arguments(self, operation: Operation, access: Access | None, arguments: Any) -> None:
@@ -192,12 +182,12 @@ class Dispatcher:
         # Reading an attribute that a request lacks is slow.
         if vars(arguments).get("sqlQuery") is not None:
             _check_scope(access, _SQL_SCOPE)
-            if not self._has_sql:
+            if not self.sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
     def _check_granting(self, request: ServiceRequest, operation: Operation, arguments: CreateKey) -> None:
         """Refuse to create a key if this server creates none, or with more scopes than the token has."""
-        if not self._has_new_keys:
+        if not self.new_keys:
             raise HttpError(403, "this server creates no keys; create them with 'attrib-ds keys create'")
         # Again: the key of the token may have been revoked while the body arrived.
         access = self._authenticate(request, operation)
@@ -230,10 +220,10 @@ class Dispatcher:
                 Claim("events", f"{access.client_id} {project_id}", count, may_borrow=True)
                 for project_id, count in counts.items()
             ]
-        if self._most_events is not None and len(events) > self._most_events:
+        if self.most_events is not None and len(events) > self.most_events:
             raise HttpError(
                 413,
-                f"body: has {len(events):,} events; allowed without a token: {self._most_events:,} in one "
+                f"body: has {len(events):,} events; allowed without a token: {self.most_events:,} in one "
                 "request",
             )
         # The first event was counted before the body was read.
@@ -264,7 +254,7 @@ class Dispatcher:
 
         if has_one_event and len(content) <= _MOST_BYTES_TO_PARSE:
             return parse()
-        pool = self._reads.steps if operation.name in READS else self._pool
+        pool = self.reads.steps if operation.name in READS else self.pool
         if len(content) <= limits.MEBIBYTE:
             return await pool.run_or_reject(parse)
         async with self._large_bodies:
@@ -274,18 +264,18 @@ class Dispatcher:
         self, request: ServiceRequest, operation: Operation, path: Mapping[str, str], *, memory: BodyMemory
     ) -> Any:
         """Write an uploaded file next to its project."""
-        await self._pool.run_or_reject(self._projects.get, path["projectId"])
-        file = self._projects.home / f".{new_uuid()}.upload"
+        await self.pool.run_or_reject(self.projects.get, path["projectId"])
+        file = self.projects.home / f".{new_uuid()}.upload"
         try:
-            await limits.receive(request, file, pool=self._pool, memory=memory)
+            await limits.receive(request, file, pool=self.pool, memory=memory)
             return from_wire(operation, path=path, body={operation.upload: str(file)})
         except BaseException:
-            await self._pool.run(file.unlink, missing_ok=True)
+            await self.pool.run(file.unlink, missing_ok=True)
             raise
 
     def _with_page_size(self, arguments: Any) -> Any:
         """Cap the number of records of a page."""
-        most = self._max_page_size
+        most = self.max_page_size
         if most is None or "limit" not in type(arguments).model_fields:
             return arguments
         limit = most if arguments.limit is None else min(arguments.limit, most)
@@ -302,7 +292,7 @@ class Dispatcher:
         may have to wait for something else, such as the project's file to be opened; a thread has to carry it
         out.
         """
-        service = self._projects.find_open(event.projectId)
+        service = self.projects.find_open(event.projectId)
         if service is None:
             return None
         if access is None:
@@ -310,7 +300,7 @@ class Dispatcher:
             if settings is None:
                 return None
             check_sender(request.headers, settings)
-        with self._pool.admission():
+        with self.pool.admission():
             try:
                 started = service.start(operation, event, access.client_id if access else None)
                 if started is None:
@@ -372,7 +362,7 @@ class Dispatcher:
     ) -> Service:
         is_event = operation.name in EVENT_OPERATIONS
         try:
-            service = self._projects.get(project_id)
+            service = self.projects.get(project_id)
         except NotFound as error:
             if is_event:
                 # Without a project there is nowhere to store the envelope.

@@ -8,7 +8,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha384
@@ -50,6 +50,7 @@ _CREATE: Final = OPERATIONS["create_event"]
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass
 class Pages:
     """Answers pages; a request takes no thread while it waits until what it sends is durable.
 
@@ -67,21 +68,12 @@ class Pages:
         Databases of places and networks.
     """
 
-    def __init__(
-        self,
-        projects: Projects,
-        *,
-        pool: ThreadPool,
-        budget: BodyBudget,
-        buckets: Buckets,
-        lookup: AddressLookup,
-    ) -> None:
-        self._projects = projects
-        self._pool = pool
-        self._budget = budget
-        self._buckets = buckets
-        self._lookup = lookup
-        self._arrivals = Arrivals()
+    projects: Projects
+    pool: ThreadPool
+    budget: BodyBudget
+    buckets: Buckets
+    lookup: AddressLookup
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     async def collect(self, request: ServiceRequest) -> Response:
         """Store a hit, and answer once it is durable.
@@ -151,39 +143,39 @@ class Pages:
         return JSONResponse({"show": not is_withheld})
 
     def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
-        request.rate_headers = self._buckets.take([Claim(name, caller)])
+        request.rate_headers = self.buckets.take([Claim(name, caller)])
 
     async def _body(self, request: ServiceRequest, most_bytes: int) -> Any:
-        with self._budget.request(has_token=False) as memory:
+        with self.budget.request(has_token=False) as memory:
             return limits.parse(await limits.read(request, most_bytes=most_bytes, memory=memory)) or {}
 
     async def _open(
         self, request: ServiceRequest, project_id: str, ingest_key: str | None
     ) -> tuple[Service, ProjectSettings]:
         """Return the project of a request and its settings, once the page may send to it."""
-        service = self._projects.find_open(project_id)
+        service = self.projects.find_open(project_id)
         if service is None:
-            service = await self._pool.run_or_reject(self._projects.get, project_id)
+            service = await self.pool.run_or_reject(self.projects.get, project_id)
         settings = service.cached_settings()
         if settings is None:
-            settings = await self._pool.run_or_reject(service.settings)
+            settings = await self.pool.run_or_reject(service.settings)
         check_page(request.headers, settings, ingest_key=ingest_key)
         self._count(request, "hits", project_id)
         return service, settings
 
     async def _store(self, start: Callable[[], Future[Any] | None]) -> None:
-        with self._pool.admission():
+        with self.pool.admission():
             future = start()
             if future is None:
                 raise Unavailable("the project is being restored or opened again; try again later")
-            await self._arrivals.wait(future, None, None)
+            await self.arrivals.wait(future, None, None)
 
     def _place(self, address: str) -> dict[str, Any]:
         """Look up the place and the network of a client; nothing without databases."""
-        if not self._lookup:
+        if not self.lookup:
             return {}
         try:
-            return self._lookup.find(address)
+            return self.lookup.find(address)
         except InvalidRequest as error:
             # The hit counts all the same.
             _log.warning("%s", error.message)

@@ -186,8 +186,7 @@ def _prepared(
             log_config=None,
             access_log=False,
             server_header=False,
-            # Others could forge their address.
-            proxy_headers=bool(options.behind_proxy),
+            # All others could forge their address.
             forwarded_allow_ips=list(_in_both_families(options.behind_proxy)),
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_SECONDS_IDLE,

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -30,6 +31,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass
 class TokenRoute:
     """Issue access tokens for assertions.
 
@@ -45,25 +47,22 @@ class TokenRoute:
         Memory for request bodies.
     """
 
-    def __init__(
-        self, accounts: Accounts, *, audiences: Collection[str], pool: ThreadPool, budget: BodyBudget
-    ) -> None:
-        self._accounts = accounts
-        self._audiences = audiences
-        self._pool = pool
-        self._budget = budget
+    accounts: Accounts
+    audiences: Collection[str]
+    pool: ThreadPool
+    budget: BodyBudget
 
     async def answer(self, request: ServiceRequest) -> Response:
         """Answer one request; errors have the codes of RFC 6749."""
         try:
-            with self._budget.request(has_token=False) as memory:
+            with self.budget.request(has_token=False) as memory:
                 form = await _read_form(request, memory)
-            token = await self._pool.run_or_reject(
+            token = await self.pool.run_or_reject(
                 exchange,
-                self._accounts,
+                self.accounts,
                 client_id=form["client_id"],
                 assertion=form["assertion"],
-                audiences=self._audiences,
+                audiences=self.audiences,
             )
         except OAuthError as error:
             return _error_response(error)
