@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import schemathesis
 from conformance.shop import VENDOR, event, hex_id, hit, made, node, send_event, table, uuid, visit
-
-from attrib_ds.contract.openapi import document
+from support.openapi_links import linked_document
 
 if TYPE_CHECKING:
     from conformance.transports import OverHttp, Project
     from schemathesis.schemas import BaseSchema
 
-DESCRIBED = document()
+DESCRIBED = linked_document()
 
 
 def drawn_project(http: OverHttp, project_id: str) -> Project:
