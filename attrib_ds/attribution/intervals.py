@@ -11,11 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import scipy  # its parts are imported when they are used, and scipy.stats would take longer than pandas
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.special import betaincinv, gammaincinv
-from scipy.stats import poisson
-from scipy.stats import t as student
 
 from attrib_ds.attribution.models.model import check_whole
 from attrib_ds.errors import InvalidRequest
@@ -303,7 +300,7 @@ class Bounds:
         """Distance of the bounds of a normal variable, in standard deviations."""
         if self.freedom is None:
             return self._normal
-        return float(student.ppf(1 - self.tail, self.freedom))
+        return float(scipy.special.stdtrit(self.freedom, 1 - self.tail))
 
     @property
     def _normal(self) -> float:
@@ -406,7 +403,7 @@ def _highest(share: Numbers, count: Numbers, usual: float, tail: float) -> Numbe
     is_spread = variance > 0
     total = np.divide(mean * (1 - mean), variance, out=np.full_like(mean, 2.0), where=is_spread) - 1
     has, lacks = (np.maximum(part * total, _LEAST) for part in (mean, 1 - mean))
-    return np.asarray(np.where(is_spread, betaincinv(has, lacks, 1 - tail), 1.0))
+    return np.asarray(np.where(is_spread, scipy.special.betaincinv(has, lacks, 1 - tail), 1.0))
 
 
 def _gamma(probability: float, mean: Numbers, variance: Numbers) -> Numbers:
@@ -414,7 +411,11 @@ def _gamma(probability: float, mean: Numbers, variance: Numbers) -> Numbers:
     is_spread = (mean > 0) & (variance * _VERY_MANY > mean**2)
     scale = np.divide(variance, mean, out=np.ones_like(mean), where=is_spread)
     return np.asarray(
-        np.where(is_spread, scale * gammaincinv(np.where(is_spread, mean, 1.0) / scale, probability), mean)
+        np.where(
+            is_spread,
+            scale * scipy.special.gammaincinv(np.where(is_spread, mean, 1.0) / scale, probability),
+            mean,
+        )
     )
 
 
@@ -620,7 +621,7 @@ class Units:
             # Only the cells of these units are summed: there may be very many others.
             touched, starts = np.unique(cell[rows], return_index=True)
             for position in range(amounts.shape[1]):
-                matrix = csr_array(
+                matrix = scipy.sparse.csr_array(
                     (
                         amounts[rows, position],
                         self.unit[rows] - units.start,
@@ -643,7 +644,7 @@ class Units:
             return poisson_weights(draws).astype(np.float64)
         sizes = self.sizes[units, None]
         # The users of a unit have independent weights; this is their mean.
-        drawn = poisson.ppf((draws + 0.5) / 2.0**_BITS, sizes)
+        drawn = _poisson_quantile((draws + 0.5) / 2.0**_BITS, sizes)
         return np.asarray(np.where(sizes > 0, drawn / np.where(sizes > 0, sizes, 1.0), 0.0))
 
 
@@ -665,6 +666,13 @@ def poisson_weights(draws: Keys) -> NDArray[np.uint8]:
     rare = draws >= _THRESHOLDS[_OFTEN]
     weights[rare] = np.searchsorted(_THRESHOLDS, draws[rare], side="right")
     return weights
+
+
+def _poisson_quantile(probability: Numbers, mean: Numbers) -> Numbers:
+    """Return quantiles of Poisson distributions."""
+    count = np.ceil(scipy.special.pdtrik(probability, mean))
+    fewer = np.maximum(count - 1, 0.0)
+    return np.where(scipy.special.pdtr(fewer, mean) >= probability, fewer, count)
 
 
 def _mixed(numbers: Keys) -> Keys:

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
-from attrib_ds.attribution import models
 from attrib_ds.attribution.credits.returns import join_spend
 from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import CHECKED, dialect_of
-from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard
-from attrib_ds.attribution.intervals import BOUNDS, GROUPS, Tally, Uncertainty
+from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
 from attrib_ds.attribution.models.model import Model
-from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
+from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.models.rules import Participation
-from attrib_ds.attribution.path_models.conversion_rates import credit_conversion_rates, credit_fractribution
-from attrib_ds.attribution.path_models.markov import credit_markov
 from attrib_ds.attribution.paths.paths import Paths, require_paths
-from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import rule_credits
-from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.errors import NotSupported
 from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
@@ -138,16 +131,12 @@ def attribute(
     others = {label: model for label, model in chosen.items() if isinstance(model, PathModel)}
     if others and len(chosen) > 1:
         paths = paths.computed()
-    parts = dict(
-        zip(
-            [*rules, *others],
-            [
-                *rule_credits(paths, list(rules.values()), uncertainty=uncertainty),
-                *path_credits(paths, list(others.values()), uncertainty=uncertainty),
-            ],
-            strict=True,
-        )
-    )
+    parts = dict(zip(rules, rule_credits(paths, list(rules.values()), uncertainty=uncertainty), strict=True))
+    if others:
+        from attrib_ds.attribution.credits.path_credits import path_credits  # slow to import
+
+        tallies = path_credits(paths, list(others.values()), uncertainty=uncertainty)
+        parts |= dict(zip(others, tallies, strict=True))
     check_conservation(paths, chosen, parts)
     credits = pd.concat([_rows(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
@@ -182,86 +171,6 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
         ["unattributed", "conversions", "node_id", "currency"], ascending=[True, False, True, True]
     )
     return credits.loc[order.index].reset_index(drop=True)
-
-
-def path_credits(
-    paths: Paths, wanted: list[PathModel], *, uncertainty: Uncertainty | None
-) -> list[pd.DataFrame]:
-    """Compute path models, sharing the counts that several of them need.
-
-    Parameters
-    ----------
-    paths : Paths
-        Paths, with null paths if they have any.
-    wanted : list of PathModel
-        Models to compute.
-    uncertainty : Uncertainty, optional
-        How to estimate intervals; none by default.
-
-    Returns
-    -------
-    list of DataFrame
-        One per model, in order: ``node_id``, ``currency``, ``conversions``, ``value`` and, with
-        ``uncertainty``, bounds of them and of the share; jackknife bounds are null if the paths have no
-        users.
-
-    Raises
-    ------
-    InvalidRequest
-        If an incremental model is to be bootstrapped.
-    """
-    if not wanted:
-        return []
-    is_bootstrap = uncertainty is not None and uncertainty.replicates > 0
-    if is_bootstrap:
-        for model in wanted:
-            _check_bootstrap(model)
-    is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
-    sequences = Sequences.of(
-        paths,
-        folds=GROUPS if is_jackknife else 1,
-        bootstrap=uncertainty if is_bootstrap else None,
-        counts_sets=any(isinstance(model, models.ConversionRateShapley) for model in wanted),
-    )
-    # Counts of higher orders and with null paths contain those of the others, so these models come first.
-    order = sorted(range(len(wanted)), key=lambda index: _demand(wanted[index]), reverse=True)
-    # The matrices are small: BLAS threads would mostly wait for each other, above all on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
-        tallies = {index: credit(wanted[index], sequences) for index in order}
-    return [
-        tallies[index].to_frame(
-            sequences.node_ids,
-            uncertainty=uncertainty,
-            is_sum=not (model.signed or isinstance(model, DiscreteHazard)),
-            is_signed=model.signed,
-        )
-        for index, model in enumerate(wanted)
-    ]
-
-
-def _check_bootstrap(model: PathModel) -> None:
-    if isinstance(model, DiscreteHazard):
-        raise InvalidRequest(
-            f"intervals: {model.name} cannot be bootstrapped, as its fit is iterative and slow; allowed: "
-            "'closed_form', a jackknife over groups of users",
-            field="intervals",
-        )
-
-
-def _demand(model: PathModel) -> tuple[int, bool]:
-    return (model.order, model.nulls) if isinstance(model, models.Markov) else (0, False)
-
-
-@singledispatch
-def credit(model: PathModel, sequences: Sequences) -> Tally:
-    """Credit conversions and value under a path model."""
-    raise NotImplementedError(type(model).__name__)
-
-
-credit.register(models.Markov, credit_markov)
-credit.register(models.ConversionRateShapley, credit_conversion_rates)
-credit.register(models.Fractribution, credit_fractribution)
-credit.register(models.DiscreteHazard, credit_discrete_hazard)
 
 
 #: Relative difference of two sums that rounding explains.

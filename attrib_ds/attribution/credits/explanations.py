@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from attrib_ds.attribution import models
 from attrib_ds.attribution.calendar import as_days
+from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.touches import (
     check_custom_weights,
     credited_touches,
     joined_shares,
     models_by_label,
-    touch_shares,
 )
 from attrib_ds.attribution.models.model import Model
 from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel, SequenceModel

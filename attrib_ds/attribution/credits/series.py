@@ -10,8 +10,9 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution.calendar import first_days, labels, local_days, partial, starts_of, zone_of
+from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
-from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label, touch_shares
+from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.inputs import STATE

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import ibis
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.attribution import models
 from attrib_ds.attribution.engines.engine import double, total
-from attrib_ds.attribution.incremental.discrete_hazard import share_discrete_hazard
 from attrib_ds.attribution.models.model import Model
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
 from attrib_ds.attribution.models.rules import CustomWeights
-from attrib_ds.attribution.path_models.conversion_rates import share_conversion_rates, share_fractribution
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import has_invalid_weight, weighted
@@ -196,6 +192,8 @@ def credited_touches(paths: Paths, model: Model, sequences: Sequences) -> ir.Tab
     if not isinstance(model, PathModel):
         touches = paths.touches
         return touches.mutate(weight=weighted(paths, model)).select(*COLUMNS, "weight")
+    from attrib_ds.attribution.credits.path_credits import touch_shares
+
     shares = touch_shares(model, sequences)
     return joined_shares(paths, shares, leaves_rest=isinstance(model, DiscreteHazard))
 
@@ -208,7 +206,7 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
     paths : Paths
         The touchpoints of conversions.
     shares : pyarrow.Table
-        From :func:`~attrib_ds.attribution.credits.touches.touch_shares`.
+        From :func:`~attrib_ds.attribution.credits.path_credits.touch_shares`.
     leaves_rest : bool
         Whether shares may sum to less than 1, as under incremental models; the rest is unattributed.
 
@@ -280,53 +278,6 @@ def _unattributed(rows: ir.Table, weight: Any) -> ir.Table:
         "weight": weight,
     }
     return rows.mutate(**empty).select(*COLUMNS, "weight")
-
-
-@singledispatch
-def touch_shares(model: models.Model, sequences: Sequences) -> pa.Table:  # noqa: ARG001
-    """Divide every conversion among its touchpoints.
-
-    Parameters
-    ----------
-    model : PathModel
-        A model that credits touchpoints.
-    sequences : Sequences
-        Paths whose nodes have numbers.
-
-    Returns
-    -------
-    pyarrow.Table
-        One row per conversion and credited touchpoint: ``event_id``, ``node_id`` (string), ``date``
-        (timestamp), ``touch_id`` (string), all as in the touchpoints, and ``share`` (float64, fraction of the
-        conversion). If the shares of a conversion sum to less than 1, the rest is unattributed. A touchpoint
-        may lie outside the lookback. Rows with the same conversion, node, date and touch id are summed,
-        unless the table has a column ``position``.
-
-    Raises
-    ------
-    InvalidRequest
-        If the model does not credit touchpoints.
-    """
-    raise InvalidRequest(
-        f"models: {model!r} credits nodes, not touchpoints; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and DiscreteHazard",
-        field="models",
-    )
-
-
-@touch_shares.register(models.Markov)
-def _refuse_markov(model: models.Markov, sequences: Sequences) -> pa.Table:  # noqa: ARG001
-    raise InvalidRequest(
-        f"models: {model.name} credits nodes, not touchpoints: its removal effects are scaled to the total "
-        "of all conversions, so a credit cannot be divided among paths; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and DiscreteHazard",
-        field="models",
-    )
-
-
-touch_shares.register(models.ConversionRateShapley, share_conversion_rates)
-touch_shares.register(models.Fractribution, share_fractribution)
-touch_shares.register(models.DiscreteHazard, share_discrete_hazard)
 
 
 #: Models, or names of models with default parameters; a mapping gives labels of its own.

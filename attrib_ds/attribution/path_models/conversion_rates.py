@@ -75,7 +75,7 @@ def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) 
 def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> pa.Table:
     """Divide every conversion among its nodes, and the share of a node equally among its touchpoints.
 
-    In addition to the columns of :func:`~attrib_ds.attribution.credits.touches.touch_shares` there are
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.path_credits.touch_shares` there are
     ``position``, ``times`` (touchpoints of the node in the path), ``gain`` (Shapley value of the node) and
     ``rate`` (conversion rate of the set of nodes).
     """
@@ -348,7 +348,7 @@ def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
 def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     """Divide every conversion among the touchpoints that the transform keeps.
 
-    In addition to the columns of :func:`~attrib_ds.attribution.credits.touches.touch_shares` there are
+    In addition to the columns of :func:`~attrib_ds.attribution.credits.path_credits.touch_shares` there are
     ``position``, ``rate`` (conversion rate of the path) and ``rate_without`` (of the path without the
     touchpoint).
     """

@@ -11,7 +11,7 @@ from scipy.stats import beta, gamma
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, simulate
-from attrib_ds.attribution.credits.credits import credit
+from attrib_ds.attribution.credits.path_credits import credit
 from attrib_ds.attribution.intervals import Uncertainty, poisson_weights, random_bits
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import Fractribution, Markov
