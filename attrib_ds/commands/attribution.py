@@ -6,15 +6,16 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ibis
+import ibis.selectors
 import pandas as pd
 
 import attrib_ds as at
+from attrib_ds import sample
 from attrib_ds.commands.parser import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.column_options import LISTED, OPTIONS
-from attrib_ds.importers.own_files import read_paths
-from attrib_ds.importers.own_paths import read_sequences, read_spend
 from attrib_ds.plots.report import side_by_side, write_report
 from attrib_ds.records.frames import TEXT
 from attrib_ds.records.spreadsheets import write_csv
@@ -36,7 +37,7 @@ _RETURNS = {
 
 def demo(options: argparse.Namespace) -> None:
     """Attribute the orders of the sample shop and write a report."""
-    with at.sample_project() as shop:
+    with _sample_tables() as shop:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         credits = at.attribute(paths, _DEMO_MODELS)
         show("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
@@ -49,6 +50,16 @@ def demo(options: argparse.Namespace) -> None:
             options.out, credits, paths, title="Where the sample shop's orders came from", notes=notes
         )
     show(f"\nReport: {report.page}\nCredits: {report.credits}")
+
+
+def _sample_tables() -> at.Project:
+    """Open the files of the sample; loading them into a project takes ten times as long."""
+    engine = ibis.duckdb.connect()
+    resources = ("nodes", "interactions", "events", "spend")
+    tables = {name: engine.read_parquet(sample.files()[name]) for name in resources}
+    amount = {"statistics.turnover": "statistics.turnover.amount"}
+    tables["events"] = tables["events"].drop(ibis.selectors.startswith("states.")).rename(amount)
+    return at.open_tables(engine, **tables)
 
 
 def attribute(options: argparse.Namespace) -> None:
@@ -78,6 +89,8 @@ def _shown(role: str, column: str | Sequence[str]) -> str:
 
 def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, pd.DataFrame]:
     """Return what was read, its credits and all rejected rows."""
+    from attrib_ds.importers.own_paths import read_spend
+
     read = _read(options)
     default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
     models = default if options.models is None else [name.strip() for name in options.models.split(",")]
@@ -104,6 +117,9 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
+    from attrib_ds.importers.own_files import read_paths
+    from attrib_ds.importers.own_paths import read_sequences
+
     columns = _columns(options)
     if options.paths is not None:
         return read_sequences(

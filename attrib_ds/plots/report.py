@@ -189,13 +189,13 @@ def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
 
 def _figure(description: str, draw: Callable[[], Axes]) -> str:
     from matplotlib import pyplot  # slow to import, and only needed for figures
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    axes = draw()
-    figure = axes.get_figure(root=True)
-    if figure is None:
-        raise AssertionError("a plot draws on a figure")
+    figure = draw().figure.get_figure(root=True)
+    figure.set_dpi(160)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
+    # Figure.savefig() would draw once more, to measure what the layout has measured.
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     pyplot.close(figure)
     encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
     return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'

@@ -108,8 +108,9 @@ def scale_points(number: float) -> float:
 def apply_layout(ax: Axes) -> None:
     """Run the figure's layout engine, if it has one, so that later measurements of the axes are final."""
     figure = ax.get_figure(root=True)
-    if figure is not None and figure.get_layout_engine() is not None:
-        figure.draw_without_rendering()
+    engine = None if figure is None else figure.get_layout_engine()
+    if figure is not None and engine is not None:
+        engine.execute(figure)
 
 
 def format_axes(ax: Axes, *, title: str, grid: str | None, lift: float = 8.0) -> None:
