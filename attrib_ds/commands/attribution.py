@@ -39,6 +39,7 @@ def demo(options: argparse.Namespace) -> None:
     """Attribute the orders of the sample shop and write a report."""
     with _sample_tables() as shop:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
+        paths = paths.computed()  # four queries read them
         credits = at.attribute(paths, _DEMO_MODELS)
         show("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
         _print_credits(credits)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from support.address_databases import write_asn, write_geo
 
-from attrib_ds import Paths, attribute, connect, search_interactions
+from attrib_ds import Paths, attribute, connect, conversion_paths, sample_project, search_interactions
 from attrib_ds.commands.cli import main
 from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.errors import InvalidRequest
@@ -33,6 +33,33 @@ def row_of(output, node):
     return [float(number) for number in line.split()[1:]]
 
 
+#: What a credit from frames or files needs nothing of.
+HEAVY = (
+    "scipy.stats",
+    "cryptography",
+    "requests",
+    "ua_parser",
+    "crawleruseragents",
+    "phonenumbers",
+    "attrib_ds.service",
+)
+
+
+@pytest.mark.parametrize(
+    "main_job",
+    [
+        "from attrib_ds.commands.cli import main; main(['attribute', *sys.argv[1:], '--models', 'linear'])",
+        "import pandas as pd, attrib_ds as at; paths = at.Paths.from_frames(*map(pd.read_csv, sys.argv[2::2]), "
+        "node='channel', conversion='order_id'); at.attribute(paths, 'linear')",
+    ],
+    ids=["command", "frames"],
+)
+def test_the_main_job_imports_little(files, main_job):
+    code = f"import sys; {main_job}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.slow
 def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "report")]) == 0
@@ -42,6 +69,12 @@ def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
     credits = pd.read_csv(tmp_path / "report" / "credits.csv")
     # The sample shop has 1,446 orders; every model divides all of them.
     assert credits.groupby("model")["conversions"].sum().tolist() == pytest.approx([1446.0] * 6)
+    # The files read as tables give the credits of the project that they are loaded into.
+    with sample_project() as shop:
+        paths = conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
+        loaded = attribute(paths, list(credits["model"].unique()))
+    same = loaded.assign(**credits[["conversions", "value", "spend"]])
+    pd.testing.assert_frame_equal(same, loaded, check_exact=True)
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert page.count('src="data:image/png;base64,') >= 4
     assert not re.search(r'(src|href)="(?!data:|#)', page), "the page is self-contained"
