@@ -668,11 +668,11 @@ def poisson_weights(draws: Keys) -> NDArray[np.uint8]:
     return weights
 
 
-def _poisson_quantile(probability: Numbers, mean: Numbers) -> Numbers:
+def _poisson_quantile(probability: NDArray[np.floating], mean: Numbers) -> Numbers:
     """Return quantiles of Poisson distributions."""
     count = np.ceil(scipy.special.pdtrik(probability, mean))
     fewer = np.maximum(count - 1, 0.0)
-    return np.where(scipy.special.pdtr(fewer, mean) >= probability, fewer, count)
+    return np.asarray(np.where(scipy.special.pdtr(fewer, mean) >= probability, fewer, count))
 
 
 def _mixed(numbers: Keys) -> Keys:

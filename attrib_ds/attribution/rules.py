@@ -350,7 +350,7 @@ def _key(paths: Paths, touches: ir.Table, model: models.PositionBased, name: str
         available = ", ".join(paths.milestones()) or "none"
         raise InvalidRequest(
             f"models: {model.name} needs the dates of the milestone {name!r}; the paths have: {available}; "
-            "pass milestones= to the function that makes the paths",
+            "pass milestones=, or columns={'milestone.NAME': …} for frames",
             field="models",
         )
     reached = (touches.date <= touches[f"{MILESTONE}{name}"]).fill_null(False)

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.style import (
-    distinct,
-    format_count,
-    names_of_nodes,
-    numbers,
-    require_choice,
-    require_count,
-    shorten,
-)
-from attrib_ds.records.frames import read_frame
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
-    from attrib_ds.records.frames import Frame
+from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_choice, require_count, shorten
+from attrib_ds.records.frames import Frame, read_frame
 
 
 def credits(
@@ -99,18 +87,11 @@ def credits(
         return ax
     _draw_bars(ax, shown)
     if by == "conversions" and {"low", "high"} <= set(rows.columns):
-        drawn = _draw_intervals(ax, shown, rows)
-        note = (
-            "lines from low to high: sampling error, not bias"
-            if drawn
-            else "no intervals: bounds do not add up"
-        )
-        if drawn or rows["low"].notna().any():
-            ax.set_xlabel(f"{ax.get_xlabel()}\n{note}")
-    if by == "share":
-        style.format_percent(ax.xaxis)
-    else:
-        style.format_thousands(ax.xaxis)
+        if _draw_intervals(ax, shown, rows):
+            ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
+        elif rows["low"].notna().any():
+            ax.set_xlabel(f"{ax.get_xlabel()}\nno intervals: bounds do not add up")
+    style.format_thousands(ax.xaxis, scale=100 if by == "share" else 1)
     if shown.without_amount:
         left_out = style.format_count(shown.without_amount, "node")
         ax.set_xlabel(f"{ax.get_xlabel()}\n{left_out} without {MEASURES[by]} not drawn")
@@ -136,29 +117,19 @@ def _draw_intervals(ax: Axes, shown: NodeRows, rows: pd.DataFrame) -> bool:
         low=numbers("credits", rows, "low"), high=numbers("credits", rows, "high")
     )
     single = bounds[~bounds["node_id"].duplicated(keep=False)].dropna(subset=["low", "high"])
-    positions: dict[str | None, int] = {
-        node: position for position, node in enumerate(shown.node_ids) if node is not None
-    }
+    positions = {node: float(place) for place, node in enumerate(shown.node_ids) if node is not None}
+    places = single["node_id"].map(positions).astype("float64")
     if shown.unattributed:
-        positions[None] = len(shown.labels) - 1
-    keys = [
-        None if missing else node
-        for node, missing in zip(single["node_id"], single["node_id"].isna(), strict=True)
-    ]
-    drawn = [key in positions for key in keys]
-    if not any(drawn):
+        places = places.mask(single["node_id"].isna(), len(shown.labels) - 1.0)
+    drawn = single[places.notna()]
+    if drawn.empty:
         return False
-    low, high = (single.loc[drawn, bound].to_numpy() for bound in ("low", "high"))
+    low, high = drawn["low"].to_numpy(), drawn["high"].to_numpy()
     # Drawn from bound to bound, not around the bar's end: an estimate can lie outside its interval.
     ax.errorbar(
-        (low + high) / 2,
-        [positions[key] for key in keys if key in positions],
-        xerr=np.abs(high - low) / 2,
-        fmt="none",
-        ecolor=style.palette(ax).text,
-        elinewidth=1.1,
-        capsize=2.5,
-    )
+        (low + high) / 2, places.dropna(), xerr=np.abs(high - low) / 2,
+        fmt="none", ecolor=style.palette(ax).text, elinewidth=1.1, capsize=2.5,
+    )  # fmt: skip
     return True
 
 
@@ -225,10 +196,7 @@ def model_comparison(
         return ax
     handles = _draw_dots(ax, shown)
     style.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
-    if by == "share":
-        style.format_percent(ax.xaxis)
-    else:
-        style.format_thousands(ax.xaxis)
+    style.format_thousands(ax.xaxis, scale=100 if by == "share" else 1)
     return ax
 
 
@@ -237,37 +205,26 @@ def _draw_dots(ax: Axes, shown: NodeRows) -> list[Line2D]:
     amounts = shown.amounts.to_numpy(dtype="float64")
     for position in positions[::2]:
         ax.axhspan(position - 0.5, position + 0.5, color=style.GREY, alpha=0.14, linewidth=0)
-    ax.hlines(
-        positions,
-        np.nanmin(amounts, axis=1),
-        np.nanmax(amounts, axis=1),
-        color=style.palette(ax).muted,
-        linewidth=1.1,
-        zorder=1.5,
-    )
+    palette = style.palette(ax)
+    lowest, highest = np.nanmin(amounts, axis=1), np.nanmax(amounts, axis=1)
+    ax.hlines(positions, lowest, highest, color=palette.muted, linewidth=1.1, zorder=1.5)
     models = amounts.shape[1]
     # Each model has its own height within the row, so that models that agree do not hide each other.
     heights = np.linspace(-0.3, 0.3, models) if models > 1 else np.zeros(1)
-    handles = []
+    handles: list[Line2D] = []
     for model in range(models):
         marker, size = style.MARKERS[model % len(style.MARKERS)]
-        (handle,) = ax.plot(
-            amounts[:, model],
-            positions + heights[model],
-            linestyle="none",
-            marker=marker,
-            color=style.palette(ax).colours[model % len(style.palette(ax).colours)],
-            markersize=size,
-            markeredgecolor=style.palette(ax).background,
-            markeredgewidth=0.5,
-        )
-        handles.append(handle)
+        handles += ax.plot(
+            amounts[:, model], positions + heights[model], marker,
+            color=palette.colours[model % len(palette.colours)], markersize=size,
+            markeredgecolor=palette.background, markeredgewidth=0.5,
+        )  # fmt: skip
     ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(shown.labels) - 0.5, -0.5)
-    ax.axvline(0.0, color=style.palette(ax).muted, linewidth=0.8, zorder=1.2)
+    ax.axvline(0.0, color=palette.muted, linewidth=0.8, zorder=1.2)
     if shown.unattributed:
-        ax.get_yticklabels()[-1].set_color(style.palette(ax).muted)
+        ax.get_yticklabels()[-1].set_color(palette.muted)
     return handles
 
 
@@ -377,13 +334,8 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
     table = pd.DataFrame(
         {name: part.groupby("node_id")["amount"].sum(min_count=1) for name, part in by_model.items()}
     )
-    unattributed = pd.Series(
-        {
-            name: part.loc[part["node_id"].isna(), "amount"].sum(min_count=1)
-            for name, part in by_model.items()
-        },
-        dtype="float64",
-    )
+    without_node = rows[rows["node_id"].isna()].groupby(rows["model"].astype(str))["amount"].sum(min_count=1)
+    unattributed = without_node.reindex(list(by_model))
     nodes = table.dropna(how="all").rename_axis("node_id")
     ranks = pd.DataFrame(
         {"magnitude": nodes.abs().max(axis="columns"), "mean": nodes.mean(axis="columns")}, index=nodes.index
@@ -396,7 +348,7 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
     labels = list(distinct({node: names[node] for node in kept}).values())
     parts = [nodes.loc[kept]]
     if rest:
-        labels.append(f"other ({format_count(len(rest), 'node')})")
+        labels.append(f"other ({style.format_count(len(rest), 'node')})")
         parts.append(nodes.loc[rest].sum(min_count=1).to_frame().T)
     if unattributed.notna().any():
         labels.append("unattributed")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 from attrib_ds.plots.style import distinct, names_of_nodes, numbers, shorten
-from attrib_ds.records.frames import read_frame
+from attrib_ds.records.frames import Frame, read_frame
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from attrib_ds.records.frames import Frame
-
+Numbers = npt.NDArray[np.float64]
 
 LAG_COLUMNS: Final = ("event_id", "conversions", "first_lag_days", "last_lag_days")
 _HOUR: Final = 1 / 24
@@ -113,14 +110,14 @@ def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _bin_edges(days: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+def _bin_edges(days: Numbers) -> Numbers:
     shortest, longest = max(days.min(), _MINUTE), max(days.max(), _MINUTE)
     if longest < 2 * shortest:
         shortest, longest = max(shortest / 2, _MINUTE), longest * 2
     return np.geomspace(shortest, longest, _BINS + 1)
 
 
-def _weighted_median(days: npt.NDArray[np.floating], weights: npt.NDArray[np.floating]) -> float:
+def _weighted_median(days: Numbers, weights: Numbers) -> float:
     """Return the weighted median; the unweighted one if no weight is positive."""
     weights = np.maximum(weights, 0.0)
     if not weights.any():
@@ -247,7 +244,7 @@ def _title(explanation: pd.DataFrame) -> str:
     return f"Path to {conversion}{'' if model is None else f', credited by {shorten(str(model))}'}"
 
 
-def _positions(touches: pd.DataFrame) -> tuple[npt.NDArray[np.float64], str]:
+def _positions(touches: pd.DataFrame) -> tuple[Numbers, str]:
     """Return the positions of touchpoints on the x axis, and the label of the axis."""
     age = touches["age_days"].to_numpy()
     if np.isnan(age).any():
@@ -256,31 +253,17 @@ def _positions(touches: pd.DataFrame) -> tuple[npt.NDArray[np.float64], str]:
     return age / unit, f"{name} before the conversion"
 
 
-def _draw_bars(
-    ax: Axes,
-    positions: npt.NDArray[np.float64],
-    base: npt.NDArray[np.float64],
-    tip: npt.NDArray[np.float64],
-    weight: npt.NDArray[np.float64],
-) -> None:
+def _draw_bars(ax: Axes, positions: Numbers, base: Numbers, tip: Numbers, weight: Numbers) -> None:
     ax.hlines(np.unique(base), 0, 1, transform=ax.get_yaxis_transform(), color=style.GREY, linewidth=0.8)
-    for chosen, colour in (
-        (weight > 0, style.palette(ax).colours[0]),
-        (weight < 0, style.palette(ax).colours[3]),
-    ):
+    colours = style.palette(ax).colours
+    for chosen, colour in ((weight > 0, colours[0]), (weight < 0, colours[3])):
         ax.vlines(positions[chosen], base[chosen], tip[chosen], color=colour, linewidth=3.0, alpha=0.85)
         ax.plot(positions[chosen], tip[chosen], "o", color=colour, markersize=4.0)
     is_uncredited = weight == 0
     ax.plot(positions[is_uncredited], base[is_uncredited], "|", color=style.palette(ax).muted, markersize=8.0)
 
 
-def _label_shares(
-    ax: Axes,
-    positions: npt.NDArray[np.float64],
-    base: npt.NDArray[np.float64],
-    tip: npt.NDArray[np.float64],
-    weight: npt.NDArray[np.float64],
-) -> None:
+def _label_shares(ax: Axes, positions: Numbers, base: Numbers, tip: Numbers, weight: Numbers) -> None:
     """Label the shares, largest first, without overlaps."""
     character = max(float(np.ptp(positions)), float(positions.max()), 1e-9) / 10 / _TENTH
     labelled: list[tuple[float, float, float]] = []
@@ -295,16 +278,8 @@ def _label_shares(
             continue
         labelled.append((base[index], positions[index], half))
         is_up = weight[index] > 0
-        label = ax.annotate(
-            text,
-            (positions[index], tip[index]),
-            xytext=(0, 4 if is_up else -4),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if is_up else "top",
-            fontsize="x-small",
-            color=style.palette(ax).text,
-        )
+        place = {"ha": "center", "va": "bottom" if is_up else "top", "fontsize": "x-small"}
+        label = style.write(ax, text, (positions[index], tip[index]), (0, 4 if is_up else -4), **place)
         # The line of the conversion may cross the label.
         style.outline(label, ax)
 
@@ -313,22 +288,10 @@ def _label_nodes(ax: Axes, names: dict[str, str], heights: dict[str, int], touch
     ax.set_yticks([heights[node] for node in names], labels=list(names.values()), parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    shares = touches.groupby("node_id")["weight"].sum()
-    counts = touches.groupby("node_id")["weight"].count()
-    for node, height in heights.items():
-        note = f" from {counts[node]} touches" if counts[node] > 1 else ""
-        ax.annotate(
-            f"{_percent(shares[node])}{note}",
-            (1.0, height),
-            xycoords=ax.get_yaxis_transform(),
-            xytext=(8, 0),
-            textcoords="offset points",
-            ha="left",
-            va="center",
-            fontsize="small",
-            color=style.palette(ax).text,
-            annotation_clip=False,
-        )
+    place = {"xycoords": ax.get_yaxis_transform(), "ha": "left", "va": "center", "annotation_clip": False}
+    for node, weights in touches.groupby("node_id")["weight"]:
+        note = f" from {len(weights)} touches" if len(weights) > 1 else ""
+        style.write(ax, f"{_percent(weights.sum())}{note}", (1.0, heights[str(node)]), (8, 0), **place)
 
 
 def _percent(share: float) -> str:

@@ -5,31 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from attrib_ds.contract.events import LINEAR
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 from attrib_ds.plots.credit_plots import select_currency, select_model
-from attrib_ds.plots.style import (
-    distinct,
-    format_count,
-    names_of_nodes,
-    numbers,
-    require_choice,
-    require_count,
-    shorten,
-)
-from attrib_ds.records.frames import TEXT, read_frame
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_choice, require_count, shorten
+from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 INSIGHT_COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
 
@@ -260,9 +247,6 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
     return sums
 
 
-COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
-
-
 def seasonality(
     insights: Frame,
     *,
@@ -311,7 +295,7 @@ def seasonality(
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
     """
-    insights = read_frame("insights", insights, COLUMNS)
+    insights = read_frame("insights", insights, INSIGHT_COLUMNS)
     require_choice("value", value, VALUES)
     require_count("top", top)
     if interval is not None:
@@ -400,7 +384,7 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
     names = distinct({group: group.replace("\0", "no group" if has_groups else "") for group in kept.index})
     kept.index = kept.index.map(names).rename(None)
     if len(order) > top:
-        kept.loc[f"{OTHER} ({format_count(len(order) - top, 'group')})"] = table.loc[order[top:]].sum()
+        kept.loc[f"{OTHER} ({style.format_count(len(order) - top, 'group')})"] = table.loc[order[top:]].sum()
     return kept
 
 
@@ -419,7 +403,8 @@ def draw_lines(
     Groups have colours, the others are grey. A note below the axis names the partial intervals.
     """
     palette = style.palette(ax)
-    lines, groups = [], 0
+    lines: list[Line2D] = []
+    groups = 0
     for row, kind in enumerate(kinds):
         if kind == GROUP:
             colour = palette.colours[groups % len(palette.colours)]
@@ -427,30 +412,19 @@ def draw_lines(
             groups += 1
         else:
             colour, dashes = (style.GREY, "--") if kind == OTHER else (palette.muted, ":")
-        (line,) = ax.plot(
-            range(len(table.columns)),
-            table.iloc[row].to_numpy(),
-            color=colour,
-            linestyle=dashes,
-            marker="o" if len(table.columns) <= _MAX_MARKERS else "",
-            markersize=3.5,
-            linewidth=1.6,
-        )
-        lines.append(line)
+        marker = "o" if len(table.columns) <= _MAX_MARKERS else ""
+        lines += ax.plot(
+            range(len(table.columns)), table.iloc[row].to_numpy(),
+            color=colour, linestyle=dashes, marker=marker, markersize=3.5, linewidth=1.6,
+        )  # fmt: skip
     drawn = table.notna().any().tolist()
     places = [place for place, name in enumerate(table.columns) if name in partial and drawn[place]]
     for row, line in enumerate(lines if places else ()):
         ax.plot(
-            places,
-            table.iloc[row, places].to_numpy(),
-            linestyle="",
-            marker="o",
-            markersize=6,
-            markerfacecolor=palette.background,
-            markeredgecolor=line.get_color(),
-            markeredgewidth=1.2,
+            places, table.iloc[row, places].to_numpy(), "o", markersize=6, markeredgewidth=1.2,
+            markerfacecolor=palette.background, markeredgecolor=line.get_color(),
             zorder=line.get_zorder() + 0.5,
-        )
+        )  # fmt: skip
     note = f"hollow: {_listed(list(table.columns), places)}, counted in part only"
     ax.set_xlabel(f"{xlabel}\n{note}" if places else xlabel)
     return lines

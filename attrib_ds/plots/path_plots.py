@@ -6,11 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
@@ -18,13 +19,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_count, shorten
-from attrib_ds.records.frames import read_frame
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.records.frames import Frame, read_frame
 
 PATH_COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
 _BLOCK: Final = 0.07  # width of a block, in distances between columns
@@ -198,31 +193,26 @@ def _draw_bands(
         moves = np.c_[sequences[:, column], following[:, column]]
         for (here, there), height in _weigh_rows(moves, weights):
             left, right = (column, here, "out"), (column + 1, there, "in")
-            _draw_band(
-                ax,
-                x=(column + _BLOCK / 2, column + 1 - _BLOCK / 2),
+            band = _band(
+                column,
                 left=blocks[left[:2]].start + used[left],
                 right=blocks[right[:2]].start + used[right],
                 height=height,
-                colour=colours[here],
             )
+            ax.add_patch(PathPatch(band, facecolor=colours[here], alpha=0.3, linewidth=0))
             used[left] += height
             used[right] += height
 
 
-def _draw_band(
-    ax: Axes, *, x: tuple[float, float], left: float, right: float, height: float, colour: str
-) -> None:
-    """Draw a band of constant height between two blocks as a Bézier curve."""
-    start, end = x
-    middle = (start + end) / 2
+def _band(column: int, *, left: float, right: float, height: float) -> Path:
+    """Return a band of constant height from a column to the next, as Bézier curves."""
+    start, middle, end = column + _BLOCK / 2, column + 0.5, column + 1 - _BLOCK / 2
     corners = [
         (start, left), (middle, left), (middle, right), (end, right),
         (end, right + height), (middle, right + height), (middle, left + height), (start, left + height),
         (start, left),
     ]  # fmt: skip
-    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
-    ax.add_patch(PathPatch(Path(corners, codes), facecolor=colour, alpha=0.3, linewidth=0))
+    return Path(corners, [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY])
 
 
 def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int) -> None:
@@ -236,10 +226,7 @@ def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: in
     for (column, _), block in blocks.items():
         totals[column] += block.height
     for column, total in totals.items():
-        ax.annotate(
-            style.format_number(total), (column, 0), xytext=(0, 4), textcoords="offset points",
-            ha="center", va="bottom", fontsize="small", color=style.palette(ax).text,
-        )  # fmt: skip
+        style.write(ax, style.format_number(total), (column, 0), (0, 4), ha="center", va="bottom")
     lowest = max(block.start + block.height for block in blocks.values())
     ax.set_ylim(1.01 * lowest, -0.07 * lowest)
 
@@ -378,35 +365,17 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
         numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
     )
     chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
-    ax.axhline(0.0, color=style.palette(ax).muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
-    ax.plot(order, -behind, color=style.palette(ax).colours[0], linewidth=1.4, zorder=2)
-    ax.vlines(
-        order, -behind - error, -behind + error, color=style.palette(ax).colours[0], linewidth=1.6, zorder=2
-    )
-    for is_filled in (False, True):
-        group = chosen == is_filled
+    palette = style.palette(ax)
+    ax.axhline(0.0, color=palette.muted, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.2)
+    ax.plot(order, -behind, color=palette.colours[0], linewidth=1.4, zorder=2)
+    ax.vlines(order, -behind - error, -behind + error, color=palette.colours[0], linewidth=1.6, zorder=2)
+    for group, size, fill in ((~chosen, 6.0, palette.background), (chosen, 7.0, palette.colours[0])):
         ax.plot(
-            order[group],
-            -behind[group],
-            linestyle="none",
-            marker="o",
-            markersize=7.0 if is_filled else 6.0,
-            color=style.palette(ax).colours[0],
-            markerfacecolor=style.palette(ax).colours[0] if is_filled else style.palette(ax).background,
-            markeredgewidth=1.4,
-            zorder=3,
-        )
+            order[group], -behind[group], "o",
+            markersize=size, color=palette.colours[0], markerfacecolor=fill, markeredgewidth=1.4, zorder=3,
+        )  # fmt: skip
     for best, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
-        label = ax.annotate(
-            f"order {best:g}",
-            (best, height),
-            xytext=(0, 9),
-            textcoords="offset points",
-            ha="center",
-            fontsize="small",
-            color=style.palette(ax).text,
-        )
-        style.outline(label, ax)
+        style.outline(style.write(ax, f"order {best:g}", (best, height), (0, 9), ha="center"), ax)
     ax.set_xticks(np.sort(order))
     ax.set_xlim(order.min() - 0.5, order.max() + 0.5)
     ax.margins(y=0.18)
@@ -470,15 +439,7 @@ def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | No
     ax.invert_yaxis()
     ax.set_xlim(0, max(*counts, 1.0) * 1.45)
     for position, count in enumerate(counts):
-        ax.annotate(
-            _note(counts, position),
-            (count, position),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize="small",
-            color=style.palette(ax).text,
-        )
+        style.write(ax, _note(counts, position), (count, position), (4, 0), va="center")
     style.format_thousands(ax.xaxis)
     style.apply_layout(ax)
     return ax

@@ -195,7 +195,7 @@ def _figure(description: str, draw: Callable[[], Axes]) -> str:
     figure.set_dpi(160)
     buffer = io.BytesIO()
     # Figure.savefig() would draw once more, to measure what the layout has measured.
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
     pyplot.close(figure)
     encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
     return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'

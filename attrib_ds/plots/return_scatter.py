@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 from attrib_ds.plots.credit_plots import COLUMNS, axis_label, empty_message, select_currency, select_model
 from attrib_ds.plots.style import distinct, names_of_nodes, numbers, shorten
-from attrib_ds.records.frames import read_frame
+from attrib_ds.records.frames import Frame, read_frame
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-    from attrib_ds.records.frames import Frame
-
+Numbers = npt.NDArray[np.float64]
 _RATIOS: Final = (1, 2, 5)
 _LOG_RATIO: Final = 50  # ratio of largest to smallest spend above which the axes are logarithmic
 _MAX_RATIO: Final = 1e5  # ratio of largest to smallest value on a logarithmic axis: bounds may be tiny
@@ -104,21 +101,16 @@ def returns(
     _scale(ax, spend, np.concatenate([value, low, high]))
     style.format_thousands(ax.xaxis)
     style.format_thousands(ax.yaxis)
+    palette = style.palette(ax)
     ax.scatter(
-        spend,
-        value,
-        s=32,
-        color=style.palette(ax).colours[0],
-        alpha=0.8,
-        edgecolor=style.palette(ax).background,
-        linewidth=0.6,
-        zorder=3,
-    )
+        spend, value, s=32, color=palette.colours[0], alpha=0.8,
+        edgecolor=palette.background, linewidth=0.6, zorder=3,
+    )  # fmt: skip
     if spent[["low", "high"]].notna().all(axis=1).any():
         # From bound to bound, not around the point: an estimate can lie outside its interval.
         ax.errorbar(
             spend, (low + high) / 2, yerr=(high - low) / 2,
-            fmt="none", ecolor=style.palette(ax).colours[0], elinewidth=1.0, capsize=2.0, alpha=0.6,
+            fmt="none", ecolor=palette.colours[0], elinewidth=1.0, capsize=2.0, alpha=0.6,
             zorder=2.5,
         )  # fmt: skip
         ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
@@ -151,7 +143,7 @@ def _sum_nodes(rows: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(label=sums["node_id"].map(distinct(names_of_nodes(rows), width=24)))
 
 
-def _scale(ax: Axes, spend: npt.NDArray[np.floating], value: npt.NDArray[np.floating]) -> None:
+def _scale(ax: Axes, spend: Numbers, value: Numbers) -> None:
     """Choose the scales and limits of the axes, with room for labels around the points.
 
     ``value`` includes the bounds of intervals.
@@ -175,18 +167,14 @@ def _scale(ax: Axes, spend: npt.NDArray[np.floating], value: npt.NDArray[np.floa
     ax.set_ylim(*_limits(value))
 
 
-def _limits(amounts: npt.NDArray[np.floating]) -> tuple[float, float]:
+def _limits(amounts: Numbers) -> tuple[float, float]:
     low, high = min(amounts.min(), 0.0), max(amounts.max(), 0.0)
     room = 0.1 * (high - low) or 1.0
     return low - room if low < 0 else -0.02 * room, high + room
 
 
 def _label_points(
-    ax: Axes,
-    spend: npt.NDArray[np.floating],
-    value: npt.NDArray[np.floating],
-    labels: list[str],
-    dots: list[Bbox],
+    ax: Axes, spend: Numbers, value: Numbers, labels: list[str], dots: list[Bbox]
 ) -> list[Bbox]:
     """Label points where a label fits, largest spend or value first; return the boxes of the labels."""
     frame = ax.get_window_extent()
@@ -194,10 +182,9 @@ def _label_points(
     weight = np.maximum(np.abs(spend) / np.abs(spend).max(), np.abs(value) / (np.abs(value).max() or 1.0))
     occupied: list[Bbox] = []
     for point in np.argsort(-weight, kind="stable")[:_MAX_TRIED]:
-        text = ax.annotate(
-            labels[point], (spend[point], value[point]), xytext=(0, 0), textcoords="offset points",
-            ha="center", va="center", fontsize=style.scale_points(8), color=style.palette(ax).text,
-            in_layout=False, parse_math=False,
+        text = style.write(
+            ax, labels[point], (spend[point], value[point]),
+            ha="center", va="center", fontsize=style.scale_points(8), in_layout=False, parse_math=False,
         )  # fmt: skip
         style.outline(text, ax)
         box = text.get_window_extent()
@@ -225,21 +212,14 @@ def _draw_ratios(ax: Axes, occupied: list[Bbox]) -> None:
         along = np.geomspace(low, high, 300)
     else:
         along = np.linspace(max(low, 0.0), high, 300)
-    frame = ax.get_window_extent()
+    frame, palette = ax.get_window_extent(), style.palette(ax)
+    line = {"color": palette.muted, "linewidth": 1.0, "zorder": 1.5, "scalex": False, "scaley": False}
     for ratio in _RATIOS:
-        ax.plot(
-            along,
-            ratio * along,
-            color=style.palette(ax).muted,
-            linewidth=1.0,
-            zorder=1.5,
-            scalex=False,
-            scaley=False,
-        )
+        ax.plot(along, ratio * along, **line)
         text = ax.text(
             0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=style.scale_points(7.5),
-            color=style.palette(ax).muted, in_layout=False, zorder=1.6,
-            bbox={"facecolor": style.palette(ax).background, "edgecolor": "none", "pad": 1.0},
+            color=palette.muted, in_layout=False, zorder=1.6,
+            bbox={"facecolor": palette.background, "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
         for x in along[::-4]:
             text.set_position((x, ratio * x))

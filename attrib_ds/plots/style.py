@@ -6,24 +6,21 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib import pyplot
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.text import Text
-
 
 # Okabe & Ito, "Color Universal Design" (2008), with a wine red from Tol's muted scheme in place of the
 # yellow, which vanishes on white. Any two of these and the grey differ by at least 15 (CIE76) for viewers
@@ -131,15 +128,11 @@ def format_axes(ax: Axes, *, title: str, grid: str | None, lift: float = 8.0) ->
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(palette(ax).muted)
     ax.tick_params(color=palette(ax).muted, labelcolor=palette(ax).text, labelsize="small")
-    ax.xaxis.label.set_color(palette(ax).text)
-    ax.yaxis.label.set_color(palette(ax).text)
-    ax.xaxis.label.set_parse_math(False)
-    ax.yaxis.label.set_parse_math(False)
+    for name, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
+        axis.label.set(color=palette(ax).text, parse_math=False)
+        if grid in (name, "both"):
+            axis.grid(visible=True, color=palette(ax).grid, linewidth=0.8)
     ax.set_axisbelow(True)
-    if grid == "x" or grid == "both":
-        ax.xaxis.grid(visible=True, color=palette(ax).grid, linewidth=0.8)
-    if grid == "y" or grid == "both":
-        ax.yaxis.grid(visible=True, color=palette(ax).grid, linewidth=0.8)
 
 
 def write_empty(ax: Axes, message: str) -> None:
@@ -161,28 +154,26 @@ def format_count(amount: float, noun: str) -> str:
     return f"{format_number(amount)} {noun}{'' if amount == 1 else 's'}"
 
 
-def format_thousands(axis: Axis) -> None:
-    """Label the ticks of an axis with thousands separators."""
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: _tick_label(tick)))
-    _limit_ticks(axis)
+def format_thousands(axis: Axis, *, scale: int = 1) -> None:
+    """Label the ticks of an axis with thousands separators, multiplied by ``scale`` (100 for percentages)."""
 
+    def label(tick: float, _: object) -> str:
+        # Twelve digits hide rounding errors such as 0.30000000000000004.
+        return f"{scale * tick:,.12g}".replace("-", "\N{MINUS SIGN}")
 
-def format_percent(axis: Axis) -> None:
-    """Label the ticks of an axis of fractions as percentages, without the percent sign."""
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: _tick_label(100 * tick)))
-    _limit_ticks(axis)
-
-
-def _tick_label(tick: float) -> str:
-    # Twelve digits hide rounding errors such as 0.30000000000000004.
-    return f"{tick:,.12g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _limit_ticks(axis: Axis) -> None:
-    """Limit the number of ticks so that labels of seven digits do not overlap."""
+    axis.set_major_formatter(label)
     locator = axis.get_major_locator()
     if isinstance(locator, MaxNLocator):
+        # Labels of seven digits must not overlap.
         locator.set_params(nbins=6)
+
+
+def write(
+    ax: Axes, text: str, point: tuple[float, float], offset: tuple[float, float] = (0, 0), **options: Any
+) -> Annotation:
+    """Write a small text at an offset in points from a point of the data."""
+    style = {"fontsize": "small", "color": palette(ax).text, **options}
+    return ax.annotate(text, point, xytext=offset, textcoords="offset points", **style)
 
 
 def outline(text: Text, ax: Axes) -> None:
@@ -288,7 +279,7 @@ def _keep_differences(names: list[str], width: int) -> dict[str, str]:
 
     In sorted order, the name with the longest common beginning is a neighbour.
     """
-    shared = [0, *(len(_common_start(one, two)) for one, two in itertools.pairwise(names)), 0]
+    shared = [0, *(_shared_start(*pair) for pair in itertools.pairwise(names)), 0]
     head = width // 3
     room = width - head - 2
     labels = {}
@@ -303,9 +294,8 @@ def _keep_differences(names: list[str], width: int) -> dict[str, str]:
     return labels
 
 
-def _common_start(one: str, two: str) -> str:
-    same = itertools.takewhile(lambda letters: letters[0] == letters[1], zip(one, two, strict=False))
-    return "".join(letter for letter, _ in same)
+def _shared_start(one: str, two: str) -> int:
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
 
 
 def require_choice(argument: str, got: object, allowed: Collection[str]) -> None:

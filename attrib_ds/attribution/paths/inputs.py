@@ -24,31 +24,40 @@ from attrib_ds.records.frames import read_table
 MILESTONE = "milestone."
 #: Column of conversions: the date of their state.
 STATE = "state_date"
+#: Further columns that users may name, besides milestones.
+FURTHER = ("touch", "type", "kind", "state")
+
+
+def check_columns(columns: Mapping[str, str]) -> None:
+    """Check the keys of further columns.
+
+    Raises
+    ------
+    InvalidRequest
+        If a key is neither in ``FURTHER`` nor that of a milestone.
+    """
+    for name in columns:
+        if name not in FURTHER and not name.startswith(MILESTONE):
+            raise InvalidRequest.choice("columns", name, (*FURTHER, f"{MILESTONE}NAME"))
 
 
 def read_touchpoints(
-    source: Input,
-    *,
-    user: str,
-    node: str,
-    date: str,
-    touch: str | None,
-    type: str | None = None,  # noqa: A002
+    source: Input, *, user: str, node: str, date: str, columns: Mapping[str, str]
 ) -> ir.Table:
     """Return ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` of every touchpoint."""
-    columns = {
+    node_id = source.keys(node, role="node")
+    touch, type_column = columns.get("touch"), columns.get("type")
+    if type_column is None and source.has("type"):
+        type_column = "type"
+    read = {
         "user_id": source.keys(user, role="user"),
-        "node_id": source.keys(node, role="node"),
+        "node_id": node_id,
         "date": source.instants(date, role="date"),
+        "touch_id": node_id if touch is None else source.keys(touch, role="touch", unique=True),
+        "type": ibis.null("string") if type_column is None else source.texts(type_column, role="type"),
     }
-    columns["touch_id"] = (
-        columns["node_id"] if touch is None else source.keys(touch, role="touch", unique=True)
-    )
-    columns["type"] = ibis.null("string")
-    if type is not None or source.has("type"):
-        columns["type"] = source.texts(type or "type", role="type")
     source.check()
-    return source.table.select(**columns)
+    return source.table.select(**read)
 
 
 def touch_types(touchpoints: ir.Table) -> list[str | None]:
@@ -90,13 +99,11 @@ def read_conversions(
     conversion: str,
     value: str | None,
     currency: str | None,
-    milestones: Mapping[str, str],
-    kind: str | None = None,
-    state: str | None = None,
+    columns: Mapping[str, str],
     anchor: str = "event",
 ) -> ir.Table:
     """Return one row per conversion with its value, currency and milestones."""
-    columns: dict[str, Any] = {
+    read: dict[str, Any] = {
         "event_id": source.keys(conversion, role="conversion", unique=True),
         "user_id": source.keys(user, role="user"),
         "event_date": source.instants(date, role="date"),
@@ -105,21 +112,20 @@ def read_conversions(
         "currency": ibis.null("string"),
     }
     if value is not None or source.has("value"):
-        columns["value"] = source.numbers(value or "value", role="value")
+        read["value"] = source.numbers(value or "value", role="value")
     if currency is not None or source.has("currency"):
         own = "currency" if source.has("currency") else None
-        columns["currency"] = source.currencies(currency, default=own)
-    for name, column in milestones.items():
-        columns[f"{MILESTONE}{name}"] = source.instants(column, role="milestones", optional=True)
-    if kind is not None:
-        columns["kind"] = source.texts(kind, role="kind")
-    if state is not None:
-        columns |= {
-            OCCURRED: columns["event_date"],
-            STATE: source.instants(state, role="state", optional=True),
-        }
+        read["currency"] = source.currencies(currency, default=own)
+    for name, column in columns.items():
+        if name.startswith(MILESTONE):
+            read[name] = source.instants(column, role=name, optional=True)
+    if "kind" in columns:
+        read["kind"] = source.texts(columns["kind"], role="kind")
+    if "state" in columns:
+        reached = source.instants(columns["state"], role="state", optional=True)
+        read |= {OCCURRED: read["event_date"], STATE: reached}
     source.check()
-    return anchored(source.table.select(**columns), anchor)
+    return anchored(source.table.select(**read), anchor)
 
 
 def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
@@ -127,7 +133,7 @@ def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
     if STATE not in conversions.columns:
         if anchor == "state":
             raise InvalidRequest(
-                "anchor: 'state' requires a column with dates of the state; name it with state=",
+                "anchor: 'state' requires a column with dates of the state; pass state=, or for frames columns={'state': …}",
                 field="anchor",
             )
         return conversions
@@ -316,7 +322,9 @@ class Input:
     def _column(self, name: str, role: str | None) -> Any:
         if name not in self.table.columns:
             wanted = f"{name!r}" if role is None else f"{name!r} for the {role}"
-            remedy = "" if role is None else f"; name another with {role}='…'"
+            is_further = role is not None and (role in FURTHER or role.startswith(MILESTONE))
+            remedy = f"columns={{{role!r}: '…'}}" if is_further else f"{role}='…'"
+            remedy = "" if role is None else f"; name another with {remedy}"
             raise InvalidRequest(
                 f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; "
                 f"columns: {', '.join(self.table.columns)}{remedy}",

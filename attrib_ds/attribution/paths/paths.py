@@ -15,6 +15,7 @@ from attrib_ds.attribution.engines.engine import engine, engine_of, has_all_feat
 from attrib_ds.attribution.paths.inputs import (
     MILESTONE,
     Input,
+    check_columns,
     read_adjustments,
     read_conversions,
     read_observed,
@@ -118,18 +119,14 @@ class Paths:
         user: str = "user_id",
         node: str = "node_id",
         date: str = "date",
-        touch: str | None = None,
-        type: str | None = None,  # noqa: A002
         conversion: str = "event_id",
         value: str | None = None,
         currency: str | None = None,
-        milestones: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | None = None,
         users: FrameOrPath | None = None,
         node_lookbacks: Mapping[str, str | timedelta] | None = None,
         precedence: Sequence[str] | None = None,
         reset: str = "none",
-        kind: str | None = None,
-        state: str | None = None,
         anchor: str = "event",
         adjustments: FrameOrPath | None = None,
         in_currency: str | None = None,
@@ -143,12 +140,12 @@ class Paths:
         Parameters
         ----------
         touchpoints : DataFrame, path of a Parquet file or ibis.Table
-            One row per touchpoint with the columns ``user``, ``node``, ``date`` (and ``touch``, ``type``).
+            One row per touchpoint with the columns ``user``, ``node`` and ``date``.
             Ibis tables are computed by their own engine, such as Spark or a warehouse; other tables are sent
             there, so they should be small.
         conversions : DataFrame, path of a Parquet file or ibis.Table
             One row per conversion with the columns ``conversion``, ``user``, ``date`` and, optionally,
-            ``value``, ``currency`` and milestones.
+            ``value`` and ``currency``.
         lookback : str, timedelta or mapping, default "30D"
             Length of the window: touchpoints in ``(date - lookback, date]`` of a conversion belong to its
             path. A mapping has a lookback for each type of touchpoints, such as
@@ -156,18 +153,17 @@ class Paths:
         user, node, date, conversion : str
             Names of the columns; ``user`` and ``date`` are in both tables. Instants without an offset are
             UTC.
-        touch : str, optional
-            Column of touchpoints with their unique ids, which order touchpoints of the same instant; by
-            default node ids do.
-        type : str, optional
-            Column of touchpoints with their type, such as click or view; ``"type"`` if it exists.
         value : str, optional
             Column of conversions; ``"value"`` if it exists.
         currency : str, optional
             Column of conversions, or a code such as ``"EUR"`` for values without a currency; by default the
             column ``"currency"`` if it exists. Values of unknown currency have no ROAS beside spend in one.
-        milestones : mapping of str to str, optional
-            Names of milestones, to the columns of conversions with their dates, which may be null.
+        columns : mapping of str to str, optional
+            Further columns by meaning. Of touchpoints: ``"touch"``, unique ids, which order touchpoints of
+            the same instant (by default node ids do); ``"type"``, such as click or view (by default a column
+            ``"type"``). Of conversions: ``"kind"``, for ``reset="same"``; ``"state"``, the date of a state
+            such as qualified, without which a conversion is left out; and ``"milestone.NAME"``, the date of
+            a milestone, which may be null.
         users : DataFrame, path of a Parquet file or ibis.Table, optional
             One row per observed user, including users without touchpoints and conversions: the column
             ``user``, ``since`` and ``until`` (instants; a conversion that ends the observation is its end),
@@ -180,11 +176,6 @@ class Paths:
         reset : {"none", "same", "any"}, default "none"
             Which earlier conversions of a user end the window, so that a touchpoint counts for one
             conversion only: none of them, those of the same ``kind``, or all in ``conversions``.
-        kind : str, optional
-            Column of conversions with their kind, for ``reset="same"``; by default all are of one kind.
-        state : str, optional
-            Column of conversions with the date of a state, such as qualified. Conversions without a date are
-            left out.
         anchor : {"event", "state"}, default "event"
             Whether windows end at the date of the conversion or of its state.
         adjustments : DataFrame, path of a Parquet file or ibis.Table, optional
@@ -235,15 +226,17 @@ class Paths:
             lookback, of_nodes=node_lookbacks, precedence=precedence, reset=reset, anchor=anchor
         )
         money = Money.of(in_currency, rates, later_rate=later_rate)
-        tables = (touchpoints, conversions, users, adjustments)
-        backend = engine_of(tables, memory=memory, unchecked=unchecked)
+        columns = dict(columns or {})
+        check_columns(columns)
+        backend = engine_of(
+            (touchpoints, conversions, users, adjustments), memory=memory, unchecked=unchecked
+        )
         points = read_touchpoints(
             Input.open(backend, touchpoints, argument="touchpoints"),
             user=user,
             node=node,
             date=date,
-            touch=touch,
-            type=type,
+            columns=columns,
         )
         if window.named_types:
             window.require_types(touch_types(points))
@@ -254,9 +247,7 @@ class Paths:
             conversion=conversion,
             value=value,
             currency=currency,
-            milestones=milestones or {},
-            kind=kind,
-            state=state,
+            columns=columns,
             anchor=anchor,
         )
         later = None
@@ -266,7 +257,7 @@ class Paths:
             )
         converted, later = apply_later_amounts(converted, later, money)
         if reset != "none":
-            converted = after_earlier(converted, by=["kind"] if reset == "same" and kind is not None else [])
+            converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])
         observed = None
         if users is not None:
             observed = read_observed(Input.open(backend, users, argument="users"), user=user)
@@ -279,7 +270,7 @@ class Paths:
             later=later,
             window=window,
             settings=window.described() | money.described(),
-            has_touch_ids=touch is not None,
+            has_touch_ids="touch" in columns,
         )
 
     @classmethod

@@ -133,7 +133,7 @@ class Window:
         if types and not present:
             raise InvalidRequest(
                 f"lookback and precedence: {', '.join(map(repr, self.named_types))} cannot be distinguished, "
-                "because touchpoints have no types; name their column with type=",
+                "because touchpoints have no types; name their column with columns={'type': …}",
                 field="type",
             )
         for argument, names in (("lookback", self.of_types), ("precedence", self.precedence)):

@@ -40,7 +40,7 @@ def engine_with_tables(*, name="unknown", compiler=None):
 
 def paths_of(backend, **settings):
     return at.Paths.from_frames(
-        backend.table("touched"), backend.table("converted"), touch="touch_id", **settings
+        backend.table("touched"), backend.table("converted"), columns={"touch": "touch_id"}, **settings
     )
 
 

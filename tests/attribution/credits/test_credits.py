@@ -118,8 +118,8 @@ class TestMilestones:
     def paths(self):
         touched = touchpoints(*(("u", node, age) for node, age in zip("abcde", (9, 7, 5, 3, 1), strict=True)))
         converted = conversions(("e", "u", 1.0)).assign(lead=NOON - 5 * DAY, opportunity=NOON - 2 * DAY)
-        dates = {"lead": "lead", "opportunity": "opportunity"}
-        return Paths.from_frames(touched, converted, milestones=dates)
+        dates = {"milestone.lead": "lead", "milestone.opportunity": "opportunity"}
+        return Paths.from_frames(touched, converted, columns=dates)
 
     def test_w(self, paths):
         # a first, c at the lead, e last, 0.3 each; b and d share 0.1.
@@ -134,7 +134,7 @@ class TestMilestones:
     def test_roles_that_coincide_add_up_and_absent_ones_are_scaled_away(self):
         touched = touchpoints(("u", "a", 9), ("u", "b", 1), ("v", "a", 9), ("v", "b", 1))
         converted = conversions(("e", "u", 1.0), ("f", "v", 1.0)).assign(lead=[NOON - 5 * DAY, pd.NaT])
-        paths = Paths.from_frames(touched, converted, milestones={"lead": "lead"})
+        paths = Paths.from_frames(touched, converted, columns={"milestone.lead": "lead"})
         # e: a is first and lead (0.6), b last (0.3), no other touchpoints: 2/3, 1/3. f: no lead: 1/2, 1/2.
         assert credited(paths, "w_shaped") == pytest.approx({"a": 2 / 3 + 0.5, "b": 1 / 3 + 0.5}, abs=1e-12)
 
@@ -336,7 +336,10 @@ def test_ties_of_time_are_broken_by_the_touch_and_else_by_the_node():
     touched = touchpoints(("u", "b", 1), ("u", "a", 1)).assign(touch=["1", "2"])
     converted = conversions(("e", "u", 1.0))
     assert credited(Paths.from_frames(touched, converted), "first_touch") == {"a": 1, "b": 0}
-    assert credited(Paths.from_frames(touched, converted, touch="touch"), "first_touch") == {"a": 0, "b": 1}
+    assert credited(Paths.from_frames(touched, converted, columns={"touch": "touch"}), "first_touch") == {
+        "a": 0,
+        "b": 1,
+    }
     assert credited(Paths.from_frames(touched[::-1], converted), "first_touch") == {"a": 1, "b": 0}
 
 

@@ -29,7 +29,7 @@ def paths():
             "currency": ["EUR", "EUR"],
         }
     )
-    return Paths.from_frames(touchpoints, conversions, milestones={"lead": "lead"})
+    return Paths.from_frames(touchpoints, conversions, columns={"milestone.lead": "lead"})
 
 
 def why(paths, model, event="e"):

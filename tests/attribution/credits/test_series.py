@@ -85,7 +85,7 @@ def test_by_the_date_of_the_touchpoint():
 
 @pytest.mark.slow
 def test_by_the_date_of_the_state():
-    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified")
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, columns={"state": "qualified"})
     assert series(paths, date="state") == [
         ("2025-02", "email", 1.5, 27.0),
         ("2025-02", "search", 0.5, 15.0),
@@ -96,7 +96,9 @@ def test_by_the_date_of_the_state():
 
 @pytest.mark.slow
 def test_the_date_of_the_report_and_the_anchor_of_windows_are_independent():
-    paths = Paths.from_frames(TOUCHPOINTS, ORDERS, state="qualified", anchor="state", lookback="30D")
+    paths = Paths.from_frames(
+        TOUCHPOINTS, ORDERS, columns={"state": "qualified"}, anchor="state", lookback="30D"
+    )
     # Qualified on 1 February: with a lookback of 30 days only touchpoints after 2 January count.
     assert series(paths) == [("2025-01", "email", 2.0, 42.0), ("2025-02", None, 1.0, 5.0)]
     assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
@@ -113,7 +115,7 @@ def test_later_amounts_count_at_the_event_or_at_their_own_date():
         ("2025-03", "email", 0.0, -5.0),
         ("2025-03", "search", 0.0, -5.0),
     ]
-    qualified = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER, state="qualified")
+    qualified = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER, columns={"state": "qualified"})
     assert [row[0] for row in series(qualified, date="state")] == [
         *("2025-02", "2025-02", "2025-03", "2025-03", "2025-03")
     ]
@@ -332,7 +334,12 @@ def world():
 def test_hazard_credits_summed_over_periods_equal_those_of_attribute(world, hazard, anchor, date):
     touchpoints, conversions, adjustments = world
     paths = Paths.from_frames(
-        touchpoints, conversions, adjustments=adjustments, state="qualified", anchor=anchor, lookback="6D"
+        touchpoints,
+        conversions,
+        adjustments=adjustments,
+        columns={"state": "qualified"},
+        anchor=anchor,
+        lookback="6D",
     )
     model = HAZARDS[hazard]
     credits = attribute(paths, model).set_index("node_id")[["conversions", "value"]]
@@ -352,7 +359,9 @@ def test_hazard_credits_summed_over_periods_equal_those_of_attribute(world, haza
 @pytest.mark.parametrize("hazard", HAZARDS)
 def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
     touchpoints, conversions, adjustments = world
-    paths = Paths.from_frames(touchpoints, conversions, adjustments=adjustments, state="qualified")
+    paths = Paths.from_frames(
+        touchpoints, conversions, adjustments=adjustments, columns={"state": "qualified"}
+    )
     qualified = conversions[conversions["qualified"].notna()]
     for date, column in (("event", "date"), ("state", "qualified")):
         rows = credit_series(paths, HAZARDS[hazard], date=date)

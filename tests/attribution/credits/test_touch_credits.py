@@ -51,7 +51,7 @@ def shop():
     for frame in (touchpoints, conversions):
         frame["date"] = pd.Timestamp("2025-01-01", tz="UTC") + pd.to_timedelta(12 * frame["hours"], unit="h")
     conversions["lead"] = conversions["date"] - pd.Timedelta(days=2)
-    return Paths.from_frames(touchpoints, conversions, lookback="10D", milestones={"lead": "lead"})
+    return Paths.from_frames(touchpoints, conversions, lookback="10D", columns={"milestone.lead": "lead"})
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def small(clickhouse):
     )
     clickhouse.con.command(f"INSERT INTO small_converted VALUES {rows}")
     tables = [clickhouse.table(f"small_{name}") for name in ("touched", "converted")]
-    return at.Paths.from_frames(*tables, touch="touch_id")
+    return at.Paths.from_frames(*tables, columns={"touch": "touch_id"})
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_clients_over_http_upload_tables_and_stream_rows(clickhouse):
             (["linear", "markov"], {"confidence": 0.9, "intervals": "bootstrap", "replicates": 10}),
         ):
             found, expected = (
-                at.attribute(at.Paths.from_frames(*each, touch="touch_id"), models, **settings)
+                at.attribute(at.Paths.from_frames(*each, columns={"touch": "touch_id"}), models, **settings)
                 for each in (tables, local)
             )
             pd.testing.assert_frame_equal(found, expected, rtol=1e-9)

@@ -35,7 +35,11 @@ def shops(engines):
 def paths_of(backend, **settings):
     tables = {name: backend.table(name) for name in ("touched", "converted", "observed")}
     return at.Paths.from_frames(
-        tables["touched"], tables["converted"], users=tables["observed"], touch="touch_id", **settings
+        tables["touched"],
+        tables["converted"],
+        users=tables["observed"],
+        columns={"touch": "touch_id"},
+        **settings,
     )
 
 
@@ -206,7 +210,8 @@ def test_parquet_files_are_uploaded(engines, tmp_path):
     for part in range(2):
         frame.iloc[part::2].to_parquet(folder / f"{part}.parquet")
     paths = [
-        at.Paths.from_frames(backend.table("touched"), str(folder), touch="touch_id") for backend in engines
+        at.Paths.from_frames(backend.table("touched"), str(folder), columns={"touch": "touch_id"})
+        for backend in engines
     ]
     same(each.to_pandas() for each in paths)
     same(at.attribute(each, ["linear", "markov"]) for each in paths)
@@ -216,7 +221,10 @@ def test_frames_and_tables_may_be_mixed(engines, both):
     frames = world()
     touched = engines[1].table("touched")
     beside = at.Paths.from_frames(
-        touched, frames["converted"], users=frames["observed"].assign(segment=None), touch="touch_id"
+        touched,
+        frames["converted"],
+        users=frames["observed"].assign(segment=None),
+        columns={"touch": "touch_id"},
     )
     models = ["linear", "discrete_hazard"]
     same([at.attribute(both[0], models), at.attribute(beside, models)])

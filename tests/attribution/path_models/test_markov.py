@@ -284,8 +284,8 @@ class TestNullPaths:
             {"user_id": ["u", "u"], "node_id": ["b", "a"], "date": [NOON, NOON], "id": ["1", "2"]}
         )
         nobody = pd.DataFrame(columns=["event_id", "user_id", "date"])
-        for touch, first in ((None, "a"), ("id", "b")):
-            matrix = transition_matrix(Paths.from_frames(touchpoints, nobody, touch=touch))
+        for columns, first in (({}, "a"), ({"touch": "id"}, "b")):
+            matrix = transition_matrix(Paths.from_frames(touchpoints, nobody, columns=columns))
             assert matrix.loc[matrix["previous_1_id"].isna(), "node_id"].tolist() == [first]
 
     @pytest.mark.slow

@@ -191,7 +191,13 @@ def test_a_later_amount_may_be_in_another_currency_if_there_is_one_to_convert_to
 def test_the_state_does_not_decide_the_rate():
     won = MIXED.assign(won=days("03-01", "03-01", "03-01"))
     paths = Paths.from_frames(
-        TOUCHPOINTS, won, state="won", anchor="state", lookback="90D", in_currency="EUR", rates=RATES
+        TOUCHPOINTS,
+        won,
+        columns={"state": "won"},
+        anchor="state",
+        lookback="90D",
+        in_currency="EUR",
+        rates=RATES,
     )
     assert values(paths)["social"] == pytest.approx((60 * 0.9) / 2 + 40)
 

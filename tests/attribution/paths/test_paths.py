@@ -295,7 +295,7 @@ def test_invalid_lookbacks_are_refused(lookback):
 
 def test_duplicate_touch_ids_are_refused():
     with pytest.raises(errors.InvalidRequest, match="'id' occurs more than once"):
-        Paths.from_frames(TOUCHPOINTS.assign(id="1"), CONVERSIONS, touch="id")
+        Paths.from_frames(TOUCHPOINTS.assign(id="1"), CONVERSIONS, columns={"touch": "id"})
 
 
 class TestSequences:

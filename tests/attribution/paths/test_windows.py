@@ -99,13 +99,13 @@ def test_without_a_reset_every_conversion_has_its_whole_window():
 
 def test_conversions_of_the_same_kind_reset_each_other():
     same = {"lead": "a", "first": "abc", "second": "d", "other": "e"}
-    assert paths_of_events(reset="same", kind="kind") == same
+    assert paths_of_events(reset="same", columns={"kind": "kind"}) == same
 
 
 def test_any_conversion_of_the_user_resets():
     # A touchpoint at the instant of a conversion belongs to it.
     reset = {"lead": "a", "first": "bc", "second": "d", "other": "e"}
-    assert paths_of_events(reset="any", kind="kind") == reset
+    assert paths_of_events(reset="any", columns={"kind": "kind"}) == reset
     # Without a column for kinds, all conversions are of one kind.
     assert paths_of_events(reset="same") == reset
 
@@ -133,14 +133,21 @@ NURTURED = pd.DataFrame({"user_id": "u", "node_id": ["ad", "call"], "date": days
 
 
 def test_windows_end_at_the_event_or_at_its_state():
-    assert nodes(NURTURED, QUALIFIED, state="qualified") == ["ad"]
-    assert nodes(NURTURED, QUALIFIED, state="qualified", anchor="state") == ["ad", "call"]
-    assert nodes(NURTURED, QUALIFIED, state="qualified", anchor="state", lookback="15D") == ["call"]
+    assert nodes(NURTURED, QUALIFIED, columns={"state": "qualified"}) == ["ad"]
+    assert nodes(NURTURED, QUALIFIED, columns={"state": "qualified"}, anchor="state") == ["ad", "call"]
+    assert nodes(NURTURED, QUALIFIED, columns={"state": "qualified"}, anchor="state", lookback="15D") == [
+        "call"
+    ]
 
 
 def test_conversions_without_the_state_are_left_out():
     two = pd.concat([QUALIFIED, QUALIFIED.assign(event_id="f", qualified=pd.NaT)])
-    assert attribute(Paths.from_frames(NURTURED, two, state="qualified"), "linear")["conversions"].sum() == 1
+    assert (
+        attribute(Paths.from_frames(NURTURED, two, columns={"state": "qualified"}), "linear")[
+            "conversions"
+        ].sum()
+        == 1
+    )
     assert attribute(Paths.from_frames(NURTURED, two), "linear")["conversions"].sum() == 2
 
 
