@@ -334,8 +334,9 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
     table = pd.DataFrame(
         {name: part.groupby("node_id")["amount"].sum(min_count=1) for name, part in by_model.items()}
     )
-    without_node = rows[rows["node_id"].isna()].groupby(rows["model"].astype(str))["amount"].sum(min_count=1)
-    unattributed = without_node.reindex(list(by_model))
+    without_node = rows[rows["node_id"].isna()]
+    sums = without_node.groupby(without_node["model"].astype(str))["amount"].sum(min_count=1)
+    unattributed = sums.reindex(list(by_model))
     nodes = table.dropna(how="all").rename_axis("node_id")
     ranks = pd.DataFrame(
         {"magnitude": nodes.abs().max(axis="columns"), "mean": nodes.mean(axis="columns")}, index=nodes.index

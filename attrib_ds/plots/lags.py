@@ -15,7 +15,7 @@ from attrib_ds.plots import style
 from attrib_ds.plots.style import distinct, names_of_nodes, numbers, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
-Numbers = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.floating]
 
 LAG_COLUMNS: Final = ("event_id", "conversions", "first_lag_days", "last_lag_days")
 _HOUR: Final = 1 / 24

@@ -213,9 +213,8 @@ def _draw_ratios(ax: Axes, occupied: list[Bbox]) -> None:
     else:
         along = np.linspace(max(low, 0.0), high, 300)
     frame, palette = ax.get_window_extent(), style.palette(ax)
-    line = {"color": palette.muted, "linewidth": 1.0, "zorder": 1.5, "scalex": False, "scaley": False}
     for ratio in _RATIOS:
-        ax.plot(along, ratio * along, **line)
+        ax.plot(along, ratio * along, color=palette.muted, lw=1.0, zorder=1.5, scalex=False, scaley=False)
         text = ax.text(
             0, 0, f"ROAS {ratio}×", ha="right", va="center", fontsize=style.scale_points(7.5),
             color=palette.muted, in_layout=False, zorder=1.6,

@@ -133,7 +133,8 @@ def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
     if STATE not in conversions.columns:
         if anchor == "state":
             raise InvalidRequest(
-                "anchor: 'state' requires a column with dates of the state; pass state=, or for frames columns={'state': …}",
+                "anchor: 'state' requires a column with dates of the state; pass state=, or for frames "
+                "columns={'state': …}",
                 field="anchor",
             )
         return conversions

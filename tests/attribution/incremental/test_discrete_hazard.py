@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from support.observed_worlds import DAY, at, paths_of
 
 from attrib_ds import Paths, attribute, simulate
-from attrib_ds.attribution.credits.touches import touch_shares
+from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.incremental.discrete_hazard import (
     HazardSample,
     derivatives,
@@ -519,7 +519,7 @@ def test_credit_of_a_node_is_divided_by_decay():
     )
     conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [at(0) + pd.Timedelta(days=4)]})
     users = pd.DataFrame({"user_id": ["u", "v", "w"], "since": at(0), "until": at(0) + pd.Timedelta(days=4)})
-    paths = Paths.from_frames(touchpoints, conversions, users=users, touch="touch_id")
+    paths = Paths.from_frames(touchpoints, conversions, users=users, columns={"touch": "touch_id"})
     model = DiscreteHazard(half_lives=("1D",), covariates=())
     shares = touch_shares(model, Sequences.of(paths)).to_pandas().set_index("touch_id")["share"]
     whole = attribute(paths, model).set_index("node_id").loc["a", "conversions"]
@@ -540,6 +540,6 @@ def test_touchpoints_that_have_decayed_to_zero_share_equally():
     late = at(0) + pd.Timedelta(days=300)
     conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [late]})
     users = pd.DataFrame({"user_id": ["u", "v"], "since": at(0), "until": late})
-    paths = Paths.from_frames(touchpoints, conversions, users=users, touch="touch_id")
+    paths = Paths.from_frames(touchpoints, conversions, users=users, columns={"touch": "touch_id"})
     shares = touch_shares(DiscreteHazard(half_lives=("1h",), covariates=()), Sequences.of(paths)).to_pandas()
     assert shares["share"].nunique() <= 1

@@ -207,9 +207,10 @@ def test_credits_say_how_they_were_made():
         ({"reset": "all"}, "reset: 'all' is not allowed.*any, none, same"),
         ({"anchor": "touch"}, "anchor: 'touch' is not allowed.*event, state"),
         ({"anchor": "state"}, "anchor: 'state' requires a column with dates of the state"),
-        ({"state": "won"}, "there is no column 'won' for the state"),
-        ({"kind": "sort"}, "there is no column 'sort' for the kind"),
-        ({"type": "sort"}, "there is no column 'sort' for the type"),
+        ({"columns": {"state": "won"}}, "there is no column 'won' for the state"),
+        ({"columns": {"kind": "sort"}}, "there is no column 'sort' for the kind.*columns={'kind': '…'}"),
+        ({"columns": {"type": "sort"}}, "there is no column 'sort' for the type"),
+        ({"columns": {"user": "id"}}, "columns: 'user' is not allowed"),
     ],
 )
 def test_bad_input_is_refused_by_name(options, message):
@@ -220,7 +221,9 @@ def test_bad_input_is_refused_by_name(options, message):
 def test_types_cannot_be_named_if_touchpoints_have_none():
     untyped = TOUCHPOINTS.drop(columns="type")
     for options in ({"lookback": {"click": "1D", "default": "9D"}}, {"precedence": ("click", "view")}):
-        with pytest.raises(errors.InvalidRequest, match="'click'.*touchpoints have no types.*type="):
+        with pytest.raises(
+            errors.InvalidRequest, match="'click'.*touchpoints have no types.*columns={'type'"
+        ):
             Paths.from_frames(untyped, CONVERSIONS, **options)
 
 
