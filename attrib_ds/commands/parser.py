@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -35,8 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_credits(actions)
     _add_projects(actions)
     _add_administration(actions)
-    for command in _serving_commands(actions):
-        command.add_argument(*_HOME[0], **_HOME[1])
+    _add_serving(actions)
     return parser
 
 
@@ -286,48 +284,40 @@ def _add_administration(actions: Actions) -> None:
     _add(actions, "check", "administration.check", about, _PROJECT, _HOME)
 
 
-def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
-    serve = actions.add_parser("serve", help="serve the embedded projects over HTTP")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    serve.add_argument(
-        "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
-    )
-    serve.add_argument("--url", metavar="URL", help="public address of the server, as clients reach it")
+def _add_serving(actions: Actions) -> None:
+    serve = _add(
+        actions, "serve", "serving.serve", "serve the embedded projects over HTTP",
+        _argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"),
+        _argument(
+            "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
+        ),
+        _argument("--url", metavar="URL", help="public address of the server, as clients reach it"),
+        _argument(
+            "--rate", action="append", default=[], metavar="NAME=AMOUNT/SECONDS",
+            help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
+            "hits and hits-by-address; repeatable",
+        ),
+        _argument(
+            "--without", action="append", choices=("rates", "sql", "new-keys"), default=[],
+            help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
+        ),
+        *_DATABASES,
+        _argument(
+            "--max-page-size", type=_positive, metavar="N",
+            help="records per page at most (default: no maximum)",
+        ),
+        _HOME,
+    )  # fmt: skip
     edge = serve.add_mutually_exclusive_group()
     edge.add_argument(
-        "--behind-proxy",
-        type=_proxy,
-        nargs="+",
-        default=[],
-        metavar="ADDRESS",
+        "--behind-proxy", type=_proxy, nargs="+", default=[], metavar="ADDRESS",
         help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
         "from them alone",
-    )
+    )  # fmt: skip
     edge.add_argument(
-        "--unprotected",
-        action="store_true",
+        "--unprotected", action="store_true",
         help="listen on another address than this machine's own without a proxy, in a network you trust",
-    )
-    serve.add_argument(
-        "--rate",
-        action="append",
-        default=[],
-        metavar="NAME=AMOUNT/SECONDS",
-        help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
-        "hits and hits-by-address; repeatable",
-    )
-    serve.add_argument(
-        "--without",
-        action="append",
-        choices=("rates", "sql", "new-keys"),
-        default=[],
-        help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
-    )
-    for names, options in _DATABASES:
-        serve.add_argument(*names, **options)
-    serve.add_argument(
-        "--max-page-size", type=_positive, metavar="N", help="records per page at most (default: no maximum)"
-    )
+    )  # fmt: skip
 
     def run_server(options: argparse.Namespace) -> None:
         if not (_is_loopback(options.host) or options.behind_proxy or options.unprotected):
@@ -339,33 +329,25 @@ def _serving_commands(actions: Actions) -> Iterator[argparse.ArgumentParser]:
         commands.serving.serve(options)
 
     serve.set_defaults(run=run_server)
-    yield serve
 
-    keys = actions.add_parser("keys", help="keys of service accounts, which clients of a server need")
-    key_actions = keys.add_subparsers(title="actions", required=True, metavar="ACTION")
-    create = key_actions.add_parser("create", help="make a service account for a project, and its key file")
-    create.add_argument("project", metavar="PROJECT")
-    create.add_argument(
-        "--scope",
-        action="append",
-        metavar="SCOPE",
-        help=f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})",
-    )
-    create.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the key file; keep it secret"
-    )
-    create.add_argument(
-        "--expires", metavar="DATE", help="first day or instant on which the key is refused (default: never)"
-    )
-    create.set_defaults(run=lambda options: commands.serving.create_key(options))
-    yield create
-    listed = key_actions.add_parser("list", help="list the keys")
-    listed.set_defaults(run=lambda options: commands.serving.list_keys(options))
-    yield listed
-    revoke = key_actions.add_parser("revoke", help="revoke a key and its tokens")
-    revoke.add_argument("key_id", metavar="KEY", help="id of the key, as listed")
-    revoke.set_defaults(run=lambda options: commands.serving.revoke_key(options))
-    yield revoke
+    keys = _group(actions, "keys", "keys of service accounts, which clients of a server need")
+    _add(
+        keys, "create", "serving.create_key", "make a service account for a project, and its key file",
+        _PROJECT,
+        _argument(
+            "--scope", action="append", metavar="SCOPE",
+            help=f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})",
+        ),
+        _path("--out", "the key file; keep it secret", required=True),
+        _argument(
+            "--expires", metavar="DATE",
+            help="first day or instant on which the key is refused (default: never)",
+        ),
+        _HOME,
+    )  # fmt: skip
+    _add(keys, "list", "serving.list_keys", "list the keys", _HOME)
+    key = _argument("key_id", metavar="KEY", help="id of the key, as listed")
+    _add(keys, "revoke", "serving.revoke_key", "revoke a key and its tokens", key, _HOME)
 
 
 def _is_loopback(host: str) -> bool:
