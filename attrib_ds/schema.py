@@ -246,7 +246,6 @@ SETTINGS: Final = pa.schema(
         pa.field("allowedOrigins", _TEXTS),
         pa.field("excludedReferrers", _TEXTS),
         pa.field("trafficFilters", _TEXTS),
-        pa.field("holdouts", _TEXTS),
         *_text("holdoutKey"),
         *_flags("respectGpc", "respectDnt"),
         *_text("currency", "timezone"),

@@ -358,7 +358,7 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
-        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``, ``holdouts``,
+        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``,
         ``respectGpc`` and ``respectDnt``, as in :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the
         secret that decides from whom holdouts withhold, empty before the first one; ``currency`` and
         ``timezone``. The last three never change.
@@ -384,7 +384,6 @@ def update_settings(
     allowed_origins: Sequence[str] | None = None,
     excluded_referrers: Sequence[str] | None = None,
     traffic_filters: Sequence[str] | None = None,
-    holdouts: Sequence[str] | None = None,
     respect_gpc: bool | None = None,
     respect_dnt: bool | None = None,
 ) -> pd.Series[Any]:
@@ -419,10 +418,6 @@ def update_settings(
         ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).
         The first one that matches is the ``trafficFilterId`` of hits that arrive from then on, which searches
         leave out by default. None by default.
-    holdouts : sequence of str, optional
-        Holdouts that the service draws, as :func:`attrib_ds.experiments.create_holdout` writes them:
-        ``"banner:0.1:2026-05-01/2026-06-30:spring"`` withholds the node ``spring`` from a tenth; either day
-        may be empty. Without its entry, a holdout has ended. None by default.
     respect_gpc : bool, optional
         Whether a served project stores no lasting tracker id of a browser that sends Global Privacy Control:
         each such hit is a visitor of its own. True by default.
@@ -455,7 +450,6 @@ def update_settings(
         "allowed_origins": allowed_origins,
         "excluded_referrers": excluded_referrers,
         "traffic_filters": traffic_filters,
-        "holdouts": holdouts,
         "respect_gpc": respect_gpc,
         "respect_dnt": respect_dnt,
     }

@@ -11,7 +11,7 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.contract.hits import OPPORTUNITY
-from attrib_ds.contract.settings import get_holdout
+from attrib_ds.contract.settings import Holdout, unknown_holdout
 from attrib_ds.errors import Forbidden, HoldoutWarning, InvalidRequest, closest, warn
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
@@ -191,10 +191,12 @@ def assign(
     True
     """
     units = _units(ids, column)
-    settings: dict[str, Any] = project.send("get_settings").read().to_pylist()[0]
-    advice = "; create it with experiments.create_holdout"
-    found = get_holdout(tuple(settings["holdouts"]), holdout, advice=advice)
-    withheld = [found.withholds(id, key=settings["holdoutKey"]) for id in units[column]]
+    rows = {row["holdout"]: row for row in project.send("list_holdouts").read().to_pylist()}
+    if holdout not in rows:
+        raise unknown_holdout(holdout, rows, advice="; create it with experiments.create_holdout")
+    found = Holdout(name=holdout, share=rows[holdout]["share"], node_id=rows[holdout]["nodeId"])
+    key = project.send("get_settings").read()["holdoutKey"][0].as_py()
+    withheld = [found.withholds(id, key=key) for id in units[column]]
     return units.assign(
         node_id=pd.Series([found.node_id] * len(units), index=units.index, dtype=TEXT),
         withheld=pd.Series(withheld, index=units.index, dtype=bool),

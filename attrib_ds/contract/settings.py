@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
@@ -23,23 +25,13 @@ from attrib_ds.errors import NotFound, closest
 # ruff: noqa: N815  (attributes carry the names of the API)
 
 
-_NAME: Final = "[a-z0-9][a-z0-9_-]{0,63}"
-_SHARE: Final = r"0\.[0-9]{0,5}[1-9]"
-_DAY: Final = "[12][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_NODE: Final = r"[^\x00\ud800-\udfff]+"
 _LONGEST_NODE: Final = 512
-_TEXT: Final = pattern(
-    rf"{_NAME}:{_SHARE}:(?:{_DAY})?/(?:{_DAY})?:{_NODE}",
-    longest=_LONGEST_NODE + 128,
-    expected="'name:share:since/until:node', such as 'banner:0.1:2026-05-01/2026-06-30:spring' or "
-    "'banner:0.1:/:spring'",
-)
 _DECIMALS: Final = 6
 _BYTES_DRAWN: Final = 8
 _RANGE: Final = 256.0**_BYTES_DRAWN
 
 NAME: Final = pattern(
-    _NAME,
+    "[a-z0-9][a-z0-9_-]{0,63}",
     longest=64,
     expected="1 to 64 lower-case letters, digits, - and _, starting with a letter or digit",
 )
@@ -70,29 +62,34 @@ class Holdout:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the holdout of an entry of the setting ``holdouts``.
-
-        Raises
-        ------
-        ValueError
-            If it is not of the form ``name:share:since/until:node``.
+        """Return the holdout of a stored text, or of an earlier version's ``name:share:since/until:node``.
 
         Examples
         --------
         >>> holdout = Holdout.parse("banner:0.1:2026-05-01/:spring")
-        >>> holdout.name, holdout.share, holdout.node_id, str(holdout)
-        ('banner', 0.1, 'spring', 'banner:0.1:2026-05-01/:spring')
+        >>> str(holdout)
+        '{"name": "banner", "share": 0.1, "node_id": "spring", "since": "2026-05-01", "until": null}'
+        >>> Holdout.parse(str(holdout)) == holdout
+        True
         """
-        name, share, period, node_id = _TEXT.check(text).split(":", 3)
-        since, until = (date.fromisoformat(day) if day else None for day in period.split("/"))
-        if since and until and since > until:
-            raise Refused
-        return cls(name=name, share=float(share), node_id=node_id, since=since, until=until)
+        if text.startswith("{"):
+            members = json.loads(text)
+        else:
+            name, share, period, node_id = text.split(":", 3)
+            since, until = period.split("/")
+            members = {
+                "name": name,
+                "share": float(share),
+                "node_id": node_id,
+                "since": since,
+                "until": until,
+            }
+        days = {name: date.fromisoformat(members[name]) for name in ("since", "until") if members[name]}
+        return cls(**{**members, "since": None, "until": None, **days})
 
     def __str__(self) -> str:
-        """Return the entry of the setting ``holdouts``."""
-        share = f"{self.share:.6f}".rstrip("0")
-        return f"{self.name}:{share}:{self.since or ''}/{self.until or ''}:{self.node_id}"
+        """Return the holdout as the project stores it."""
+        return json.dumps(asdict(self), default=str)
 
     def is_running(self, now: datetime) -> bool:
         """Return whether an instant, aware, is in the period."""
@@ -123,33 +120,23 @@ class Holdout:
 
 
 def find_holdout(texts: tuple[str, ...], name: str) -> Holdout | None:
-    """Return the holdout of a name among the entries of the setting ``holdouts``."""
+    """Return the holdout of a name among the texts that the project stores."""
     found = (holdout for holdout in map(Holdout.parse, texts) if holdout.name == name)
     return next(found, None)
 
 
-def get_holdout(texts: tuple[str, ...], name: str, *, advice: str = "") -> Holdout:
-    """Return the holdout of a name from the texts of the setting.
-
-    Raises
-    ------
-    NotFound
-        If there is none; the message names the closest one and ends with the advice.
-    """
+def get_holdout(texts: tuple[str, ...], name: str) -> Holdout:
+    """Return the holdout of a name among the texts that the project stores; refuse an unknown one."""
     found = find_holdout(texts, name)
     if found is None:
-        names = [Holdout.parse(text).name for text in texts]
-        raise NotFound(
-            f"holdout: there is no holdout {name!r}{closest(name, names)}{advice}", field="holdout"
-        )
+        raise unknown_holdout(name, [Holdout.parse(text).name for text in texts])
     return found
 
 
-def _check_text(value: Any) -> str:
-    try:
-        return str(Holdout.parse(value))
-    except ValueError:
-        raise Refused from None
+def unknown_holdout(name: str, names: Iterable[str], *, advice: str = "") -> NotFound:
+    """Return the error of a name that no holdout has; it names the closest one and ends with the advice."""
+    message = f"holdout: there is no holdout {name!r}{closest(name, names)}{advice}"
+    return NotFound(message, field="holdout")
 
 
 def _check_share(value: Any) -> float:
@@ -166,15 +153,11 @@ def _check_share(value: Any) -> float:
 
 def _check_day(value: Any) -> date:
     day = instants.parse_day(value, argument="value")
-    if day is None or not re.fullmatch(_DAY, str(day)):
+    if day is None or not 1000 <= day.year < 3000:
         raise Refused
     return day
 
 
-#: An entry of the setting ``holdouts``.
-HoldoutText: TypeAlias = Annotated[
-    str, Rule(check=_check_text, expected=_TEXT.expected, json_schema=_TEXT.json_schema)
-]
 Share: TypeAlias = Annotated[
     float,
     Rule(
@@ -195,7 +178,11 @@ Day: TypeAlias = Annotated[
 ]
 NodeId: TypeAlias = Annotated[
     str,
-    pattern(_NODE, longest=_LONGEST_NODE, expected=f"the id of a node, of 1 to {_LONGEST_NODE} characters"),
+    pattern(
+        r"[^\x00\ud800-\udfff]+",
+        longest=_LONGEST_NODE,
+        expected=f"the id of a node, of 1 to {_LONGEST_NODE} characters",
+    ),
 ]
 
 
@@ -308,13 +295,5 @@ class UpdateSettings(ProjectRequest):
     allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
     excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
     trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None
-    holdouts: Annotated[tuple[HoldoutText, ...], BOUNDED] | None = None
     respectGpc: Flag | None = None
     respectDnt: Flag | None = None
-
-    @model_validator(mode="after")
-    def _check_holdouts(self) -> Self:
-        names = [text.partition(":")[0] for text in self.holdouts or ()]
-        if len(set(names)) < len(names):
-            raise disagreement(("holdouts", "contains a name twice; expected each holdout once"))
-        return self

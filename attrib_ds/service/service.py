@@ -16,7 +16,7 @@ from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import Answer, File
 from attrib_ds.contract.hits import opportunity_type
 from attrib_ds.contract.predicates import in_milliseconds
-from attrib_ds.contract.settings import CreateHoldout, UpdateSettings
+from attrib_ds.contract.settings import CreateHoldout
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service.backup import back_up_project, exchange, prepared
 from attrib_ds.service.campaigns import (
@@ -546,7 +546,7 @@ def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
     def handler(
         service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
     ) -> Answer:
-        if isinstance(request, CreateHoldout) or (isinstance(request, UpdateSettings) and request.holdouts):
+        if isinstance(request, CreateHoldout):
             with suppress(Conflict):  # the event type exists
                 create_event_type(service._store, opportunity_type(request.projectId))
         try:

@@ -10,6 +10,7 @@ import pytest
 from support.dtype_names import dtype_names
 
 import attrib_ds as at
+from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import Conflict, HoldoutWarning, InvalidRequest, NotFound
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
@@ -30,14 +31,10 @@ def letter(shop):
     return shop
 
 
-def test_a_holdout_is_a_setting_and_has_an_event_type(shop):
+def test_holdouts_are_listed_and_have_an_event_type(shop):
     created = at.experiments.create_holdout(shop, "banner", node_id="spring", share=2 / 3, until="2026-06-30")
     assert created == "banner"
     at.experiments.create_holdout(shop, "popup", node_id="Spring sale: boots", share=0.5, since="2026-05-01")
-    assert list(at.admin.get_settings(shop)["holdouts"]) == [
-        "banner:0.666667:/2026-06-30:spring",
-        "popup:0.5:2026-05-01/:Spring sale: boots",
-    ]
     assert at.list_event_types(shop)["reference"].tolist() == ["holdout-opportunity"]
     listed = at.experiments.list_holdouts(shop)
     assert listed.fillna("").to_dict("list") == {
@@ -51,13 +48,6 @@ def test_a_holdout_is_a_setting_and_has_an_event_type(shop):
     # Again, without an end.
     at.experiments.create_holdout(shop, "banner", node_id="spring", share=2 / 3)
     assert at.experiments.list_holdouts(shop)["until"].isna().all()
-
-
-def test_a_holdout_of_the_settings_alone_has_an_event_type(shop):
-    at.admin.update_settings(shop, holdouts=["banner:0.1:/:spring"])
-    assert at.list_event_types(shop)["reference"].tolist() == ["holdout-opportunity"]
-    at.admin.update_settings(shop, holdouts=[])
-    assert at.experiments.list_holdouts(shop).empty
 
 
 def test_a_list_of_holdouts_has_the_same_dtypes_without_rows(shop):
@@ -88,7 +78,8 @@ def test_days_and_shares_of_any_type_are_those_of_their_text(shop):
     at.experiments.create_holdout(
         shop, "banner", node_id="spring", share=Decimal("0.1"), since=date(2026, 5, 1), until="2026-05-01"
     )
-    assert list(at.admin.get_settings(shop)["holdouts"]) == ["banner:0.1:2026-05-01/2026-05-01:spring"]
+    (listed,) = at.experiments.list_holdouts(shop).to_dict("records")
+    assert (listed["share"], listed["since"], listed["until"]) == (0.1, "2026-05-01", "2026-05-01")
 
 
 @pytest.fixture
@@ -193,13 +184,13 @@ def test_clients_of_a_server_lose_no_holdout(tmp_path):
     ],
     ids=ascii,
 )
-def test_invalid_holdouts_change_nothing(shop, wrong, field):
+def test_invalid_holdouts_are_refused(wrong, field):
+    arguments = {"holdout": "banner", "node_id": "spring", "share": 0.1, **wrong}
+    for days in ("since", "until"):
+        arguments[{"since": "firstDay", "until": "lastDay"}[days]] = arguments.pop(days, None)
     with pytest.raises(InvalidRequest, match=f"^{field}: ") as caught:
-        at.experiments.create_holdout(
-            shop, **{"holdout": "banner", "node_id": "spring", "share": 0.1, **wrong}
-        )
+        build(OPERATIONS["create_holdout"], project_id="my-shop", **arguments)
     assert caught.value.field == field
-    assert at.experiments.list_holdouts(shop).empty
 
 
 def test_a_list_is_drawn_alike_each_time(letter):

@@ -147,7 +147,6 @@ def test_settings_are_shown_and_changed(project, capsys):
         "allowedOrigins": "[]",
         "excludedReferrers": "[]",
         "trafficFilters": "[]",
-        "holdouts": "[]",
         "holdoutKey": '""',
         "respectGpc": "true",
         "respectDnt": "false",

@@ -57,7 +57,6 @@ _DETAILS: Final = {
         "requireTokenForEvents",
         "allowedOrigins",
         "excludedReferrers",
-        "holdouts",
         "respectGpc",
         "respectDnt",
     ),

@@ -18,7 +18,6 @@ DEFAULTS = {
     "allowedOrigins": [],
     "excludedReferrers": [],
     "trafficFilters": [],
-    "holdouts": [],
     "holdoutKey": "",
     "respectGpc": True,
     "respectDnt": False,
@@ -76,15 +75,6 @@ def test_omitted_settings_keep_their_values(service):
         {"traffic_filters": ["address:203.0.113.0/33"]},
         {"traffic_filters": ["referrer:a b"]},
         {"traffic_filters": ["userAgent: "]},
-        {"holdouts": ["banner"]},
-        {"holdouts": ["banner:0.0:/:spring"]},
-        {"holdouts": ["banner:.1:/:spring"]},
-        {"holdouts": ["banner:0.10:/:spring"]},
-        {"holdouts": ["banner:0.1:/:spring", "banner:0.2:/:spring"]},
-        {"holdouts": ["banner:1:/:spring"]},
-        {"holdouts": ["banner:0.1:2026-02-30/:spring"]},
-        {"holdouts": ["banner:0.1:2026-05-02/2026-05-01:spring"]},
-        {"holdouts": [7]},
     ],
     ids=lambda value: "".join(map(str, value.items())),
 )
@@ -96,15 +86,12 @@ def test_invalid_settings_change_nothing(service, wrong):
 
 
 def test_the_key_of_holdouts_is_created_once(service):
-    first = settings(service, "update_settings", holdouts=["banner:0.1:/:spring"])
-    assert first["holdouts"] == ["banner:0.1:/:spring"]
+    send(service, "create_holdout", holdout="banner", node_id="spring", share=0.1)
+    first = settings(service)
     assert len(first["holdoutKey"]) == 64
-    assert settings(service, "update_settings", holdouts=[]) == {
-        **DEFAULTS,
-        "holdoutKey": first["holdoutKey"],
-    }
-    again = settings(service, "update_settings", holdouts=["popup:0.2:2026-05-01/2026-06-30:a:b"])
-    assert again["holdoutKey"] == first["holdoutKey"]
+    send(service, "delete_holdout", holdout="banner")
+    send(service, "create_holdout", holdout="popup", node_id="a:b", share=0.2)
+    assert settings(service) == first == {**DEFAULTS, "holdoutKey": first["holdoutKey"]}
 
 
 def test_g211_changes_of_holdouts_are_written_down(service):
