@@ -12,6 +12,7 @@ from _pytest.doctest import DoctestItem
 from hypothesis import settings
 
 from attrib_ds import connect, load, sample_project
+from attrib_ds.errors import Unavailable
 
 # Laws whose settings say nothing, and those of law_examples.
 settings.register_profile("quick", max_examples=20)
@@ -119,9 +120,39 @@ def hexadecimal(number: int) -> str:
     return f"{number:024x}"
 
 
+@pytest.fixture(scope="session")
+def small_shop():
+    """The shop that tests share, until one of them changes it."""
+    held = []
+    yield held
+    for project, _ in held:
+        project.close()
+
+
 @pytest.fixture
-def shop():
-    """A tree of six nodes, seven interactions of three users, four events and two outlays."""
+def shop(small_shop):
+    """A tree of six nodes, seven interactions of three users, four events and two outlays.
+
+    A test that writes gets the shop as it is built, and the next test one of its own.
+    """
+    if not small_shop or _writes(small_shop[0][0]) != small_shop[0][1]:
+        for project, _ in small_shop:
+            project.close()
+        project = _open_small_shop()
+        small_shop[:] = [(project, _writes(project))]
+    return small_shop[0][0]
+
+
+def _writes(project):
+    """Return the number of transactions that wrote to a project; None if a test has closed it."""
+    try:
+        with project.transport._store.cursor() as cursor:
+            return cursor.execute("SELECT writes FROM meta").fetchone()[0]
+    except Unavailable:
+        return None
+
+
+def _open_small_shop():
     nodes = pd.DataFrame(
         [
             ("ads", None, "integration", "Ads", "Paid Search"),
@@ -182,10 +213,10 @@ def shop():
             "endDate": ["2025-01-31T00:00:00Z", "2025-01-11T00:00:00Z"],
         }
     )
-    with connect("small-shop", path=":memory:") as project:
-        report = load(project, nodes=nodes, interactions=interactions, events=events, spend=spend)
-        assert report.rejected.empty, report.rejected.to_dict("records")
-        yield project
+    project = connect("small-shop", path=":memory:")
+    report = load(project, nodes=nodes, interactions=interactions, events=events, spend=spend)
+    assert report.rejected.empty, report.rejected.to_dict("records")
+    return project
 
 
 @pytest.fixture

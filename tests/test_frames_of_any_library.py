@@ -318,7 +318,7 @@ CALLS = {
     "to_excel": _workbook,
     "update_states": _update(at.update_states),
     "update_statistics": _update(at.update_statistics),
-    "validate_events": _validate,
+    "admin.validate_events": _validate,
 }
 
 

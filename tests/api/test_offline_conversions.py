@@ -23,6 +23,19 @@ def shop():
         yield shop
 
 
+@pytest.fixture(scope="module")
+def declared():
+    """A project with event types that deals do not fit."""
+    email = {"type": "email", "entity": "user", "storageKey": "email"}
+    count = {"type": "number", "entity": "event", "storageKey": "n", "optional": True}
+    with at.connect("my-shop", path=":memory:") as project:
+        at.create_event_type(project, "call", name="Call")
+        at.create_event_type(project, "lead", name="Lead", fields=[email, count])
+        at.create_event_type(project, "archived", name="Archived")
+        at.admin.archive_event_type(project, "archived")
+        yield project
+
+
 def deals(**columns):
     rows = {
         "deal_id": ["D-1", "D-2"],
@@ -265,16 +278,10 @@ def test_the_fields_of_an_existing_event_type_are_used():
         ),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(shop, changes, problem):
-    email = {"type": "email", "entity": "user", "storageKey": "email"}
-    count = {"type": "number", "entity": "event", "storageKey": "n", "optional": True}
-    at.create_event_type(shop, "call", name="Call")
-    at.create_event_type(shop, "lead", name="Lead", fields=[email, count])
-    at.create_event_type(shop, "archived", name="Archived")
-    at.admin.archive_event_type(shop, "archived")
+def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(declared, changes, problem):
     with pytest.raises(at.errors.InvalidRequest, match=problem):
-        at.send_conversions(shop, deals(), **COLUMNS | changes)
-    assert at.search_users(shop, columns=["_id"]).empty
+        at.send_conversions(declared, deals(), **COLUMNS | changes)
+    assert at.search_users(declared, columns=["_id"]).empty
 
 
 def test_it_is_not_a_list_of_rows(shop):
