@@ -208,7 +208,7 @@ def connect(
             if value:
                 raise InvalidRequest(f"{name}: only for embedded projects; leave it out", field=name)
         # Imported late, since embedded projects do not need it.
-        from attrib_ds.transports.http.opening import open_http
+        from attrib_ds.transports.http.transport import open_http
 
         return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
     file = path if path is not None else home() / f"{project_id}.duckdb"

@@ -18,12 +18,16 @@ from attrib_ds.contract import Answer, File
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
-from attrib_ds.records.declared_fields import DeclaredFields, declared_fields
+from attrib_ds.records.declared_fields import (
+    DeclaredFields,
+    declared_fields,
+    needs_declarations,
+    typed_events,
+    typed_users,
+)
 from attrib_ds.records.frames import Frame, read_frame, to_pandas
 from attrib_ds.records.parquet_spool import ParquetSpool
 from attrib_ds.records.spreadsheets import write_excel
-from attrib_ds.records.typed_events import typed_events
-from attrib_ds.records.typed_users import needs_declarations, typed_users
 
 
 def page(answer: Answer, table: pa.Table | None = None) -> pd.DataFrame:

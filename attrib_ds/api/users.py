@@ -11,8 +11,8 @@ import pandas as pd
 from attrib_ds.api.results import page, user_columns_reader, with_event_columns
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
+from attrib_ds.records.declared_fields import typed_metrics
 from attrib_ds.records.frames import to_record
-from attrib_ds.records.typed_metrics import typed_metrics
 
 
 def search_users(

@@ -1,72 +1,55 @@
-"""Reads JSON answers into Arrow tables, in native code where that is exact.
-
-Arrow parses records of plain columns with declared types. Open objects, decimals and new fields are kept as
-JSON text. If native code refuses an answer, or would read it differently, the reference implementation
-:func:`attrib_ds.records.json_records.from_json` reads it instead.
-"""
+"""Reads JSON answers into Arrow tables: msgspec decodes the records into structs, part by part."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import json as arrow_json
 
 from attrib_ds import instants
 from attrib_ds.contract.json_values import Refused, shown
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.records.json_members import Names, NotAnObject, Texts, walk
-from attrib_ds.records.json_records import decode, from_json
-from attrib_ds.records.json_structs import TooManyNewMembers, decode_structs, whole
-from attrib_ds.schema import is_json
+from attrib_ds.json_numbers import load_exact, whole
+from attrib_ds.schema import INSTANT, is_json
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-Kind = Literal["page", "array", "record"]
-
-_COUNTERS: Final = ("offset", "limit", "count", "total")
-#: The block size of Arrow is a signed 32-bit integer.
-_LARGEST: Final = 2**31 - 64
-_INTEGER: Final = pa.int64()
-#: Reads whole numbers exactly that are written with a point or an exponent.
-_WHOLE: Final = pa.decimal128(38)
-#: Arrow converts values after it has checked that all are of the right kind: no text is left among numbers.
-_MISCONVERTED: Final = "Failed to convert JSON"
-_TWICE: Final = "was specified twice"
+#: Records decoded at a time: their values stay in the processor's cache until they are columns, which halves
+#: the time of a page.
+_PART: Final = 512
+#: Members outside the schema that become columns; further ones are left out.
+_MOST_NEW: Final = 1_000
+_UNNAMEABLE: Final = re.compile(r'[\x00-\x1f"\\]')
+_JSON: Final = {"json": "true"}
 #: Length of ``2025-01-31T12:00:00Z``; Arrow also accepts shorter texts as instants.
 _SHORTEST_INSTANT: Final = 20
-#: Parts of a page that are read on their own, and their least number of records.
-_PARTS: Final = 16
-_SMALLEST_PART: Final = 256
-_FIRST_INSTANT: Final = datetime(1, 1, 1, tzinfo=UTC)
-_BLANKS: Final = b" \t\n\r"
-_NANOSECONDS: Final = r"(\.\d{6})\d{1,3}Z$"
-#: Bytes within which a page must start.
-_LONGEST_START: Final = 64
-_NULL_AFTER_OBJECT: Final = r"\}[ \t\n\r]*null"
+_WITH_OFFSET: Final = r"^.{10}[T ]\d\d:\d\d:\d\d(\.\d+)?[+-]\d\d:\d\d$"
+_FIRST_INSTANT, _LAST_INSTANT = (
+    pa.scalar(bound.replace(tzinfo=UTC), INSTANT).value for bound in (datetime.min, datetime.max)
+)
+#: Powers of ten that no amount reaches.
+_LARGEST_POWER: Final = 400
+_PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MISFITS: Final = (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+class Unreadable(ValueError):
+    """A text is not a valid answer, or is truncated."""
 
 
 class _Paged(msgspec.Struct):
-    """An answer of the kind ``page`` with unparsed records."""
-
-    data: msgspec.Raw
-    offset: int | None = None
-    limit: int | None = None
-    count: int | None = None
-    total: int | None = None
-
-
-class _Listed(msgspec.Struct):
-    """The same without counters."""
-
     data: list[msgspec.Raw]
+    offset: int | float | None = None
+    count: int | float | None = None
+    total: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,32 +59,23 @@ class Page:
     Parameters
     ----------
     table : pyarrow.Table
-        One row per record; its columns and types do not depend on the records.
-    unknown : pyarrow.Table
-        One column of JSON text per field that is not in the schema, named by its dotted path (a key with a
-        dot is quoted); as many rows as the table if there is any such field.
-    count : int
-        Number of records.
-    total : int, optional
-        Number of matching records, in a page.
-    offset, limit : int, optional
-        Repeated from the request, in a page.
+        One row per record. After the requested columns follow those of members outside the schema, as JSON
+        text, named by their dotted paths (a key with a dot is quoted).
+    counters : mapping of str to number, optional
+        ``offset``, ``count`` and ``total`` of a page; None for an array or a single record.
     """
 
     table: pa.Table
-    unknown: pa.Table
-    count: int
-    total: int | None = None
-    offset: int | None = None
-    limit: int | None = None
-
-
-class InexactError(Exception):
-    """Native code would read this answer differently than the reference."""
+    counters: Mapping[str, float | None] | None = None
 
 
 def read_page(
-    content: bytes, columns: pa.Schema, *, kind: Kind = "page", known: pa.Schema | None = None
+    content: bytes,
+    columns: pa.Schema,
+    *,
+    known: pa.Schema | None = None,
+    most: int | None = None,
+    is_record: bool = False,
 ) -> Page:
     """Read an answer of JSON records.
 
@@ -112,11 +86,12 @@ def read_page(
     columns : pyarrow.Schema
         Of the table: the schema of a resource, or the requested columns. Dotted names are nested properties;
         fields marked as JSON keep their text.
-    kind : {"page", "array", "record"}, default "page"
-        Whether the records are the ``data`` of an object with counters, a bare array, or a single record.
     known : pyarrow.Schema, optional
-        Whole schema of the resource, if ``columns`` is a part of it; its other properties are left out and do
-        not count as unknown.
+        Whole schema of the resource, if ``columns`` is a part of it; its other properties are left out.
+    most : int, optional
+        Maximum number of records; unlimited by default.
+    is_record : bool, default False
+        Whether it is a single record instead of an array, bare or the ``data`` of an object with counters.
 
     Returns
     -------
@@ -125,383 +100,303 @@ def read_page(
 
     Raises
     ------
+    Unreadable
+        If the answer is not JSON or not of this kind.
     ServiceFailure
-        If the answer is not JSON or not of this kind, if the number of records differs from ``count``, or if
-        a value does not fit its column.
+        If a value does not fit its column, or there are too many records.
 
     Examples
     --------
     >>> from attrib_ds.schema import INTERACTION
     >>> cities = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
     >>> page = read_page(b'{"total": 7, "data": [{"_id": "a", "geo": {"city": "Oslo", "pop": 1e6}}]}', cities)
-    >>> page.table.to_pylist(), page.unknown.to_pylist(), page.total
-    ([{'_id': 'a', 'geo.city': 'Oslo'}], [{'geo.pop': '1e6'}], 7)
+    >>> page.table.to_pylist(), page.counters["total"]
+    ([{'_id': 'a', 'geo.city': 'Oslo', 'geo.pop': '1e6'}], 7)
     """
-    names = names_of(columns, known)
     try:
-        page = read_natively(content, columns, kind, names)
-    except LEFT_TO_THE_REFERENCE:
-        page = _read_leniently(content, columns, kind, names)
-    if page.count != page.table.num_rows:
-        raise ServiceFailure(
-            f"the service answered {page.table.num_rows} records in a page with count {page.count}"
+        answer: Any = msgspec.json.decode(
+            content, type=msgspec.Raw if is_record else _Paged | list[msgspec.Raw]
         )
-    return page
-
-
-def names_of(columns: pa.Schema, known: pa.Schema | None) -> Names:
-    """Return the names of members, and which of them to keep as text."""
-    every = columns.names if known is None else [*columns.names, *known.names]
-    return Names.of(every, [field.name for field in columns if _is_cut_out(field)])
-
-
-def _parts_of_others(columns: pa.Schema) -> list[pa.Field]:
-    """Return columns that are part of another column, such as ``metrics.turnover.sum`` of ``metrics``."""
-    names = set(columns.names)
-    return [
-        field
-        for field in columns
-        if any(field.name[:position] in names for position, sign in enumerate(field.name) if sign == ".")
-    ]
-
-
-def _is_cut_out(field: pa.Field) -> bool:
-    """Return whether the column is read from JSON text: open objects and decimals."""
-    return is_json(field) or pa.types.is_decimal(field.type)
-
-
-#: Raised by :func:`read_natively` if it cannot read an answer exactly.
-LEFT_TO_THE_REFERENCE: Final = (
-    InexactError,
-    NotAnObject,
-    pa.ArrowException,
-    msgspec.MsgspecError,
-    RecursionError,
-    InvalidRequest,
-    Refused,
-    TooManyNewMembers,
-    OverflowError,
-    ValueError,
-)
-
-
-def read_natively(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
-    """Read an answer as :func:`read_page` does, or raise one of :data:`LEFT_TO_THE_REFERENCE`."""
-    if _parts_of_others(columns):
-        raise InexactError
-    _text(content)  # Arrow's reader does not validate UTF-8
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Unreadable(str(error)) from None
+    counters = None
+    if isinstance(answer, _Paged):
+        counters = {"offset": answer.offset, "count": answer.count, "total": answer.total}
+    records = [answer] if is_record else getattr(answer, "data", answer)
+    if most is not None and len(records) > most:
+        raise ServiceFailure(f"the response has more than the {most} records that were requested")
     try:
-        # Stops at the first undeclared member, so the attempt is cheap.
-        counters, records = _parse_whole(content, columns, kind)
-    except (pa.ArrowInvalid, InexactError) as error:
-        if _TWICE in str(error):
-            return _read_structs(content, columns, kind, names)
-        try:
-            if _MISCONVERTED not in str(error):
-                return _read_parts(content, columns, kind, names)
-            counters, records = _parse_whole(content, columns, kind, wholes=_WHOLE)
-        except (pa.ArrowInvalid, InexactError):
-            return _read_structs(content, columns, kind, names)
-    return _page(_table(records, columns, Texts()), Texts().new_fields(), counters)
+        return Page(_Reader(columns, known).read(records), counters)
+    except UnicodeDecodeError:
+        raise Unreadable("it is not UTF-8") from None
 
 
-def _table(records: pa.StructArray, columns: pa.Schema, texts: Texts) -> pa.Table:
-    arrays = [
-        _from_texts(field, texts.column(field.name, rows=len(records)))
-        if _is_cut_out(field)
-        else _exact(field, _leaf(records, field.name))
-        for field in columns
-    ]
-    return pa.table(arrays, schema=columns)
+@dataclass
+class _Object:
+    """Members of an object in a record.
 
-
-def _read_parts(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
-    """Read an answer whose records have other members too, or whole numbers written as ``2.0``.
-
-    Records before the first of them are parsed as usual, in parts, which takes half as long.
+    Parameters
+    ----------
+    path : str
+        Its dotted path with a dot at the end; empty for the record.
+    is_open : bool, default False
+        Whether it may have other members than those of the schema.
+    members : dict
+        An object, the column of a value, or None for a value that is not requested.
     """
-    answer = _opened(content, kind)
-    tables: list[pa.Table] = []
-    before = 0
-    if not names.has_texts:
-        records = msgspec.json.decode(answer.data, type=list[msgspec.Raw])
-        parts = _parse_plain_parts(records, columns)
-        if parts:
-            tables = [_table(pa.concat_arrays(parts), columns, Texts())]
-            before = tables[0].num_rows
-            answer.data = msgspec.Raw(b"[%b]" % b",".join(records[before:]))
-    table, texts = _read_known(answer, columns, names)
-    absent: list[bytes | None] = [None] * before
-    texts.new = {name: absent + kept for name, kept in texts.new.items()}
-    return _page(pa.concat_tables([*tables, table]), texts.new_fields(), _counters(answer))
+
+    path: str
+    is_open: bool = False
+    members: dict[str, _Object | pa.Field | None] = field(default_factory=dict)
+
+    def add(self, parents: Sequence[str], key: str, column: pa.Field | None) -> None:
+        """Add a value; the objects around it are open if the schema has them as a whole."""
+        if not parents:
+            self.members[key] = column
+            return
+        inner = self.members.get(parents[0])
+        if not isinstance(inner, _Object):
+            inner = _Object(f"{self.path}{parents[0]}.", is_open=parents[0] in self.members)
+            self.members[parents[0]] = inner
+        inner.add(parents[1:], key, column)
 
 
-def _parse_plain_parts(records: Sequence[msgspec.Raw], columns: pa.Schema) -> list[pa.StructArray]:
-    """Parse the records in parts, up to the first part that Arrow refuses."""
-    size = max(len(records) // _PARTS, _SMALLEST_PART)
-    parts = []
-    for start in range(0, len(records), size):
-        part = b",".join(records[start : start + size])
-        try:
-            parts.append(_records(_parse(b'{"data":[%b]}' % part, columns)))
-        except (pa.ArrowInvalid, InexactError):
-            break
-    return parts
+class _Reader:
+    """Reads records part by part; what it learns of one part, such as a new member, serves the next ones.
 
-
-def _read_known(answer: _Paged, columns: pa.Schema, names: Names) -> tuple[pa.Table, Texts]:
-    """Read records with other members.
-
-    msgspec finds the other members, and checks that whole numbers are numbers: Arrow would parse text as a
-    decimal, too.
+    Parameters
+    ----------
+    columns : pyarrow.Schema
+        Of the table.
+    known : pyarrow.Schema, optional
+        Whole schema of the resource.
+    path : str, default ""
+        Path of the records, if they are objects within others; these may have any members.
     """
-    numbers = {field.name: int | float for field in columns if pa.types.is_integer(field.type)}
-    structs = decode_structs(_decoder(answer), names, numbers)
-    texts = structs.texts(names)
-    whole = b"".join((b'{"data":', answer.data, b"}"))
-    records = _records(_parse(whole, columns, others="ignore", wholes=_WHOLE))
-    return _table(records, columns, texts), texts
 
+    def __init__(self, columns: pa.Schema, known: pa.Schema | None = None, *, path: str = "") -> None:
+        self._columns = columns
+        wanted = {column.name: column for column in columns}
+        #: Columns inside of others, such as ``metrics.turnover.sum`` of ``metrics``, by the outer one.
+        self._inside: dict[str, list[pa.Field]] = {}
+        self._root = _Object(path, is_open=bool(path))
+        for name in sorted({*columns.names, *(known or columns).names}):
+            parts = name.removeprefix(path).split(".")
+            outer = [path + ".".join(parts[:length]) for length in range(1, len(parts))]
+            within = next((column for column in outer if column in wanted), None)
+            if within is None:
+                self._root.add(parts[:-1], parts[-1], wanted.get(name))
+            elif name in wanted:
+                self._inside.setdefault(within, []).append(wanted[name])
+        #: Columns of new members by their object and key, in order of appearance.
+        self._new: dict[tuple[str, str], pa.Field] = {}
+        self._has_odd_numbers = self._has_many_new = False
+        self._prepare()
 
-def _read_structs(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
-    """Read an answer with msgspec, whatever its records have."""
-    answer = _opened(content, kind)
-    types = {field.name: _python_type(field.type) for field in columns if not _is_cut_out(field)}
-    structs = decode_structs(_decoder(answer), names, types)
-    texts, rows = structs.texts(names), len(structs.records)
-    arrays = [
-        _from_texts(field, texts.column(field.name, rows=rows))
-        if _is_cut_out(field)
-        else _typed(field, structs.values(field.name))
-        for field in columns
-    ]
-    return _page(pa.table(arrays, schema=columns), texts.new_fields(), _counters(answer))
+    def read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
+        """Return records, each a JSON text, as a table."""
+        parts = [self._read(records[start : start + _PART]) for start in range(0, len(records), _PART)]
+        return pa.concat_tables([self._columns.empty_table(), *parts], promote_options="default")
 
+    def _read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
+        text = b"[%b]" % b",".join(records)
+        while True:
+            try:
+                structs = self._decoder.decode(text)
+                break
+            except msgspec.ValidationError as error:
+                self._learn(str(error), records)
+        arrays: dict[str, Any] = {}
+        for column in [*self._columns, *self._new.values()]:
+            if column.name in self._ways:
+                arrays[column.name] = self._array(column, _values(structs, self._ways[column.name]))
+        for outer, columns in self._inside.items():
+            texts = [b"{}" if text is None else text for text in arrays[outer].cast(pa.binary()).to_pylist()]
+            table = _Reader(pa.schema(columns), path=f"{outer}.").read(texts)
+            arrays |= dict(zip(table.column_names, table.columns, strict=True))
+        schema = pa.schema([*self._columns, *self._new.values()])
+        return pa.table([arrays[name] for name in schema.names], schema=schema)
 
-def _decoder(answer: _Paged) -> Callable[[Any], list[Any]]:
-    """Return a function that decodes the records as values of a type."""
+    def _array(self, column: pa.Field, values: Sequence[Any]) -> pa.Array:
+        is_text = self._is_text(column)
+        try:
+            return _array(column, values, is_text=is_text)
+        except _MISFITS:
+            pass
+        for value in values:
+            try:
+                _array(column, [value], is_text=is_text)
+            except _MISFITS:
+                raise _misfit(_plain(value), column) from None
+        raise ServiceFailure(f"the service answered values for {column.name} that cannot be read")
 
-    def decode_records(record: Any) -> list[Any]:
-        found: list[Any] = msgspec.json.decode(answer.data, type=list[record])
-        return found
+    def _learn(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> None:
+        """Prepare to read records that the decoder refused; raise if a value does not fit its column."""
+        if problem.startswith("Object contains unknown field"):
+            before = len(self._new)
+            for record in records:
+                self._find_new(bytes(record), self._root)
+            self._has_many_new = len(self._new) == before
+        elif problem.startswith("Expected `int") and "got `float`" in problem and not self._has_odd_numbers:
+            self._has_odd_numbers = True
+        else:
+            raise self._refusal(problem, records)
+        self._prepare()
 
-    return decode_records
+    def _find_new(self, content: bytes, parent: _Object) -> None:
+        for key, raw in _MEMBERS.decode(content).items():
+            member = parent.members.get(key)
+            if isinstance(member, _Object):
+                inner = bytes(raw)
+                if inner.startswith(b"{"):
+                    self._find_new(inner, member)
+            elif key not in parent.members and not parent.is_open and self._can_add(key):
+                name = parent.path + (json.dumps(key, ensure_ascii=False) if "." in key else key)
+                self._new.setdefault((parent.path, key), pa.field(name, pa.string(), metadata=_JSON))
 
+    def _can_add(self, key: str) -> bool:
+        # msgspec has no members of such names.
+        return len(self._new) < _MOST_NEW and _UNNAMEABLE.search(key) is None
 
-def _counters(answer: _Paged) -> dict[str, int | None]:
-    return {name: getattr(answer, name) for name in _COUNTERS}
+    def _refusal(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> ServiceFailure:
+        """Return the error that shows the value that the decoder refused."""
+        place = _PLACE.search(problem)
+        if place is None:
+            return ServiceFailure(f"the service answered records that cannot be read: {problem}")
+        value = _plain(records[int(place[1])])
+        member: Any = self._root
+        for key in place[2].split(".")[1:]:
+            value, member = value[key], member.members[key]
+        if isinstance(member, _Object):
+            name = member.path.removesuffix(".") or "a record"
+            return ServiceFailure(f"the service answered {shown(value)} for {name}; expected an object")
+        return _misfit(value, member)
+
+    def _prepare(self) -> None:
+        """Make the decoder of records with the members that are known so far."""
+        #: Attributes that lead to each column, as one dotted name.
+        self._ways: dict[str, str] = {}
+        self._decoder = msgspec.json.Decoder(list[self._struct(self._root, "")])  # type: ignore[misc]
+
+    def _struct(self, parent: _Object, way: str) -> Any:
+        fields: list[tuple[str, Any, Any]] = []
+        rename: dict[str, str] = {}
+        new = {key: column for (path, key), column in self._new.items() if path == parent.path}
+        for key, member in [*parent.members.items(), *new.items()]:
+            attribute = f"f{len(fields)}"
+            rename[attribute] = key
+            if isinstance(member, _Object):
+                inner = self._struct(member, f"{way}{attribute}.")
+                fields.append((attribute, inner | None, inner()))
+            elif member is None:
+                fields.append((attribute, msgspec.Raw, None))
+            else:
+                self._ways[member.name] = f"{way}{attribute}"
+                kind = msgspec.Raw if self._is_text(member) else _python_type(member.type) | None
+                fields.append((attribute, kind, None))
+        is_closed = not (parent.is_open or self._has_many_new)
+        return msgspec.defstruct(
+            "Record", fields, rename=rename, forbid_unknown_fields=is_closed, frozen=True, gc=False
+        )
+
+    def _is_text(self, column: pa.Field) -> bool:
+        """Return whether a column is read from the JSON text of its values, which keeps numbers exact."""
+        is_odd = self._has_odd_numbers and pa.types.is_integer(column.type)
+        return is_odd or is_json(column) or pa.types.is_decimal(column.type)
 
 
 def _python_type(kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
-        return list[_python_type(kind.value_type)]  # type: ignore[misc]
+        return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
     if pa.types.is_boolean(kind):
         return bool
-    return int | float if pa.types.is_integer(kind) or pa.types.is_floating(kind) else str
+    if pa.types.is_integer(kind):
+        return int
+    return float if pa.types.is_floating(kind) else str
 
 
-def _typed(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    """Return decoded values as a column."""
-    if pa.types.is_timestamp(field.type):
-        return _instants(field, pa.array(values, pa.string()))
-    if pa.types.is_integer(field.type):
-        # Arrow would cut fractions off.
-        array = pa.array(map(whole, values) if float in set(map(type, values)) else values, field.type)
-        return array if field.nullable else array.fill_null(0)
-    if pa.types.is_floating(field.type):
-        return pa.array([None if value is None else float(value) for value in values], field.type)
-    return pa.array(values, field.type)
+def _values(structs: Sequence[Any], way: str) -> list[Any]:
+    try:
+        return list(map(attrgetter(way), structs))
+    except AttributeError:  # null in place of an object
+        values = list(structs)
+        for attribute in way.split("."):
+            values = [None if value is None else getattr(value, attribute) for value in values]
+        return values
 
 
-def _text(content: bytes) -> pa.Array:
-    """Return the bytes as one text without copying them, or raise if they are not UTF-8."""
-    ends = pa.py_buffer(memoryview(b"".join(end.to_bytes(8, sys.byteorder) for end in (0, len(content)))))
-    whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(content)])
-    return whole.cast(pa.large_string())
+def _array(column: pa.Field, values: Sequence[Any], *, is_text: bool) -> pa.Array:
+    """Return decoded values as a column; raise one of the misfits if one does not fit."""
+    if pa.types.is_timestamp(column.type):
+        return _instants(column, pa.array(values, pa.string()))
+    if is_text:
+        values = [None if value is None or (text := bytes(value)) == b"null" else text for value in values]
+        if not is_json(column):
+            values = _numbers(column, values)
+    array = pa.array(values, column.type)
+    return array if column.nullable else array.fill_null(0)
 
 
-def _opened(content: bytes, kind: Kind) -> _Paged:
-    """Return the JSON text of the list of records, and the counters."""
-    if kind == "page":
-        return msgspec.json.decode(content, type=_Paged)
-    whole = msgspec.json.decode(content, type=msgspec.Raw)
-    return _Paged(data=msgspec.Raw(b"[%b]" % bytes(whole)) if kind == "record" else whole)
-
-
-def _parse_whole(
-    content: bytes, columns: pa.Schema, kind: Kind, wholes: pa.DataType = _INTEGER
-) -> tuple[dict[str, int | None], pa.StructArray]:
-    """Parse an answer whose records have only plain columns; ``wholes`` is how to read whole numbers."""
-    if kind == "array":
-        content = b"".join((b'{"data":', content, b"}"))
-    elif kind == "record":
-        content = b"".join((b'{"data":[', content, b"]}"))
-    elif not content[:_LONGEST_START].lstrip(_BLANKS).startswith(b"{"):
-        raise InexactError
-    # pyarrow 26 crashes on `null` outside of objects, which beyond the start can only follow an object. The
-    # same characters inside a text only cost a second look.
-    if pc.match_substring_regex(_text(content), pattern=_NULL_AFTER_OBJECT)[0].as_py():
-        raise InexactError
-    counters = _COUNTERS if kind == "page" else ()
-    parsed = _parse(content, columns, counters=counters, wholes=wholes)
-    records = _records(parsed)
-    if parsed.num_rows != 1 or (kind == "record" and len(records) != 1):
-        raise InexactError
-    return {name: parsed[name][0].as_py() for name in counters}, records
-
-
-def _parse(
-    content: bytes,
-    columns: pa.Schema,
-    *,
-    counters: Sequence[str] = (),
-    others: Literal["error", "ignore"] = "error",
-    wholes: pa.DataType = _INTEGER,
-) -> pa.Table:
-    """Parse an object with counters and a list of records as one row."""
-    if len(content) > _LARGEST:
-        raise InexactError
-    record = _nested([field for field in columns if not _is_cut_out(field)], wholes)
-    shape = pa.schema([*((name, pa.int64()) for name in counters), ("data", pa.list_(record))])
-    return arrow_json.read_json(
-        pa.BufferReader(content),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
-        parse_options=arrow_json.ParseOptions(explicit_schema=shape, unexpected_field_behavior=others),
-        # Arrow's own pool frees and reallocates memory for each page, a fifth of the time.
-        memory_pool=pa.system_memory_pool(),
-    )
-
-
-def _records(parsed: pa.Table) -> pa.StructArray:
-    lists = parsed["data"].combine_chunks() if parsed["data"].num_chunks != 1 else parsed["data"].chunk(0)
-    records = lists.flatten()
-    if lists.null_count or records.null_count:
-        raise InexactError
-    return records
-
-
-def _nested(fields: Sequence[pa.Field], wholes: pa.DataType) -> pa.DataType:
-    """Return the nested type of a record, whole numbers as a given type; instants are read as text first."""
-    tree: dict[str, Any] = {}
-    for field in fields:
-        *parents, leaf = field.name.split(".")
-        holder = tree
-        for parent in parents:
-            holder = holder.setdefault(parent, {})
-        kind = wholes if pa.types.is_integer(field.type) else field.type
-        holder[leaf] = pa.string() if pa.types.is_timestamp(kind) else kind
-    return _struct(tree)
-
-
-def _struct(tree: Mapping[str, Any]) -> pa.DataType:
-    return pa.struct(
-        [(name, _struct(part) if isinstance(part, Mapping) else part) for name, part in tree.items()]
-    )
-
-
-def _leaf(records: pa.StructArray, name: str) -> pa.Array:
-    """Return a nested column; a null object has null members."""
-    values = records
-    for part in name.split("."):
-        position = values.type.get_field_index(part)
-        values = values.flatten()[position] if values.null_count else values.field(position)
+def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
+    """Return exact numbers: amounts, and whole numbers that are not all written as integers."""
+    content = b"[%b]" % b",".join([b"null" if text is None else text for text in texts])
+    if b'"' in content:  # msgspec reads text as a decimal too
+        raise Refused
+    values = msgspec.json.decode(content, type=list[int | Decimal | None])
+    if pa.types.is_integer(column.type):
+        numbers = [None if value is None else whole(value) for value in values]
+        if numbers.count(None) > values.count(None):
+            raise Refused
+        return numbers
+    # Arrow would take minutes for an exponent of nine digits.
+    if any(isinstance(value, Decimal) and abs(value.adjusted()) > _LARGEST_POWER for value in values):
+        raise Refused
     return values
 
 
-def _exact(field: pa.Field, values: pa.Array) -> pa.Array:
-    """Return the values of a column as the reference reads them, or raise."""
-    if pa.types.is_timestamp(field.type):
-        return _instants(field, values)
-    if pa.types.is_integer(field.type):
-        values = values.cast(field.type)
-        return values if field.nullable else values.fill_null(0)
-    numbers = values.flatten() if pa.types.is_list(field.type) else values
-    # Arrow accepts NaN and Infinity as numbers, and reads an integer of 400 digits as infinite.
-    if pa.types.is_floating(numbers.type) and pc.all(pc.is_finite(numbers)).as_py() is False:
-        raise InexactError
-    return values
-
-
-def _instants(field: pa.Field, texts: pa.Array) -> pa.Array:
-    """Parse instants together if all have the usual form, else one by one."""
+def _instants(column: pa.Field, texts: pa.Array) -> pa.Array:
+    """Parse instants together if all have a usual form, else one by one."""
+    # Arrow takes other texts as instants too, such as days.
     is_usual = pc.and_(
         pc.greater_equal(pc.binary_length(texts), _SHORTEST_INSTANT), pc.ends_with(texts, pattern="Z")
     )
+    if pc.all(is_usual).as_py() is False:
+        is_usual = pc.or_(is_usual, pc.match_substring_regex(texts, _WITH_OFFSET))
     if pc.all(is_usual).as_py() is not False:
         try:
-            # Arrow refuses digits after the microseconds.
-            moments = pc.replace_substring_regex(texts, _NANOSECONDS, r"\1Z").cast(field.type)
-        except pa.ArrowInvalid:
+            moments = texts.cast(column.type)
+        except pa.ArrowInvalid:  # such as digits after the microseconds
             pass
         else:
-            # Arrow accepts the year 0, Python does not.
-            first = pc.min(moments.cast(pa.int64())).as_py()
-            if first is None or first >= pa.scalar(_FIRST_INSTANT, field.type).value:
+            first, last = pc.min_max(moments.cast(pa.int64())).as_py().values()
+            # Arrow has the years 0 and 10000, Python has not.
+            if first is None or (first >= _FIRST_INSTANT and last <= _LAST_INSTANT):
                 return moments
     parsed = [
         None if text is None else instants.parse_exact(text, argument="value") for text in texts.to_pylist()
     ]
-    return pa.array(parsed, field.type)
+    return pa.array(parsed, column.type)
 
 
-def _from_texts(field: pa.Field, texts: list[bytes | None]) -> pa.Array:
-    if is_json(field):
-        return pa.array(texts, field.type)
-    return pa.array([None if text is None else decode(text) for text in texts], field.type)
-
-
-def _read_leniently(content: bytes, columns: pa.Schema, kind: Kind, names: Names) -> Page:
+def _plain(value: Any) -> Any:
+    """Return a value as a message shows it."""
+    if not isinstance(value, bytes | msgspec.Raw):
+        return value
     try:
-        answer = decode(content)
-    except InvalidRequest as error:
-        problem = error.message.removeprefix("body: is not JSON: ")
-        raise ServiceFailure(f"the service answered text that is not JSON: {problem}") from None
-    counters: dict[str, int | None] = {}
-    records = [answer] if kind == "record" else answer
-    if kind == "page":
-        if not isinstance(answer, Mapping):
-            raise ServiceFailure(f"the service answered {shown(answer)} instead of a page of records")
-        held = pa.schema([(name, pa.int64()) for name in _COUNTERS])
-        (counters,) = from_json([answer], held).to_pylist()
-        records = answer.get("data")
-    if not isinstance(records, list):
-        raise ServiceFailure(f"the service answered {shown(records)} instead of a list of records")
-    for record in records:
-        if not isinstance(record, Mapping):
-            raise ServiceFailure(f"the service answered {shown(record)} instead of a record")
-    table = from_json(records, columns)
-    texts = _texts_of(content, kind, names)
-    parts = _parts_of_others(columns)
-    for position, field in enumerate(columns):
-        if is_json(field) and field not in parts:
-            # Keep the text as sent, like the native code.
-            text = _from_texts(field, texts.column(field.name, rows=len(records)))
-            table = table.set_column(position, field, text)
-    return _page(table, texts.new_fields(), counters)
+        return load_exact(bytes(value))
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        return "a number with too many digits"
 
 
-def _texts_of(content: bytes, kind: Kind, names: Names) -> Texts:
-    try:
-        if kind == "page":
-            records = msgspec.json.decode(content, type=_Listed).data
-        else:
-            records = msgspec.json.decode(_opened(content, kind).data, type=list[msgspec.Raw])
-        return walk(records, names)
-    except NotAnObject as error:
-        raise ServiceFailure(f"the service answered a value for {error} that is not an object") from None
-    except (msgspec.MsgspecError, RecursionError, InvalidRequest, Refused) as error:
-        raise ServiceFailure(
-            f"the service answered a member that cannot be kept as JSON text: {error}"
-        ) from None
-
-
-def _page(table: pa.Table, unknown: pa.Table, counters: Mapping[str, int | None]) -> Page:
-    count = counters.get("count")
-    return Page(
-        table=table,
-        unknown=unknown,
-        count=table.num_rows if count is None else count,
-        total=counters.get("total"),
-        offset=counters.get("offset"),
-        limit=counters.get("limit"),
-    )
+def _misfit(value: Any, column: pa.Field) -> ServiceFailure:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        expected = "an instant"
+    elif pa.types.is_list(kind):
+        expected = "a list"
+    else:
+        names = {"string": "text", "int64": "a whole number", "double": "a number", "bool": "true or false"}
+        expected = names.get(str(kind), "an amount")
+    return ServiceFailure(f"the service answered {shown(value)} for {column.name}; expected {expected}")

@@ -1,4 +1,4 @@
-"""Converts Arrow tables to JSON records of the specification and back.
+"""Writes Arrow tables as the JSON records of the specification, and parses single JSON values.
 
 Tables are flat with dotted names (``geo.city``) for nested properties; records are nested.
 """
@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from decimal import Decimal
+from collections.abc import Iterable
 from json.encoder import encode_basestring as _quote
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import instants
-from attrib_ds.contract.json_values import Refused, encode, shown
-from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.json_numbers import ExtremeNumber, exact_integer, exact_number, whole
+from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.json_numbers import exact_integer, exact_number
 from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 _NULL: Final = "null"
-#: Objects that a record omits if all their members are null (G-066, G-199).
+#: Objects that a record omits if all their members are null.
 _ABSENT_UNKNOWN: Final = frozenset({"asn", "geo", "mostProbableLocation"})
 #: Mean number of occurrences from which distinct values are encoded only once.
 _WORTH_SHARING: Final = 4
@@ -44,15 +39,15 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
         (``metrics.turnover.sum`` of ``metrics``) is not written again.
     resource : str, optional
         Name of the resource. Interactions of the ``type`` ``offline`` are written without session
-        properties (G-060).
+        properties.
     hidden : iterable of str, optional
         Columns to leave out.
 
     Returns
     -------
     list of str
-        One JSON object per row, without whitespace. Instants are as in G-036, decimals exact and as short as
-        possible; floats that are not finite are null.
+        One JSON object per row, without whitespace. Instants have milliseconds, decimals are exact and
+        short; floats that are not finite are null.
 
     Examples
     --------
@@ -173,12 +168,12 @@ def decode(text: bytes) -> Any:
     Returns
     -------
     object
-        Of duplicate keys the last one wins (G-044).
+        Of duplicate keys the last one wins.
 
     Raises
     ------
     InvalidRequest
-        If it is not JSON; NaN and infinities are not (G-042).
+        If it is not JSON; NaN and infinities are not.
 
     Examples
     --------
@@ -206,120 +201,3 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     parse_float=exact_number, parse_int=exact_integer, parse_constant=_refuse_constant
 )
-
-
-def from_json(records: Sequence[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
-    """Convert records parsed by :func:`decode` to a flat table.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        Nested. Properties without a column are left out; absent members are null, or zero in columns of
-        counts that are never null.
-    columns : pyarrow.Schema
-        Of the table: the schema of a resource, or the requested columns.
-
-    Returns
-    -------
-    pyarrow.Table
-        One row per record, in order; the columns do not depend on the records.
-
-    Raises
-    ------
-    ServiceFailure
-        If a value does not fit its column.
-
-    Examples
-    --------
-    >>> from attrib_ds.schema import INTERACTION
-    >>> cities = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
-    >>> from_json([{"_id": "a", "geo": {"city": "Oslo"}}, {"_id": "b"}], cities).to_pylist()
-    [{'_id': 'a', 'geo.city': 'Oslo'}, {'_id': 'b', 'geo.city': None}]
-    """
-    arrays = []
-    for field in columns:
-        values = [_member(record, field.name) for record in records]
-        try:
-            arrays.append(_column(field, values))
-        except (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise ServiceFailure(
-                f"the service answered {shown(_first_misfit(field, values))} for {field.name}; expected "
-                f"{_expected(field)}"
-            ) from None
-    return pa.table(arrays, schema=columns)
-
-
-def _member(record: object, name: str) -> Any:
-    value: Any = record
-    for part in name.split("."):
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            # An object fits no column, so the caller reports the value.
-            return {}
-        value = value.get(part)
-    return value
-
-
-def _column(field: pa.Field, values: list[Any]) -> pa.Array:
-    if is_json(field):
-        return pa.array([None if value is None else encode(value) for value in values], field.type)
-    if pa.types.is_timestamp(field.type):
-        return pa.array([None if value is None else _instant(value) for value in values], field.type)
-    if pa.types.is_integer(field.type):
-        nothing = None if field.nullable else 0
-        return pa.array([nothing if value is None else _whole(value) for value in values], field.type)
-    if pa.types.is_floating(field.type):
-        return pa.array([None if value is None else _number(value) for value in values], field.type)
-    if pa.types.is_list(field.type):
-        item_field = field.type.value_field
-        lists = [None if value is None else _column(item_field, _items(value)) for value in values]
-        return pa.array([None if items is None else items.to_pylist() for items in lists], field.type)
-    return pa.array(values, field.type)
-
-
-def _instant(value: Any) -> Any:
-    if not isinstance(value, str):
-        raise Refused
-    return instants.parse_exact(value, argument="value")
-
-
-def _whole(value: Any) -> int | None:
-    number = whole(value)
-    if number is None and value is not None:
-        raise Refused
-    return number
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | ExtremeNumber):
-        raise Refused
-    number = float(value.text if isinstance(value, ExtremeNumber) else value)
-    if not math.isfinite(number):
-        raise Refused
-    return number
-
-
-def _items(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Refused
-    return value
-
-
-def _first_misfit(field: pa.Field, values: list[Any]) -> Any:
-    for value in values:
-        try:
-            _column(field, [value])
-        except (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError):
-            return value
-    return None
-
-
-def _expected(field: pa.Field) -> str:
-    if is_json(field):
-        return "JSON"
-    if pa.types.is_timestamp(field.type):
-        return "an instant"
-    return {"string": "text", "int64": "a whole number", "double": "a number", "bool": "true or false"}.get(
-        str(field.type), "a list" if pa.types.is_list(field.type) else "an amount"
-    )

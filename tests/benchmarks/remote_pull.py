@@ -83,8 +83,7 @@ def pull(url: str, folder: Path, way: str, until: str | None) -> dict:
     from attrib_ds import Project
     from attrib_ds.transports.http import answers
     from attrib_ds.transports.http.configuration import Remote
-    from attrib_ds.transports.http.opening import open_http
-    from attrib_ds.transports.http.transport import Options
+    from attrib_ds.transports.http.transport import Options, open_http
 
     form, kind, *workers = way.split()
     accept = answers.JSON if form == "json" else answers.EITHER

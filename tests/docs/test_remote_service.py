@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from attrib_ds.transports.http.configuration import _VARIABLES
+from attrib_ds.transports.http.configuration import _VARIABLES, read_routes
 from attrib_ds.transports.http.remote_errors import _TRANSIENT
-from attrib_ds.transports.http.retrying import RetryPolicy
-from attrib_ds.transports.http.routes import read_routes
-from attrib_ds.transports.http.session import Timeouts
+from attrib_ds.transports.http.session import RetryPolicy, Timeouts
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "remote-service.md"
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from attrib_ds.records.declared_fields import DeclaredFields, declared_fields
-from attrib_ds.records.typed_events import typed_events
+from attrib_ds.records.declared_fields import DeclaredFields, declared_fields, typed_events
 from attrib_ds.schema import INSTANT
 
 NOON = "2025-01-31T12:00:00.000Z"

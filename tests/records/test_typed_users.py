@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from attrib_ds.records.declared_fields import DeclaredFields, declared_fields
-from attrib_ds.records.typed_users import needs_declarations, typed_users
+from attrib_ds.records.declared_fields import DeclaredFields, declared_fields, needs_declarations, typed_users
 
 JANUARY, MARCH = "2025-01-31T12:00:00.000Z", "2025-03-01T12:00:00.000Z"
 DECLARED = declared_fields(

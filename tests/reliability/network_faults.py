@@ -34,10 +34,8 @@ from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.credentials import protect_key
-from attrib_ds.transports.http.opening import open_http
-from attrib_ds.transports.http.retrying import RetryPolicy
-from attrib_ds.transports.http.session import Timeouts
-from attrib_ds.transports.http.transport import Options
+from attrib_ds.transports.http.session import RetryPolicy, Timeouts
+from attrib_ds.transports.http.transport import Options, open_http
 
 THREADS = 4
 #: A call may take its time for retries, and once more its longest wait for an answer.

@@ -13,7 +13,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
-from attrib_ds.transports.http.clock import Clock
+from attrib_ds.transports.http.session import Clock
 
 TOKEN_PATH = "/auth/oidc/token"
 #: What a transport must show nowhere.

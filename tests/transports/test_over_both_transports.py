@@ -22,8 +22,7 @@ from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Remote
-from attrib_ds.transports.http.opening import open_http
-from attrib_ds.transports.http.transport import Options
+from attrib_ds.transports.http.transport import Options, open_http
 
 FORMS = {"arrow": answers.EITHER, "json": answers.JSON}
 #: Projects with no rows, one of each kind, and many.
@@ -159,6 +158,11 @@ def exported(project):
         return at.export_users(project, path, columns=columns, transformers=[]).read_text()
 
 
+def written(project):
+    with tempfile.TemporaryDirectory() as folder:
+        return pd.read_parquet(at.export_interactions(project, Path(folder, "visits.parquet")))
+
+
 def backed_up(project):
     with tempfile.TemporaryDirectory() as folder:
         path = at.admin.back_up(project, Path(folder, "copy.duckdb"))
@@ -247,6 +251,7 @@ READS = {
         lambda p: at.search_users(p, columns=["fields.nothing"]),
         lambda p: at.search_users(p, columns=[], sql="SELECT userId FROM interactions LIMIT 0"),
     ],
+    "export_interactions": [written],
     "export_users": [exported],
     "sync": [
         lambda p: mirrored(p, at.search_interactions),

@@ -1,51 +1,40 @@
-"""Read successful responses as answers."""
+"""Read successful responses as answers: records in Arrow or JSON, or a value such as an id or a file."""
 
 from __future__ import annotations
 
-import itertools
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import io
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.contract import Answer
+from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request
 from attrib_ds.contract.build import columns
 from attrib_ds.contract.json_values import shown
-from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import whole
-from attrib_ds.records.json_pages import read_page
-from attrib_ds.records.json_records import decode, from_json
+from attrib_ds.local_files import writing_temporarily
+from attrib_ds.records.json_pages import Unreadable, read_page
+from attrib_ds.records.json_records import decode
 from attrib_ds.schema import RESOURCES
-from attrib_ds.transports.http.arrow_spool import ArrowSpool
-from attrib_ds.transports.http.arrow_stream import open_stream
-from attrib_ds.transports.http.bodies import LARGE, MEDIUM, Unreadable
-from attrib_ds.transports.http.json_stream import read_records
-from attrib_ds.transports.http.plain_answers import read_value
-from attrib_ds.transports.http.retrying import AttemptFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from attrib_ds.contract import Operation, Request
-    from attrib_ds.transports.http.arrow_stream import ArrowStream
-    from attrib_ds.transports.http.session import Response
+from attrib_ds.transports.http.remote_errors import item_error
+from attrib_ds.transports.http.session import LARGE, MEDIUM, SMALL, AttemptFailed, Response
 
 T = TypeVar("T")
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
-#: JSON bodies of up to this many bytes are parsed as a whole.
-_MOST_BYTES_AT_ONCE: Final = 2**26
-#: Maximum number of records of an answer that states no limit.
-_MOST_RECORDS: Final = 2**20
-#: Maximum number of bytes that the columns of a page may take in Arrow, by the number of its braces.
-_MOST_CELL_BYTES: Final = 2**30
-_CELL_BYTES: Final = 8
-#: Counters are 64-bit integers.
-_COUNTER_END: Final = 2**63
 #: Arrow if the service offers it, otherwise JSON.
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
+#: Maximum number of records of an answer that states no limit.
+_MOST_RECORDS: Final = 2**20
+_COUNTERS: Final = ("total", "offset", "limit")
+#: Counters are 64-bit integers, which have at most 18 digits.
+_COUNTER_END: Final = 10**18
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def read_answer(response: Response, operation: Operation, request: Request) -> Answer:
@@ -74,7 +63,7 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
     def read() -> Answer:
         if operation.answer.resource is not None:
             return _records(response, operation, request)
-        return Answer(value=read_value(response, operation, request))
+        return Answer(value=_value(response, operation, request))
 
     return _readable(response, operation, read)
 
@@ -99,16 +88,80 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
     page: Any = request
 
     def read() -> Answer | None:
-        expected = columns(operation, request)
-        stream = open_stream(response.pieces(LARGE))
-        total = stream.counters.get("total")
-        if total is not None and total - page.offset > page.limit:
+        stream = _ArrowStream(response.pieces(LARGE), columns(operation, request), most=page.limit)
+        if stream.total is not None and stream.total - page.offset > page.limit:
             return None
-        table = pa.concat_tables([expected.empty_table(), *_tables(stream, expected, most=page.limit)])
+        table = stream.read()
         check_keys(table)
-        return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
+        return Answer.of(table, total=stream.total, offset=page.offset, limit=page.limit)
 
     return _readable(response, operation, read)
+
+
+def spool_answer(
+    response: Response,
+    operation: Operation,
+    request: Request,
+    *,
+    advance: Callable[[int, int | None], None],
+) -> Answer | None:
+    """Read a long Arrow response to disk, where it is complete before any of it is used.
+
+    Parameters
+    ----------
+    response, operation, request
+        As for :func:`read_answer`, which raises the same errors.
+    advance : callable
+        Called with the number of new rows and the total.
+
+    Returns
+    -------
+    Answer, optional
+        To be closed by the caller; its tables are on disk. None if the response is not Arrow.
+    """
+    if response.media != ARROW:
+        return None
+    page: Any = request
+    expected = columns(operation, request)
+
+    def read() -> Answer:
+        stream = _ArrowStream(response.pieces(None), expected, most=page.limit)
+        file = _temporary_file()
+        rows = 0
+        try:
+            with writing_temporarily():
+                writer = pa.ipc.new_file(file, expected)
+            # Tables come from the network, whose errors are an OSError too.
+            for table in stream.tables():
+                check_keys(table)
+                with writing_temporarily():
+                    writer.write_table(table)
+                rows += table.num_rows
+                advance(table.num_rows, stream.total)
+            with writing_temporarily():
+                writer.close()
+                file.flush()
+        except BaseException:
+            file.close()
+            raise
+        tables = _spooled(file, expected)
+        return Answer(expected, tables, rows, stream.total, page.offset, page.limit, close=file.close)
+
+    return _readable(response, operation, read)
+
+
+def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the tables of a file, then close it."""
+    with file:
+        file.seek(0)
+        with pa.ipc.open_file(file) as reader:
+            for number in range(reader.num_record_batches):
+                yield pa.Table.from_batches([reader.get_batch(number)], expected)
+
+
+def _temporary_file() -> BinaryIO:
+    with writing_temporarily():
+        return cast("BinaryIO", tempfile.TemporaryFile())  # closing deletes it
 
 
 def _readable(response: Response, operation: Operation, read: Callable[[], T]) -> T:
@@ -117,7 +170,7 @@ def _readable(response: Response, operation: Operation, read: Callable[[], T]) -
         return read()
     except ServiceFailure as failure:
         problem, is_transient = failure.message, False
-    except (Unreadable, InvalidRequest, pa.ArrowInvalid) as error:
+    except (Unreadable, InvalidRequest, pa.ArrowException) as error:
         # A truncated response may be complete the next time; a web page stays a web page.
         problem, is_transient = _describe(response, error), "html" not in response.media
     raise AttemptFailed(
@@ -125,34 +178,40 @@ def _readable(response: Response, operation: Operation, read: Callable[[], T]) -
     )
 
 
+def _describe(response: Response, error: Exception) -> str:
+    if response.media == "text/html":
+        return "the response is a web page; check url="
+    media = response.media or "a response without a content type"
+    problem = (
+        error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else str(error)
+    )
+    return f"the service sent {media} that cannot be read: {problem[:200]}"
+
+
 def _records(response: Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
     page: Any = request if kind == "page" else None
     most = _MOST_RECORDS if page is None or page.limit is None else page.limit
+    counters: Mapping[str, Any] | None = None
     if response.media == ARROW:
-        stream = open_stream(response.pieces(LARGE))
-        table = pa.concat_tables([expected.empty_table(), *_tables(stream, expected, most=most)])
-        counters, is_json_object = stream.counters, False
-    elif kind == "record":
-        table, counters, is_json_object = _one(response, expected), {}, True
+        stream = _ArrowStream(response.pieces(LARGE), expected, most=most)
+        table, total = stream.read(), stream.total
     else:
-        head, rest = _beginning(response.pieces(LARGE))
-        is_json_object = head.lstrip()[:1] != b"["
-        record_schema = RESOURCES[str(operation.answer.resource)]
-        table, counters = _json(head, rest, expected, record_schema, most=most)
+        content = response.content(MEDIUM if kind == "record" else LARGE)
+        known = RESOURCES[str(operation.answer.resource)]
+        read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
+        table, counters = read.table, read.counters
     check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
             raise ServiceFailure(f"the response has {table.num_rows} records; expected one")
-        # 200 instead of 201: the record existed already (G-143).
+        # 200 instead of 201: the record existed already.
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if page is None:
         return Answer.of(table)
-    if is_json_object and counters.get("total") is None:
-        # Anything with an empty "data" would pass for an empty page.
-        raise ServiceFailure("the response has no total; expected a page of records with count and total")
-    total = _check_counters(counters, page, table.num_rows)
+    if response.media != ARROW:
+        total = None if counters is None else _check_counters(counters, page, table.num_rows)
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
 
@@ -176,95 +235,123 @@ def check_keys(table: pa.Table) -> None:
 
 
 def _counter(counters: Mapping[str, Any], name: str) -> int | None:
-    value = counters.get(name)
+    value = counters[name]
     number = whole(value)
     if value is not None and (number is None or abs(number) >= _COUNTER_END):
         raise ServiceFailure(f"the response has the {name} {shown(value)}; expected a whole number")
     return number
 
 
-def _check_counters(counters: Mapping[str, Any], page: Any, rows: int) -> int | None:
+def _check_counters(counters: Mapping[str, Any], page: Any, rows: int) -> int:
     """Return the total; raise if the counters of a page contradict its records or its request."""
     count, offset, total = (_counter(counters, name) for name in ("count", "offset", "total"))
+    if total is None:
+        # Anything with an empty "data" would pass for an empty page.
+        raise ServiceFailure("the response has no total; expected a page of records with count and total")
     if count is not None and count != rows:
         raise ServiceFailure(f"the response has {rows} records, but its count is {count}")
     if rows and offset is not None and offset != page.offset:
         raise ServiceFailure(f"the response begins at offset {offset}, but {page.offset} was requested")
-    if total is not None and (total < 0 or (rows and total < page.offset + rows)):
+    if total < 0 or (rows and total < page.offset + rows):
         raise ServiceFailure(
             f"the response has {rows} records from offset {page.offset} on, but its total is {total}"
         )
     return total
 
 
-def spool_answer(
-    response: Response,
-    operation: Operation,
-    request: Request,
-    *,
-    advance: Callable[[int, int | None], None],
-) -> Answer | None:
-    """Read a long Arrow response to disk.
+class _ArrowStream:
+    """Tables of an Arrow stream as they arrive, in the expected columns.
 
     Parameters
     ----------
-    response, operation, request
-        As for :func:`read_answer`, which raises the same errors.
-    advance : callable
-        Called with the number of new rows and the total.
+    pieces : iterable of bytes
+        The stream, in pieces of any size.
+    expected : pyarrow.Schema
+        Columns of the tables.
+    most : int, optional
+        Maximum number of rows.
 
-    Returns
-    -------
-    Answer, optional
-        To be closed by the caller; its tables are on disk. None if the response is not Arrow.
+    Attributes
+    ----------
+    total : int, optional
+        Number of matching records, in the metadata of the stream's schema.
     """
-    if response.media != ARROW:
-        return None
-    page: Any = request
-    expected = columns(operation, request)
 
-    def read() -> Answer:
-        stream = open_stream(response.pieces(None))
-        spool = ArrowSpool(expected)
-        total = stream.counters.get("total")
+    def __init__(self, pieces: Iterable[bytes], expected: pa.Schema, *, most: int | None) -> None:
+        self._reader = _attempt(pa.ipc.open_stream, pa.PythonFile(_Source(pieces), mode="r"))
+        self._expected = expected
+        metadata = self._reader.schema.metadata or {}
+        texts = {name: metadata.get(name.encode(), b"") for name in _COUNTERS}
+        counters = {name: int(text) for name, text in texts.items() if text.isdigit() and len(text) <= 18}
+        self.total = counters.get("total")
+        self._promised = None
+        if self.total is not None:
+            left = max(self.total - counters.get("offset", 0), 0)
+            self._promised = min(left, counters.get("limit", left))
+        self._most = min((rows for rows in (most, self._promised) if rows is not None), default=None)
 
-        def tables() -> Iterator[pa.Table]:
-            for table in _tables(stream, expected, most=page.limit):
-                check_keys(table)
-                yield table
-                advance(table.num_rows, total)
+    def read(self) -> pa.Table:
+        """Return all rows."""
+        return pa.concat_tables([self._expected.empty_table(), *self.tables()])
 
-        rows = spool.fill(tables())
-        return Answer(expected, spool.tables(), rows, total, page.offset, page.limit, close=spool.close)
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the tables; raise :exc:`Unreadable` if the stream is truncated or malformed."""
+        rows = 0
+        while True:
+            try:
+                batch = _attempt(self._reader.read_next_batch)
+            except StopIteration:
+                break
+            # Using a wrong offset would crash the process.
+            _attempt(batch.validate, full=True)
+            rows += batch.num_rows
+            if self._most is not None and rows > self._most:
+                raise ServiceFailure(
+                    f"the response has more than the {self._most} records that were requested"
+                )
+            yield _as_expected(batch, self._expected)
+        if self._promised is not None and rows != self._promised:
+            # A stream truncated between two batches looks complete.
+            raise Unreadable("it is truncated")
 
-    return _readable(response, operation, read)
+
+def _attempt(step: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a function of Arrow; raise :exc:`Unreadable` if it refuses the stream."""
+    try:
+        return step(*arguments, **options)
+    except StopIteration:
+        raise
+    except (pa.ArrowException, OSError, MemoryError, ValueError) as error:
+        # Arrow raises OSError itself; errors of the connection are subclasses.
+        if isinstance(error, OSError) and type(error) is not OSError:
+            raise
+        raise Unreadable(str(error).partition("\n")[0] or type(error).__name__) from None
 
 
-def _tables(stream: ArrowStream, expected: pa.Schema, *, most: int | None) -> Iterator[pa.Table]:
-    """Yield the tables of an Arrow stream as they arrive; at most ``most`` rows in all."""
-    rows = 0
-    total = stream.counters.get("total")
-    if total is not None:
-        left = max(total - stream.counters.get("offset", 0), 0)
-        promised = min(left, stream.counters.get("limit", left))
-        most = promised if most is None else min(promised, most)
-    for batch in stream.batches:
-        rows += batch.num_rows
-        if most is not None and rows > most:
-            raise ServiceFailure(f"the response has more than the {most} records that were requested")
-        yield _as_expected(batch, expected)
-    if total is not None and rows != promised:
-        # A stream truncated between two batches looks complete.
-        raise Unreadable("it is truncated")
+class _Source(io.RawIOBase):
+    """A body as the file object that Arrow reads."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._buffered = bytearray()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read exactly this many bytes, fewer at the end."""
+        while len(self._buffered) < size and (piece := next(self._pieces, None)) is not None:
+            self._buffered += piece
+        part = bytes(self._buffered[:size])
+        del self._buffered[:size]
+        return part
 
 
 def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
-    table = pa.Table.from_batches([batch])
+    present = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = []
     for field in expected:
-        array = (
-            table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        )
+        array = present.get(field.name, pa.nulls(batch.num_rows, field.type))
         try:
             # Arrow would make text of numbers, and instants of text.
             if not pa.types.is_null(array.type) and _family(array.type) != _family(field.type):
@@ -288,49 +375,66 @@ def _family(kind: pa.DataType) -> str:
     return "instant" if pa.types.is_timestamp(kind) else str(kind)
 
 
-def _beginning(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the whole of a short body, or the first part of a long one with the rest."""
-    head = bytearray()
-    for piece in pieces:
-        head += piece
-        if len(head) >= _MOST_BYTES_AT_ONCE:
-            break
-    return bytes(head), pieces
-
-
-def _json(
-    content: bytes, rest: Iterator[bytes], expected: pa.Schema, record_schema: pa.Schema, *, most: int
-) -> tuple[pa.Table, dict[str, Any]]:
-    """Parse a short body as a whole and a long one as a stream, to bound memory."""
-    # Records such as {} take a hundred times their bytes in Arrow; their number is checked on the way.
-    takes_more = content.count(b"{") * len(expected) * _CELL_BYTES > _MOST_CELL_BYTES
-    if len(content) >= _MOST_BYTES_AT_ONCE or takes_more:
-        return read_records(itertools.chain([content], rest), expected, most=most)
-    with suppress(ServiceFailure):
-        is_array = content.lstrip()[:1] == b"["
-        page = read_page(content, expected, kind="array" if is_array else "page", known=record_schema)
-        table = page.table
-        if table.num_rows > most:
-            raise Unreadable(f"it has more than the {most} records that were requested")
-        for field, texts in zip(page.unknown.schema, page.unknown.columns, strict=True):
-            table = table.append_column(field, texts)
-        return table, {"total": page.total, "count": page.count, "offset": page.offset}
-    # The slow parser finds out what is wrong, and whether the body is merely truncated.
-    return read_records([content], expected, most=most)
-
-
-def _one(response: Response, expected: pa.Schema) -> pa.Table:
-    record = decode(response.content(MEDIUM))
-    if not isinstance(record, dict):
+def _value(response: Response, operation: Operation, request: Any) -> object:
+    """Return a plain value; raise :exc:`Unreadable` or InvalidRequest if the body is not one of this kind."""
+    kind = operation.answer.kind
+    if kind == "file":
+        return _file(response)
+    if kind == "uuid":
+        # Some servers send plain text, others JSON.
+        text = response.beginning().decode("utf-8", "replace").strip().removeprefix('"').removesuffix('"')
+        if not _UUID.fullmatch(text):
+            raise Unreadable("it is not a UUID")
+        return text
+    body = decode(response.content(MEDIUM if kind in ("object", "outcomes") else SMALL))
+    if kind == "outcomes":
+        return _outcomes(body, len(request.events))
+    if not isinstance(body, dict):
         raise Unreadable("it is not an object")
-    return from_json([record], expected)
+    if kind == "object":
+        return body
+    if kind == "counts":
+        return {name: number for name, value in body.items() if (number := whole(value)) is not None}
+    name, convert, described = _MEMBERS[kind]
+    value = convert(body.get(name))
+    if value is None:
+        raise Unreadable(f"it has no {described}")
+    return value
 
 
-def _describe(response: Response, error: Exception) -> str:
-    if response.media == "text/html":
-        return "the response is a web page; check url="
-    media = response.media or "a response without a content type"
-    problem = (
-        error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else str(error)
-    )
-    return f"the service sent {media} that cannot be read: {problem[:200]}"
+_MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
+    "id": ("id", lambda value: value if isinstance(value, str) else None, "id"),
+    "modified": ("modifiedCount", whole, "whole number in modifiedCount"),
+    "errors": ("errors", lambda value: value if isinstance(value, list) else None, "errors"),
+}
+
+
+def _outcomes(items: Any, events: int) -> list[str | AttribError]:
+    if not isinstance(items, list):
+        raise Unreadable("it is not an array")
+    if len(items) != events:
+        raise ServiceFailure(f"the response has {len(items)} outcomes of {events} events")
+    return [_outcome(item) for item in items]
+
+
+def _outcome(item: Any) -> str | AttribError:
+    if isinstance(item, dict) and isinstance(item.get("id"), str):
+        return str(item["id"])
+    if isinstance(item, dict) and isinstance(item.get("error"), dict):
+        return item_error(item["error"], OPERATIONS["create_event"])
+    raise Unreadable("an item is neither an id nor an error")
+
+
+def _file(response: Response) -> File:
+    """Spool a file to disk, so that a truncated download can be retried."""
+    spool = _temporary_file()
+    try:
+        for piece in response.pieces(None):
+            with writing_temporarily():
+                spool.write(piece)
+        with writing_temporarily():
+            spool.seek(0)
+    except BaseException:
+        spool.close()
+        raise
+    return File.of(spool)

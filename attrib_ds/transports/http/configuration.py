@@ -1,21 +1,22 @@
-"""Find the service of a project: from arguments, the environment or the user's configuration file."""
+"""Find and check the configuration of a remote service: its addresses, its key, and routes that differ."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
 import platformdirs
 
+from attrib_ds.contract import BASES, OPERATIONS, Operation
 from attrib_ds.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from attrib_ds.keys.secret import Secret
+from attrib_ds.keys.secret import Secret
 
 #: Settings of a service and their environment variables.
 _VARIABLES: Final = {
@@ -26,6 +27,11 @@ _VARIABLES: Final = {
     "routes": "ATTRIB_DS_ROUTES",
 }
 _PATHS: Final = ("key", "routes")
+_LONGEST_SHOWN: Final = 80
+_METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
+_ROUTE_MEMBERS: Final = ("method", "path")
+_ROUTE: Final = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}|{\w+})+)+")
+_PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,3 +118,185 @@ def _read_file(path: Path) -> dict[str, Any]:
     # Relative paths are relative to the file.
     paths = {name: path.parent / Path(settings[name]).expanduser() for name in _PATHS if name in settings}
     return settings | paths
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Base URLs of a service.
+
+    Parameters
+    ----------
+    v1, v2, auth : str
+        URLs without a trailing slash.
+    """
+
+    v1: str
+    v2: str
+    auth: str
+
+    def of(self, operation: Operation, path: str) -> str:
+        """Return the full URL of an operation's path."""
+        return {"v1": self.v1, "v2": self.v2, "auth": self.auth}[operation.base] + path
+
+
+def read_addresses(
+    url: str, *, url_v2: str | None = None, auth_url: str | None = None, allow_insecure: bool = False
+) -> Addresses:
+    """Check the addresses of a service and complete them.
+
+    Parameters
+    ----------
+    url : str
+        With or without ``/api/v1`` at the end.
+    url_v2 : str, optional
+        With or without ``/api/v2`` at the end; derived from ``url`` by default.
+    auth_url : str, optional
+        Parent of ``/oidc/token``; by default ``/auth`` at the origin of ``url``.
+    allow_insecure : bool, default False
+        Whether to allow ``http://`` to other machines.
+
+    Returns
+    -------
+    Addresses
+        Base URLs of v1, v2 and authentication.
+
+    Raises
+    ------
+    InvalidRequest
+        If one is not a URL, or would send secrets unencrypted.
+
+    Examples
+    --------
+    >>> read_addresses("https://shop.example/api/v1/")  # doctest: +NORMALIZE_WHITESPACE
+    Addresses(v1='https://shop.example/api/v1', v2='https://shop.example/api/v2',
+              auth='https://shop.example/auth')
+    """
+    root = _checked("url", url, allow_insecure).removesuffix(BASES["v1"])
+    root_v2 = _checked("url_v2", url_v2, allow_insecure).removesuffix(BASES["v2"]) if url_v2 else root
+    origin = urlsplit(root)
+    auth = f"{origin.scheme}://{origin.netloc}{BASES['auth']}"
+    return Addresses(
+        v1=root + BASES["v1"],
+        v2=root_v2 + BASES["v2"],
+        auth=_checked("auth_url", auth_url, allow_insecure) if auth_url else auth,
+    )
+
+
+def is_here(url: str) -> bool:
+    """Return whether an address is on this machine.
+
+    Examples
+    --------
+    >>> [is_here(url) for url in ("http://localhost:8000", "http://[::1]:80", "http://10.0.0.1")]
+    [True, True, False]
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _checked(argument: str, url: str, allow_insecure: bool) -> str:
+    parts = _parts(url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
+        raise InvalidRequest(
+            f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'",
+            field=argument,
+        )
+    if parts.username is not None or parts.query or parts.fragment:
+        # Not shown: it may contain a password.
+        raise InvalidRequest(
+            f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path",
+            field=argument,
+        )
+    if parts.scheme == "http" and not is_here(url) and not allow_insecure:
+        raise InvalidRequest(
+            f"{argument}: {url!r} would send tokens and data unencrypted; use 'https://{parts.netloc}', or "
+            "allow_insecure=True on a trusted network",
+            field=argument,
+        )
+    return url.strip().rstrip("/")
+
+
+def _parts(url: object) -> SplitResult | None:
+    try:
+        parts = urlsplit(url.strip()) if isinstance(url, str) else None
+        # Reading the port validates it.
+        _ = parts.port if parts else None
+    except ValueError:
+        return None
+    return parts
+
+
+def read_routes(path: str | Path) -> dict[str, Operation]:
+    r"""Read the operations of a service whose methods or paths differ.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file with one table per operation that differs, with ``method``, ``path`` or both. Attributes
+        of the request that the path names in braces are sent in the path, the others in the query of a GET
+        or in the body.
+
+    Returns
+    -------
+    dict of str to Operation
+        All operations by name.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file cannot be read or its content is invalid.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "routes.toml")
+    ...     _ = file.write_text('[list_nodes]\npath = "/projects/{projectId}/sources"')
+    ...     read_routes(file)["list_nodes"].path
+    '/projects/{projectId}/sources'
+    """
+    try:
+        tables = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
+    names = [operation.name for operation in OPERATIONS.values() if operation.base != "embedded"]
+    for name in tables:
+        if name not in names:
+            raise InvalidRequest.choice("routes", name, names)
+    return OPERATIONS | {name: _routed(OPERATIONS[name], table) for name, table in tables.items()}
+
+
+def _routed(operation: Operation, table: Any) -> Operation:
+    name = operation.name
+    if not isinstance(table, dict):
+        raise InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
+    for member in table:
+        if member not in _ROUTE_MEMBERS:
+            raise InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
+    method, path = table.get("method", operation.method), table.get("path", operation.path)
+    # A JSON body does not fit into a query.
+    methods = ["POST"] if operation.base == "auth" else [*_METHODS, *{operation.method} - {*_METHODS}]
+    if method not in methods:
+        raise InvalidRequest.choice(f"routes/{name}/method", method, methods)
+    if not isinstance(path, str) or not _ROUTE.fullmatch(path):
+        raise InvalidRequest(
+            f"routes/{name}/path: {path!r} is not allowed; expected a path such as {operation.path!r}, "
+            "without a trailing slash",
+            field=f"routes/{name}/path",
+        )
+    placeholders = {
+        *_PLACEHOLDER.findall(operation.path),
+        *({"projectId"} & set(operation.request.model_fields)),
+    }
+    for attribute in _PLACEHOLDER.findall(path):
+        if attribute not in placeholders:
+            raise InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
+    return replace(operation, method=method, path=path)

@@ -1,33 +1,56 @@
-"""Read and check the key of a service account."""
+"""Keys of service accounts, and the access tokens that they are exchanged for, shared between threads."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import re
 import stat
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
+import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.contract.administration import JWT_BEARER
+from attrib_ds.contract.scopes import FULL_ACCESS
+from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys.secret import Secret
+from attrib_ds.records.json_records import decode
+from attrib_ds.transports.http.session import AttemptFailed, Call, Clock, Response, Session
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    #: A path, or the content as a secret.
-    KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
+#: A path, or the content as a secret.
+KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
 
 _MEMBERS: Final = ("clientId", "serviceAccountEmail", "privateKeyId", "privateKey")
 _FEWEST_BITS: Final = 2_048
 _LARGEST: Final = 65_536
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_ALGORITHM: Final = "RS256"
+#: Validity of an assertion in seconds; a service accepts an hour at most.
+_VALIDITY: Final = 300
+#: Seconds by which ``iat`` is backdated, for services whose clock is slightly behind.
+_SECONDS_BEFORE: Final = 10
+#: Smaller differences of clocks come from latency and from the whole seconds of a Date header.
+_SMALLEST_DIFFERENCE: Final = 5.0
+#: Lifetime of a token in seconds if the response states none.
+_DEFAULT_LIFETIME: Final = 300.0
+#: A token that is said to live longer is renewed after a day.
+_LONGEST_LIFETIME: Final = 86_400
+_LONGEST_MARGIN: Final = 60.0
+_MARGIN: Final = 0.1
+#: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
+_TOKEN: Final = re.compile(r"[!-~]{1,65536}")
+_LONGEST_DESCRIPTION: Final = 300
 
 
 @dataclass(frozen=True)
@@ -151,3 +174,194 @@ def _problem_of_private_key(private_key: Secret[str]) -> str | None:
     if loaded.key_size < _FEWEST_BITS:
         return f"has a privateKey of {loaded.key_size} bits; allowed: {_FEWEST_BITS} or more"
     return None
+
+
+class Tokens:
+    """The access token of one transport, requested with a signed assertion (RFC 7523).
+
+    Parameters
+    ----------
+    session : Session
+        Sends the requests.
+    credentials : Credentials
+        Key of the service account.
+    url : str
+        URL of the token route.
+    clock : Clock
+        Source of time.
+    direct : bool
+        Whether to bypass the proxy.
+    """
+
+    def __init__(
+        self, session: Session, credentials: Credentials, url: str, *, clock: Clock, direct: bool
+    ) -> None:
+        self._session = session
+        self._credentials = credentials
+        self._url = url
+        self._clock = clock
+        self._direct = direct
+        self._lock = threading.Lock()
+        self._token: Secret[str] | None = None
+        self._renew_at = 0.0
+        #: Number of requests that ended, and the error of the last one.
+        self._requests = 0
+        self._failure: AttribError | None = None
+        #: Requested for every token, until the service says that the key has fewer scopes.
+        self._scope: str | None = FULL_ACCESS
+        #: Seconds by which the service's clock is ahead.
+        self._ahead = 0.0
+
+    def get(self, *, rejected: Secret[str] | None = None) -> Secret[str]:
+        """Return a valid token, another one than the rejected; one thread requests it for all that wait."""
+        requests = self._requests
+        with self._lock:
+            if self._token not in (None, rejected) and self._clock.monotonic() < self._renew_at:
+                return self._token
+            failure = self._failure if self._requests > requests else None
+            if failure is None:
+                self._failure = None
+                try:
+                    self._token = self._session.retry(self._request, is_safe=True)
+                    return self._token
+                except AttribError as error:
+                    self._failure = error
+                    raise
+                finally:
+                    self._requests += 1
+        # The request that this thread waited for failed; each thread raises an error of its own.
+        raise copy.copy(failure)
+
+    def _request(self) -> Secret[str]:
+        started_at = self._clock.monotonic()
+        result, ahead = self._exchange()
+        if self._scope is not None and _is_error(result, "invalid_scope"):
+            # A key with fewer scopes is used with those that it has.
+            self._scope = None
+            result, ahead = self._exchange()
+        if _is_error(result, "invalid_grant") and abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE:
+            # The clock of this machine is wrong.
+            self._ahead = ahead
+            result, _ = self._exchange()
+        if isinstance(result, AttemptFailed):
+            raise result
+        token, seconds = result
+        self._renew_at = started_at + seconds - min(_LONGEST_MARGIN, seconds * _MARGIN)
+        return token
+
+    def _exchange(self) -> tuple[tuple[Secret[str], float] | AttemptFailed, float]:
+        """Request a token once; return it with its lifetime, and by how much the service's clock is ahead."""
+        now = self._clock.wall() + self._ahead
+        assertion = make_assertion(self._credentials, audience=self._url, now=now, scope=self._scope)
+        call = Call(
+            method="POST",
+            url=self._url,
+            headers={"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
+            form={
+                "grant_type": JWT_BEARER,
+                "client_id": self._credentials.client_id,
+                "assertion": assertion,
+            },
+        )
+
+        def read(response: Response) -> tuple[tuple[Secret[str], float] | AttemptFailed, float]:
+            try:
+                # Half a second: the header is truncated to whole seconds.
+                date = parsedate_to_datetime(response.headers["Date"]).timestamp() + 0.5
+            except (KeyError, ValueError, TypeError, OverflowError):
+                date = now
+            return _read_grant(response, assertion), date - self._clock.wall()
+
+        return self._session.exchange(call, read, direct=self._direct)
+
+
+def make_assertion(
+    credentials: Credentials, *, audience: str, now: float, scope: str | None = FULL_ACCESS
+) -> Secret[str]:
+    """Sign an assertion.
+
+    Parameters
+    ----------
+    credentials : Credentials
+        Key of the service account.
+    audience : str
+        URL of the token route.
+    now : float
+        Unix time by the service's clock.
+    scope : str, optional
+        Scopes to request; None for those that the account has.
+
+    Returns
+    -------
+    Secret of str
+        A JWT.
+
+    Raises
+    ------
+    InvalidRequest
+        If the private key cannot sign.
+    """
+    claims = {
+        "iss": credentials.client_id,
+        "sub": credentials.email,
+        "aud": audience,
+        **({} if scope is None else {"scope": scope}),
+        "iat": int(now) - _SECONDS_BEFORE,
+        "exp": int(now) + _VALIDITY,
+    }
+    headers = {"kid": credentials.key_id, "typ": "JWT"}
+    try:
+        return Secret(
+            jwt.encode(claims, credentials.private_key.reveal(), algorithm=_ALGORITHM, headers=headers)
+        )
+    except (jwt.PyJWTError, ValueError, TypeError):
+        pass
+    # Outside the handler: the traceback of the failure holds the private key.
+    raise InvalidRequest(f"key: the private key {credentials.key_id!r} cannot sign", field="key")
+
+
+def _is_error(result: object, name: str) -> bool:
+    return isinstance(result, AttemptFailed) and {"error": name} in result.error.details
+
+
+def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str], float] | AttemptFailed:
+    """Return the token and its lifetime; a failure is not raised: its traceback would hold both."""
+    try:
+        body = decode(response.beginning())
+    except InvalidRequest:
+        body = None
+    members = body if isinstance(body, dict) else {}
+    if not 200 <= response.status < 300:
+        return _read_failure(response, members, assertion)
+    token: Any = members.get("access_token")
+    token_type = members.get("token_type", "Bearer")
+    problem = None
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        problem = "without an access_token; check auth_url="
+    elif not isinstance(token_type, str) or token_type.lower() != "bearer":
+        problem = "with a token_type other than Bearer"
+    if problem is not None:
+        return AttemptFailed(ServiceFailure(f"the token route answered {problem}"), "never")
+    seconds: Any = members.get("expires_in")
+    is_lifetime = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool) and seconds > 0
+    return Secret(token), float(min(seconds, _LONGEST_LIFETIME)) if is_lifetime else _DEFAULT_LIFETIME
+
+
+def _read_failure(response: Response, members: dict[str, Any], assertion: Secret[str]) -> AttemptFailed:
+    status = response.status
+    values = [members.get(name) for name in ("error", "error_description", "message")]
+    parts = [
+        assertion.redact(value)[:_LONGEST_DESCRIPTION] for value in values if isinstance(value, str) and value
+    ]
+    text = f"the token route answered {status}{': ' if parts else ''}{': '.join(dict.fromkeys(parts))}"
+    if status in (408, 429) or status >= 500:
+        return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
+    if 300 <= status < 400 or status in (404, 405):
+        return AttemptFailed(InvalidRequest(f"{text}; check auth_url=", field="auth_url"), "never")
+    advice = "check that the key is the right one and is not revoked"
+    if members.get("error") == "invalid_scope":
+        advice = "the service grants no scope to this key"
+    elif members.get("error") == "invalid_grant":
+        advice += ", that auth_url= is the service's own address, and that this machine's clock is right"
+    details = [{"error": members["error"]}] if isinstance(members.get("error"), str) else []
+    return AttemptFailed(Unauthorized(f"{text}; {advice}", field="key", details=details), "never")

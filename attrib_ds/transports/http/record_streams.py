@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, Operation
 from attrib_ds.contract.build import columns
 from attrib_ds.display import printable, progress
 from attrib_ds.errors import UnknownFields
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.answers import check_keys, read_first_page, spool_answer
-from attrib_ds.transports.http.paging.by_id import in_order_of_id, is_by_id, read_by_id
-from attrib_ds.transports.http.paging.by_offset import ByOffset
-from attrib_ds.transports.http.paging.by_time import in_order_of_time, is_by_time, read_by_time
-from attrib_ds.transports.http.paging.completeness import verified
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
-
-    from attrib_ds.contract import Operation
-    from attrib_ds.transports.http.paging.search import Pages, Search
+from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time
 
 #: A search whose limit is at most this many pages is one request.
 _PAGES_OF_ONE_REQUEST: Final = 4
@@ -75,10 +65,12 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
         projection = request.projection and tuple(dict.fromkeys([*request.projection, *request.sort]))
         changes = {"sort": None, "projection": projection, "offset": 0, "limit": None}
         paged = request.model_copy(update=changes)
-    paging = _choose_paging(search.operation, paged)
+    paging = Paging.of(search.operation, paged)
     with _progress(search, request) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(_pages(search, paging, is_whole=True), advance) if whole is None else iter(whole)
+        pages = (
+            _counting(paging.pages(search, paged, is_whole=True), advance) if whole is None else iter(whole)
+        )
         with closing(pages):  # type: ignore[type-var]
             tables = list(pages)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
@@ -139,38 +131,10 @@ def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_
         )
 
 
-@dataclass(frozen=True)
-class _Paging:
-    """How the pages of a request are read.
-
-    Parameters
-    ----------
-    request : Request
-        The original request.
-    ordered : Request
-        The request in the order in which its pages are read.
-    read : callable, optional
-        Reads pages by a key of the records; None to page by offset.
-    """
-
-    request: Any
-    ordered: Any
-    read: Callable[[Search, Any], Pages] | None
-
-
-def _choose_paging(operation: Operation, request: Any) -> _Paging:
-    """Page by time or by id if the sort order allows it, otherwise by offset."""
-    if operation.name == "search_interactions" and is_by_time(request.sort):
-        return _Paging(request, in_order_of_time(request), read_by_time)
-    if operation.name == "search_users" and is_by_id(request):
-        return _Paging(request, in_order_of_id(request), read_by_id)
-    return _Paging(request, request, None)
-
-
 def _read_at_once(
     search: Search,
     request: Any,
-    paging: _Paging,
+    paging: Paging,
     advance: Callable[[int], None],
     *,
     offers_arrow: bool | None,
@@ -199,20 +163,17 @@ def _read_at_once(
     return answer
 
 
-def _pages(search: Search, paging: _Paging, *, is_whole: bool) -> Pages:
-    request = paging.request
-    if paging.read is None:
-        return verified(lambda: ByOffset(search, request), search, is_whole=is_whole)
-    return cut(paging.read(search, paging.ordered), offset=request.offset, limit=request.limit)
-
-
 def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: bool | None) -> Pages:
     names = set(_expected_names(search.operation, request))
-    paging = _choose_paging(search.operation, request)
+    paging = Paging.of(search.operation, request)
     has_warned = False
     with _progress(search, request) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(_pages(search, paging, is_whole=False), advance) if whole is None else iter(whole)
+        pages = (
+            _counting(paging.pages(search, request, is_whole=False), advance)
+            if whole is None
+            else iter(whole)
+        )
         with closing(pages):  # type: ignore[type-var]
             for table in pages:
                 unknown = sorted(set(table.column_names) - names)
@@ -227,28 +188,6 @@ def _prepend(first: pa.Table, rest: Pages) -> Pages:
     with closing(rest):
         yield first
         yield from rest
-
-
-def cut(tables: Pages, *, offset: int, limit: int | None) -> Pages:
-    """Skip the first rows and stop after a number of rows.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> numbers = (pa.table({"n": [number, number + 1]}) for number in (1, 3, 5))
-    >>> [table["n"].to_pylist() for table in cut(numbers, offset=1, limit=2)]
-    [[2], [3]]
-    """
-    left = limit
-    with closing(tables):
-        for table in tables:
-            skipped = min(offset, table.num_rows)
-            offset -= skipped
-            rest = table.slice(skipped, left)
-            left = None if left is None else left - rest.num_rows
-            yield rest
-            if left == 0:
-                return
 
 
 def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
@@ -270,7 +209,7 @@ def _expected_rows(search: Search, request: Any) -> int | None:
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
-    """Return the row numbers in the service's order: nulls last, ties by id (G-099)."""
+    """Return the row numbers in the service's order: nulls last, ties by id."""
     keys = [(name, "ascending" if direction == 1 else "descending") for name, direction in sort.items()]
     keys += [] if "_id" in sort else [("_id", "ascending")]
     return pc.sort_indices(table, sort_keys=keys)  # nulls are last by default

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from attrib_ds.contract import Operation
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.errors import (
     AttribError,
@@ -19,16 +21,9 @@ from attrib_ds.errors import (
     Unauthorized,
     Unavailable,
 )
+from attrib_ds.keys.secret import Secret
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.retrying import AttemptFailed, parse_retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from attrib_ds.contract import Operation
-    from attrib_ds.keys.secret import Secret
-    from attrib_ds.transports.http.retrying import Retry
-    from attrib_ds.transports.http.session import Response
+from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
 
 _KINDS: Final[dict[int, type[AttribError]]] = {
     400: InvalidRequest,
@@ -69,7 +64,6 @@ def read_failure(
     *,
     url: str,
     request_id: str,
-    now: float,
     secrets: list[Secret[str]],
 ) -> AttemptFailed:
     """Read an error response.
@@ -84,8 +78,6 @@ def read_failure(
         URL of the request.
     request_id : str
         Request id that was sent, used if the response has none.
-    now : float
-        Unix time by the service's clock.
     secrets : list of Secret
         Values to redact in messages, in case the service repeats them.
 
@@ -106,14 +98,13 @@ def read_failure(
     text = (
         _with_arguments(operation, message) if message else f"HTTP {status} from {url}{_foreign_error(body)}"
     )
-    retry_after = parse_retry_after(response.headers.get("Retry-After"), now=now)
     error = _error(
         status,
         _redact(f"{text}; {advice}" if advice else text, secrets),
         body,
         operation,
         request_id=_redact(_request_id(body, response, request_id), secrets),
-        retry_after=retry_after if status in (429, 503) else None,
+        retry_after=response.retry_after if status in (429, 503) else None,
     )
     # The same request would exceed the deadline again.
     is_too_long = any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details)

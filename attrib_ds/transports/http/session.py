@@ -1,36 +1,70 @@
-"""Send HTTP requests over pooled connections, and translate the errors of the requests library."""
+"""Send HTTP requests over pooled connections, read bodies within bounds, and retry what is safe to repeat."""
 
 from __future__ import annotations
 
 import http.cookiejar
 import importlib.metadata
 import platform
-from contextlib import nullcontext, suppress
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, Literal, TypeVar
 
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 
-from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.transports.http.bodies import SMALL, read_pieces
-from attrib_ds.transports.http.response_heads import Adapter
-from attrib_ds.transports.http.retrying import AttemptFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from attrib_ds.keys.secret import Secret
-    from attrib_ds.transports.http.retrying import Retry
+from attrib_ds.display import is_watched
+from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unavailable
+from attrib_ds.keys.secret import Secret
 
 T = TypeVar("T")
 
+#: When to retry a failed attempt: always (the service did not start it), if the operation is safe to repeat,
+#: or never.
+Retry = Literal["always", "if safe", "never"]
+
 #: Maximum number of connections per host; further threads wait for a free one.
 _CONNECTIONS: Final = 32
-_CHUNK: Final = 2**16
+#: Bytes of a piece. Smaller ones are joined, since a service may send single bytes.
+_PIECE: Final = 2**16
 _LONGEST_MEDIA: Final = 80
+#: Shorter waits are not reported, in seconds.
+_SHORTEST_REPORTED: Final = 2.0
+#: Seconds between two checks whether a waiting thread should continue.
+_POLL_INTERVAL: Final = 0.25
+_UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
+
+#: Bytes of an id, a number, counts, an access token or an error.
+SMALL: Final = 2**20
+#: Bytes of one record, the outcomes of a batch or the data of a user.
+MEDIUM: Final = 2**26
+#: Bytes of a page or a list of records.
+LARGE: Final = 2**28
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Source of time and randomness; tests replace it.
+
+    Parameters
+    ----------
+    monotonic, wall : callable
+        Return seconds of a monotonic clock, and the Unix time.
+    sleep : callable
+        Waits for a number of seconds.
+    random : callable
+        Returns a random number from 0 to 1, for jitter.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = random.random
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +76,7 @@ class Timeouts:
     connect : float, default 10
         Time to establish a connection.
     read : float, default 120
-        Time for the headers of the response, and then between two bytes of its body.
+        Time for the first byte of the response, and then between two bytes.
     body : float, default 600
         Time within which a body that is read into memory must be complete.
     """
@@ -50,6 +84,46 @@ class Timeouts:
     connect: float = 10.0
     read: float = 120.0
     body: float = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Number of attempts and waits between them: exponential backoff with full jitter.
+
+    Parameters
+    ----------
+    attempts : int, default 6
+        Maximum number of attempts.
+    seconds : float, default 120
+        Time budget, from the first attempt on; a wait that would end later is not started.
+    first_wait, longest_wait : float
+        Upper bounds in seconds of the first and of any wait, unless the service sends Retry-After.
+    """
+
+    attempts: int = 6
+    seconds: float = 120.0
+    first_wait: float = 0.5
+    longest_wait: float = 20.0
+
+
+class AttemptFailed(Exception):
+    """One attempt failed.
+
+    Parameters
+    ----------
+    error : AttribError
+        Raised to the user unless another attempt succeeds.
+    retry : str
+        See :data:`Retry`.
+    reached_service : bool, default True
+        Whether the service may have started to carry out the request.
+    """
+
+    def __init__(self, error: AttribError, retry: Retry, *, reached_service: bool = True) -> None:
+        super().__init__(error)
+        self.error = error
+        self.retry = retry
+        self.reached_service = reached_service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,25 +175,46 @@ class Response:
         """Media type in lower case, without parameters; empty if there is none."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()[:_LONGEST_MEDIA]
 
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the service asks to wait, if it does."""
+        with suppress(urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
+            if "Retry-After" in self.headers:
+                return float(urllib3.Retry().parse_retry_after(self.headers["Retry-After"]))
+        return None
+
     def pieces(self, most: int | None) -> Iterator[bytes]:
-        """Read the body in pieces, decompressed.
+        """Read the body in pieces of 64 KiB or more, decompressed.
 
         Parameters
         ----------
         most : int or None
-            Maximum number of bytes; None for a body that goes to disk.
-        """
-        return read_pieces(
-            self._chunks(),
-            encoding=self.headers.get("Content-Encoding", ""),
-            most=most,
-            seconds=None if most is None else self._seconds,
-        )
+            Maximum number of bytes after decompression; None for a body that goes to disk.
 
-    def _chunks(self) -> Iterator[bytes]:
-        """Yield what has arrived, as it was sent; read() would wait until a chunk is full, however slowly."""
-        while chunk := self._response.raw.read1(_CHUNK, decode_content=False):
-            yield chunk
+        Raises
+        ------
+        AttemptFailed
+            If the body is too large or too slow.
+        """
+        deadline = time.monotonic() + self._seconds
+        piece = bytearray()
+        size = 0
+        # read() would wait until a piece is full, however slowly it arrives.
+        while chunk := self._response.raw.read1(_PIECE, decode_content=True):
+            size += len(chunk)
+            if most is not None and size > most:
+                text = f"the response is larger than the {most >> 20:,} MiB that are accepted"
+                raise AttemptFailed(ServiceFailure(f"{text}; request fewer records (limit=)"), "never")
+            if most is not None and time.monotonic() > deadline:
+                text = f"the response was not complete within {self._seconds:g} s"
+                advice = "request fewer records (limit=, since=) or try again later"
+                raise AttemptFailed(Unavailable(f"{text}; {advice}"), "if safe")
+            piece += chunk
+            if len(piece) >= _PIECE:
+                yield bytes(piece)
+                piece.clear()
+        if piece:
+            yield bytes(piece)
 
     def content(self, most: int) -> bytes:
         """Read the whole body, of at most this many bytes."""
@@ -142,22 +237,28 @@ class _Requests(requests.Session):
 
 
 class Session:
-    """Send requests and read their responses.
+    """Send requests, read their responses, and retry them.
 
     Parameters
     ----------
     timeouts : Timeouts
         Connect and read timeouts.
+    retry_policy : RetryPolicy
+        Applied to each request.
+    clock : Clock
+        Source of time.
     """
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, timeouts: Timeouts, retry_policy: RetryPolicy, clock: Clock) -> None:
         self._timeouts = timeouts
+        self._retry_policy = retry_policy
+        self._clock = clock
         self._session = _Requests()
         self._session.headers["User-Agent"] = _user_agent()
         self._session.headers["Accept-Encoding"] = "gzip"
         # Tokens authenticate the caller; cookies are never stored.
         self._session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        adapter = Adapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
+        adapter = HTTPAdapter(pool_connections=4, pool_maxsize=_CONNECTIONS, pool_block=True, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
 
@@ -206,9 +307,74 @@ class Session:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
         raise AttemptFailed(Unavailable(problem), retry, reached_service=reached_service)
 
+    def retry(
+        self, attempt: Callable[[], T], *, is_safe: bool, is_wanted: Callable[[], bool] | None = None
+    ) -> T:
+        """Run a request, and retry it after a failure if that is safe.
+
+        Parameters
+        ----------
+        attempt : callable
+            Raises :class:`AttemptFailed` if it may be retried; other exceptions propagate.
+        is_safe : bool
+            Whether the request is idempotent.
+        is_wanted : callable, optional
+            Returns whether to continue; also polled during waits.
+
+        Returns
+        -------
+        object
+            Result of the successful attempt.
+
+        Raises
+        ------
+        AttribError
+            The error of the last attempt.
+        """
+        deadline = self._clock.monotonic() + self._retry_policy.seconds
+        number = 0
+        while True:
+            number += 1
+            try:
+                return attempt()
+            except AttemptFailed as failed:
+                failure = failed
+            error = failure.error
+            if failure.retry == "never" or (failure.retry == "if safe" and not is_safe):
+                if failure.retry == "if safe" and failure.reached_service:
+                    error.message += _UNKNOWN
+                break
+            wait = self._backoff(number) if error.retry_after is None else error.retry_after
+            if number == self._retry_policy.attempts:
+                break
+            if self._clock.monotonic() + wait > deadline:
+                if error.retry_after is not None:
+                    error.message += f"; the service asks to wait {error.retry_after:,.0f} s"
+                break
+            self._wait(wait, error.message.partition("\n")[0][:200], is_wanted)
+            if is_wanted is not None and not is_wanted():
+                break
+        # Outside the handler, so that the error carries no other traceback or context.
+        raise error
+
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+    def _backoff(self, number: int) -> float:
+        """Draw a wait uniformly from 0 to a bound that doubles with each attempt (full jitter)."""
+        policy = self._retry_policy
+        return self._clock.random() * min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
+
+    def _wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None) -> None:
+        """Wait while the result is wanted; report long waits to an interactive user."""
+        if seconds >= _SHORTEST_REPORTED and is_watched():
+            sys.stderr.write(f"attrib-ds: waiting {seconds:.0f} s: {reason}\n")
+            sys.stderr.flush()
+        while seconds > 0 and (is_wanted is None or is_wanted()):
+            pause = seconds if is_wanted is None else min(seconds, _POLL_INTERVAL)
+            self._clock.sleep(pause)
+            seconds -= pause
 
 
 def _open_body(content: bytes | Path | None) -> AbstractContextManager[bytes | BinaryIO | None]:
@@ -245,53 +411,37 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
     """Return the message, when to retry, and whether the request may have reached the service."""
     where = call.url.partition("?")[0]
     host = "/".join(call.url.split("/")[:3])
+    chain = _chain(error)
     if isinstance(error, requests.exceptions.SSLError):
-        return (
-            f"{host}: the connection is not secure ({_cause(error)}); check the address and the clock; if "
-            "your network has its own certificate authority, set REQUESTS_CA_BUNDLE to its file",
-            "never",
-            False,
-        )
+        problem = f"the connection is not secure ({_cause(chain)}); check the address and the clock"
+        advice = "if your network has its own certificate authority, set REQUESTS_CA_BUNDLE to its file"
+        return f"{host}: {problem}; {advice}", "never", False
     if isinstance(error, requests.exceptions.ProxyError):
         return (
-            f"{host}: the proxy refused the connection ({_cause(error)}); check HTTPS_PROXY",
+            f"{host}: the proxy refused the connection ({_cause(chain)}); check HTTPS_PROXY",
             "always",
             False,
         )
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return (
-            f"{host}: no connection within {timeouts.connect:g} s; check the address and the network",
-            "always",
-            False,
-        )
-    if isinstance(error, requests.exceptions.ReadTimeout) or _is_read_timeout(error):
-        return (
-            f"{where}: no response within {timeouts.read:g} s; request fewer records (limit=, since=) or try "
-            "again later",
-            "if safe",
-            True,
-        )
-    if _is_refused(error):
-        return f"{host}: no connection ({_cause(error)}); check the address and the network", "always", False
+        problem = f"no connection within {timeouts.connect:g} s"
+        return f"{host}: {problem}; check the address and the network", "always", False
+    if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
+        advice = "request fewer records (limit=, since=) or try again later"
+        return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True
+    if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in chain):
+        problem = f"no connection ({_cause(chain)})"
+        return f"{host}: {problem}; check the address and the network", "always", False
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
         return f"{host}: is not the address of a service", "never", False
-    return f"{where}: the connection was interrupted ({_cause(error)}); try again", "if safe", True
+    return f"{where}: the connection was interrupted ({_cause(chain)}); try again", "if safe", True
 
 
-def _is_read_timeout(error: BaseException) -> bool:
-    return any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in _chain(error))
-
-
-def _is_refused(error: BaseException) -> bool:
-    return any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in _chain(error))
-
-
-def _cause(error: BaseException) -> str:
+def _cause(chain: list[BaseException]) -> str:
     """Return the operating system's message for a failure, which never contains a header or a body."""
-    for cause in _chain(error):
+    for cause in chain:
         if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
             return cause.strerror
-    return type(_chain(error)[-1]).__name__
+    return type(chain[-1]).__name__
 
 
 def _chain(error: BaseException) -> list[BaseException]:

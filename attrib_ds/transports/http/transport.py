@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from attrib_ds.contract import OPERATIONS, to_wire
-from attrib_ds.contract.administration import JWT_BEARER
+from attrib_ds.attribution.paths.project_tables import Tables
+from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
 from attrib_ds.contract.build import columns
-from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
+from attrib_ds.keys.secret import Secret
 from attrib_ds.transports.http import answers
-from attrib_ds.transports.http.addresses import is_here
-from attrib_ds.transports.http.assertions import make_assertion
-from attrib_ds.transports.http.clock import Clock, ServiceTime
-from attrib_ds.transports.http.pace import Pace
-from attrib_ds.transports.http.paging.search import Search
+from attrib_ds.transports.http.configuration import Addresses, Remote, is_here, read_addresses, read_routes
+from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
+from attrib_ds.transports.http.paging import Search
 from attrib_ds.transports.http.record_streams import (
     has_pages,
     is_incomplete,
@@ -27,23 +26,17 @@ from attrib_ds.transports.http.record_streams import (
     warn_of_unknown_fields,
 )
 from attrib_ds.transports.http.remote_errors import read_failure
-from attrib_ds.transports.http.retrying import AttemptFailed, Retrying, RetryPolicy
-from attrib_ds.transports.http.session import Call, Session, Timeouts
-from attrib_ds.transports.http.tokens import Grant, Tokens, is_clock_error, is_scope_error, read_grant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from attrib_ds.attribution.paths.project_tables import Tables
-    from attrib_ds.contract import Answer, Operation, Request
-    from attrib_ds.keys.secret import Secret
-    from attrib_ds.transports.http.addresses import Addresses
-    from attrib_ds.transports.http.credentials import Credentials
-    from attrib_ds.transports.http.session import Response
+from attrib_ds.transports.http.session import (
+    AttemptFailed,
+    Call,
+    Clock,
+    Response,
+    RetryPolicy,
+    Session,
+    Timeouts,
+)
 
 T = TypeVar("T")
-
-_FORM: Final = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,20 +94,16 @@ class Http:
     ) -> None:
         options = options or Options()
         self._addresses = addresses
-        self._credentials = credentials
         self._operations = operations
         self._accept = options.accept
         self._page = options.page
         self._workers = options.workers
-        self._time = ServiceTime(options.clock)
-        self._session = Session(options.timeouts)
-        self._retrying = Retrying(
-            clock=options.clock, pace=Pace(options.clock), retry_policy=options.retry_policy
-        )
-        self._tokens = Tokens(self._request_token, options.clock)
+        self._session = Session(options.timeouts, options.retry_policy, options.clock)
+        self._tokens = None
+        if credentials is not None:
+            url = addresses.of(operations["exchange_token"], operations["exchange_token"].path)
+            self._tokens = Tokens(self._session, credentials, url, clock=options.clock, direct=is_here(url))
         #: Whether the service answers searches in Arrow; None until the first response.
-        #: Requested for every token, until the service says that the key has fewer.
-        self._scope: str | None = FULL_ACCESS
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
 
@@ -226,7 +215,7 @@ class Http:
             content=getattr(request, routed.upload) if routed.upload else wire.content(),
             headers=self._headers(routed, has_body=wire.body is not None),
         )
-        return self._retrying.run(
+        return self._session.retry(
             partial(self._exchange_authorised, routed, request, call, read),
             is_safe=operation.idempotent,
             is_wanted=is_wanted,
@@ -267,24 +256,21 @@ class Http:
         read: Callable[[Response, Operation, Request], T],
     ) -> T:
         """Send with an access token; if it is rejected, renew it and send once more."""
-        token = self._token(operation)
-        try:
-            return self._exchange(operation, request, call, token, read)
-        except AttemptFailed as failure:
-            if not isinstance(failure.error, Unauthorized) or token is None:
-                raise
-        return self._exchange(operation, request, call, self._tokens.renewed(token), read)
-
-    def _token(self, operation: Operation) -> Secret[str] | None:
-        if self._credentials is not None:
-            return self._tokens.current()
-        if operation.token:
+        if self._tokens is None and operation.token:
             raise Unauthorized(
                 f"{operation.name}: requires a service-account key; pass connect(…, key='key.json') or "
                 "set ATTRIB_DS_KEY to its path",
                 field="key",
             )
-        return None
+        if self._tokens is None:
+            return self._exchange(operation, request, call, None, read)
+        token = self._tokens.get()
+        try:
+            return self._exchange(operation, request, call, token, read)
+        except AttemptFailed as failure:
+            if not isinstance(failure.error, Unauthorized):
+                raise
+        return self._exchange(operation, request, call, self._tokens.get(rejected=token), read)
 
     def _exchange(
         self,
@@ -297,7 +283,6 @@ class Http:
         request_id = str(uuid.uuid4())
 
         def read(response: Response) -> T | AttemptFailed:
-            self._time.note(response.headers.get("Date"))
             if 200 <= response.status < 300:
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
@@ -307,7 +292,6 @@ class Http:
                 operation,
                 url=call.url,
                 request_id=request_id,
-                now=self._time.now(),
                 secrets=[] if token is None else [token],
             )
 
@@ -317,41 +301,35 @@ class Http:
             raise result
         return result
 
-    def _request_token(self) -> Grant:
-        """Request an access token; retry once if the response shows that the local clock is wrong."""
-        operation = self._operations["exchange_token"]
-        url = self._addresses.of(operation, operation.path)
 
-        def attempt() -> Grant:
-            result, has_clock_changed = self._exchange_assertion(url)
-            if self._scope is not None and is_scope_error(result):
-                # A key with fewer scopes is used with those that it has.
-                self._scope = None
-                result, has_clock_changed = self._exchange_assertion(url)
-            if has_clock_changed and is_clock_error(result):
-                result, _ = self._exchange_assertion(url)
-            if isinstance(result, AttemptFailed):
-                raise result
-            return result
+def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options | None = None) -> Http:
+    """Return the transport of a service, without connecting.
 
-        return self._retrying.run(attempt, is_safe=True)
+    Parameters
+    ----------
+    remote : Remote
+        Addresses, key and routes.
+    allow_insecure : bool, default False
+        Whether to allow ``http://`` to other machines.
+    options : Options, optional
+        Timeouts, retries and paging.
 
-    def _exchange_assertion(self, url: str) -> tuple[Grant | AttemptFailed, bool]:
-        assert self._credentials is not None  # noqa: S101  (_token checks it first)
-        assertion = make_assertion(self._credentials, audience=url, now=self._time.now(), scope=self._scope)
-        call = Call(
-            method="POST",
-            url=url,
-            headers={"Accept": answers.JSON, "Content-Type": _FORM},
-            form={
-                "grant_type": JWT_BEARER,
-                "client_id": self._credentials.client_id,
-                "assertion": assertion,
-            },
-        )
+    Returns
+    -------
+    Http
+        To be closed by the caller.
 
-        def read(response: Response) -> tuple[Grant | AttemptFailed, bool]:
-            has_clock_changed = self._time.note(response.headers.get("Date"))
-            return read_grant(response, assertion=assertion, now=self._time.now()), has_clock_changed
-
-        return self._session.exchange(call, read, direct=is_here(url))
+    Raises
+    ------
+    InvalidRequest
+        If an address, the key or the routes are invalid.
+    """
+    addresses = read_addresses(
+        remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
+    )
+    key = remote.key
+    if key is not None and not isinstance(key, Secret):
+        key = protect_key(key)
+    credentials = None if key is None else read_credentials(key)
+    operations = OPERATIONS if remote.routes is None else read_routes(remote.routes)
+    return Http(addresses, credentials, operations=operations, options=options)

@@ -17,6 +17,7 @@ from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.build import columns
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import json_records
+from attrib_ds.records.json_pages import read_page
 from attrib_ds.schema import user_columns
 from attrib_ds.service import Service
 from attrib_ds.service.http.responses import json_chunks
@@ -282,9 +283,9 @@ def over_json(service, **arguments):
     operation = OPERATIONS["search_users"]
     request = build(operation, project_id="shop", **arguments)
     answer = service.stream(operation, request)
-    body = json_records.decode(b"".join(json_chunks(answer, operation.answer)))
+    content = b"".join(json_chunks(answer, operation.answer))
     answer.close()
-    return body, json_records.from_json(body["data"], columns(operation, request))
+    return json_records.decode(content), read_page(content, columns(operation, request)).table
 
 
 @pytest.mark.parametrize(

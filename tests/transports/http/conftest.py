@@ -12,9 +12,8 @@ from support.scripted_service import FakeClock, Scripted
 from attrib_ds import Project
 from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.credentials import protect_key
-from attrib_ds.transports.http.opening import open_http
 from attrib_ds.transports.http.session import Timeouts
-from attrib_ds.transports.http.transport import Options
+from attrib_ds.transports.http.transport import Options, open_http
 
 
 @pytest.fixture(scope="session")

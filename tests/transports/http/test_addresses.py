@@ -3,7 +3,7 @@
 import pytest
 
 from attrib_ds import connect, errors
-from attrib_ds.transports.http.addresses import read_addresses
+from attrib_ds.transports.http.configuration import read_addresses
 
 
 @pytest.mark.parametrize(

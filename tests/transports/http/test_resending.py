@@ -8,7 +8,7 @@ from support.scripted_service import RESET, Reply
 
 import attrib_ds as at
 from attrib_ds import errors
-from attrib_ds.transports.http.retrying import RetryPolicy
+from attrib_ds.transports.http.session import RetryPolicy
 
 DATE = "2025-01-31T12:00:00Z"
 ROWS = pd.DataFrame({"eventDate": DATE, "data.orderId": range(600), "data.amount": 1.5})

@@ -7,7 +7,7 @@ from support.scripted_service import Reply, page
 
 from attrib_ds import errors, list_nodes, search_interactions
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.transports.http.routes import read_routes
+from attrib_ds.transports.http.configuration import read_routes
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ from support.scripted_service import RESET, TOKEN, Reply, page
 
 from attrib_ds import connect, errors, search_interactions
 from attrib_ds.keys.secret import Secret
-from attrib_ds.transports.http.assertions import make_assertion
-from attrib_ds.transports.http.credentials import Credentials, protect_key, read_credentials
-from attrib_ds.transports.http.retrying import RetryPolicy
+from attrib_ds.transports.http.credentials import Credentials, make_assertion, protect_key, read_credentials
+from attrib_ds.transports.http.session import RetryPolicy
 
 
 @pytest.fixture
@@ -134,7 +133,7 @@ def test_a_project_that_works_shows_nothing(shop, service, canaries, logged, cap
 def test_what_cannot_be_written_down_is_refused(shop, service, canaries):
     service.script = [page()]
     search_interactions(shop)
-    credentials = shop.transport._credentials
+    credentials = shop.transport._tokens._credentials
     for each in (shop, shop.transport, credentials, credentials.private_key, Secret("x")):
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(each)

@@ -10,9 +10,7 @@ from support.scripted_service import RESET, TOKEN, TOKEN_PATH, Reply, page
 
 from attrib_ds import errors
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.keys.secret import Secret
-from attrib_ds.transports.http.retrying import RetryPolicy
-from attrib_ds.transports.http.tokens import Grant, Tokens
+from attrib_ds.transports.http.session import RetryPolicy
 
 UNAUTHORIZED = Reply(401, {"statusCode": 401, "message": "Unauthorized"})
 
@@ -103,29 +101,6 @@ def test_a_token_is_renewed_with_a_margin(shop, service, time, life, margin):
     search(shop)
     assert len(service.asked_tokens) == 2
     assert sent(service)[-1] == f"Bearer {TOKEN}-2"
-
-
-def test_while_one_thread_renews_a_token_that_lives_the_others_use_it(time):
-    is_asked, may_answer = threading.Event(), threading.Event()
-    grants = iter([Grant(Secret("first"), 100), Grant(Secret("second"), 100)])
-
-    def request():
-        grant = next(grants)
-        if grant.token.reveal() == "second":
-            is_asked.set()
-            may_answer.wait(30)
-        return grant
-
-    tokens = Tokens(request, time.clock())
-    assert tokens.current().reveal() == "first"
-    time.seconds += 95
-    with ThreadPoolExecutor(1) as pool:
-        renewed = pool.submit(tokens.current)
-        is_asked.wait(30)
-        assert tokens.current().reveal() == "first"
-        may_answer.set()
-        assert renewed.result().reveal() == "second"
-    assert tokens.current().reveal() == "second"
 
 
 def test_a_refused_token_is_renewed_once(shop, service):
