@@ -1,4 +1,4 @@
-"""The service as an ASGI application: routes, request ids, errors, common headers and documentation."""
+"""The service as an ASGI application: routes, request ids, errors and common headers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
@@ -55,30 +54,6 @@ _PREFLIGHT: Final = {
     "X-Trashed-Field",
     "Access-Control-Max-Age": "7200",
 }
-#: Content security policy of the overview, which loads no resources.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_OVERVIEW: Final = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
-code {{ font: 14px/1.5 ui-monospace, monospace; overflow-wrap: anywhere }}
-table {{ border-collapse: collapse; width: 100% }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #8884 }}
-</style>
-<h1>{title} {version}</h1>
-<p>Full description: <a href="/api/openapi.json">OpenAPI</a>. Get an access token from
-<code>POST /auth/oidc/token</code>.</p>
-<table>
-<thead><tr><th>Operation</th><th>Method</th><th>Path</th><th>Token</th></tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>
-</html>
-"""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -179,15 +154,13 @@ class App:
         pages = Pages(projects, pool=self._pool, budget=budget, buckets=buckets, lookup=self._lookup)
         self._health = Health(projects, accounts)
         self._ids = Uuids()
-        specification = document()
         #: Answers of paths without placeholders, by path and method.
         self._fixed: dict[bytes, dict[str, Answer]] = {
             b"/auth/oidc/token": {"POST": tokens.answer},
             b"/c": {"GET": pages.collect, "POST": pages.collect},
             b"/show": {"POST": pages.show},
             b"/t.js": {"GET": tracking_script().answer},
-            b"/api/openapi.json": {"GET": _constant(json.dumps(specification, separators=(",", ":")))},
-            b"/api/docs": {"GET": _constant(_overview(specification), "text/html", _POLICY)},
+            b"/api/openapi.json": {"GET": _constant(json.dumps(document(), separators=(",", ":")))},
             b"/health/live": {"GET": _constant('{"status":"live"}')},
             b"/health/ready": {"GET": self._answer_readiness},
         }
@@ -253,7 +226,7 @@ class App:
             return self._fixed[raw_path]
         found = self._routes.find(raw_path)
         if found is None:
-            raise HttpError(404, "There is nothing at this path; /api/docs lists all operations")
+            raise HttpError(404, "There is nothing at this path; /api/openapi.json lists all operations")
         operations, values = found
         answers: dict[str, Answer] = {}
         for method, operation in operations.items():
@@ -343,24 +316,8 @@ class Routes:
         return None
 
 
-def _constant(content: str, media: str = "application/json", policy: str | None = None) -> Answer:
-    headers = {"Content-Security-Policy": policy} if policy else None
-
+def _constant(content: str) -> Answer:
     async def answer(_: ServiceRequest) -> Response:
-        return Response(content, headers=headers, media_type=media)
+        return Response(content, media_type="application/json")
 
     return answer
-
-
-def _overview(specification: dict[str, Any]) -> str:
-    """Return an HTML page that lists the operations."""
-    rows = []
-    for path, methods in specification["paths"].items():
-        for method, operation in methods.items():
-            token = "required" if operation["security"] == [{"token": []}] else ""
-            rows.append(
-                f"<tr><td>{escape(operation['summary'])}</td><td>{escape(method.upper())}</td>"
-                f"<td><code>{escape(path)}</code></td><td>{token}</td></tr>"
-            )
-    info = {name: escape(specification["info"][name]) for name in ("title", "version")}
-    return _OVERVIEW.format(**info, rows="\n".join(rows))

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -45,8 +45,6 @@ _THREADS_FOR_STEPS: Final = 2
 #: Lower priority of queries: on a busy machine, events come first.
 _NICENESS: Final = 10
 _SECONDS_BETWEEN_INTERRUPTS: Final = 0.1
-#: Seconds for a client to take one portion of an answer, whose source would stay open forever otherwise.
-_SECONDS_TO_RECEIVE: Final = 300
 
 
 class ThreadPool:
@@ -307,6 +305,9 @@ class StreamedResponse(Response):
         Response headers.
     """
 
+    #: Time for the client to take one portion; the source would stay open forever otherwise.
+    seconds_to_receive: ClassVar[float] = 300
+
     def __init__(
         self,
         first: bytes,
@@ -347,7 +348,7 @@ class StreamedResponse(Response):
     async def _deliver(self, message: Message, send: Send) -> None:
         with self._read.paused():
             try:
-                async with asyncio.timeout(_SECONDS_TO_RECEIVE):
+                async with asyncio.timeout(self.seconds_to_receive):
                     await send(message)
             except TimeoutError:
                 raise ClientDisconnect from None

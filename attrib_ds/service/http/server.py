@@ -264,7 +264,6 @@ def _print(address: str) -> None:
         f"  v1     {address}/api/v1",
         f"  v2     {address}/api/v2",
         f"  auth   {address}/auth",
-        f"  pages  {address}/api/docs",
         f"  script {address}/t.js  {tracking_script().integrity}",
     ]
     # A pipe is buffered, and its reader waits for the addresses.

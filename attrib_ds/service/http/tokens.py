@@ -112,7 +112,7 @@ def _failure_response(request: ServiceRequest, failure: HttpError, error: Except
     if failure.status >= 500:
         if not isinstance(error, HttpError):
             # Without message and traceback, which may contain secrets.
-            _log.error("request %s to_http_error: %s", request.id, type(error).__name__)
+            _log.error("request %s failed: %s", request.id, type(error).__name__)
         code = "temporarily_unavailable" if failure.status == 503 else "server_error"
     else:
         code = "invalid_request"

@@ -6,7 +6,6 @@ import datetime
 import http.client
 import json
 import os
-import re
 import shutil
 import socket
 import ssl
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from service.http.conftest import MANY, load
 from support.http_caller import TIMEOUT, ask_token
+from support.raw_http import one_response, statuses
 from support.service_records import hex_id, table, visit
 
 from attrib_ds.service.accounts.accounts import create_key
@@ -202,10 +202,6 @@ def received(connection, *, seconds=TIMEOUT):
     return content, time.monotonic() - started_at
 
 
-def statuses(content):
-    return [int(status) for status in re.findall(rb"^HTTP/1\.1 (\d{3})", content, re.MULTILINE)]
-
-
 def test_requests_reach_the_server_and_answers_the_client(healthy):
     reply = healthy("POST", SEARCH, {})
     assert (reply.status, reply.json()["total"]) == (200, 3)
@@ -270,7 +266,7 @@ def test_one_address_has_a_number_of_connections_while_others_are_served(connect
 )  # fmt: skip
 def test_huge_and_malformed_requests_end_at_the_proxy(connect, healthy, data, status):
     with closing(connect(data, source="127.0.0.5")) as connection:
-        content, _ = received(connection)
+        content = one_response(connection)
     assert statuses(content) == [status]
     assert b"x-request-id" not in content.lower()
     assert healthy("GET", "/health/live").status == 200
@@ -285,8 +281,7 @@ def test_a_body_without_a_length_is_bounded_too(connect, healthy):
         with suppress(OSError):
             for _ in range(40):
                 connection.sendall(chunk)
-        content, _ = received(connection)
-    assert statuses(content) == [413]
+        assert statuses(one_response(connection)) == [413]
 
 
 def event(nonce):

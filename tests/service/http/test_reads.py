@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from service.http.conftest import load
+from starlette.requests import ClientDisconnect
 from support.http_caller import TIMEOUT, Caller, token_of
 from support.service_records import hex_id
 
@@ -187,7 +188,7 @@ def test_a_stream_ends_when_its_client_leaves(shops):
         wait_until(lambda: lent() == 0, seconds=3)
 
 
-def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0):
+def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0, kind=StreamedResponse):
     """Send a stream to a client that needs some time for each portion; return the portions it received."""
     received = []
 
@@ -203,7 +204,7 @@ def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0):
         reads = Reads(threads=1, most_waiting=1, seconds=seconds_to_read)
         try:
             read = reads.begin(receive)
-            response = StreamedResponse(
+            response = kind(
                 b"first",
                 chunks(read.cancellation),
                 read=read,
@@ -218,6 +219,8 @@ def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0):
         asyncio.run(answer())
     except HttpError as error:
         received.append(error.status)
+    except ClientDisconnect:
+        received.append("the client has left")
     return received
 
 
@@ -234,6 +237,20 @@ def test_a_stream_may_last_longer_than_the_deadline_of_its_portions():
 def test_a_slow_client_does_not_use_up_the_time_of_a_stream():
     received = stream(lambda _: iter([b"0", b"1"]), seconds_to_read=0.3, seconds_to_receive=0.5)
     assert received == [b"first", b"0", b"1", "closed"]
+
+
+class ImpatientResponse(StreamedResponse):
+    seconds_to_receive = 0.1
+
+
+def test_a_client_that_receives_nothing_ends_its_stream():
+    received = stream(
+        lambda _: iter([b"0", b"1"]),
+        seconds_to_read=TIMEOUT,
+        seconds_to_receive=TIMEOUT,
+        kind=ImpatientResponse,
+    )
+    assert received == ["closed", "the client has left"]
 
 
 def test_g126_a_stream_whose_portion_takes_too_long_is_left_incomplete():
