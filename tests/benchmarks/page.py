@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[2] / "docs"
 MEASURED = DOCS / "reference" / "performance.json"
-PAGES = (DOCS / "reference" / "performance.md", DOCS / "explanation" / "which-model.md")
+PAGES = (DOCS / "reference" / "performance.md", DOCS / "explanation" / "evidence.md")
 TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 UNMEASURED = "\nNot measured yet.\n\n"
 #: Rules that differ little from others, left out of the tables of truth.

@@ -48,7 +48,7 @@ def test_the_page_leads_from_a_measured_site_to_the_effect(tmp_path, monkeypatch
             shown = [answer(call, number, tracker) for number, tracker in enumerate(trackers)]
             assert shown == (~drawn["withheld"]).tolist()
             exec(last, names)
-    effects = names["effects"]
+    effects = names["effects"].groups()
     assert effects["users"].tolist() == [300]
     assert effects["withheld"].tolist() == [drawn["withheld"].sum()]
 

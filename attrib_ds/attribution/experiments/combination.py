@@ -104,9 +104,12 @@ class Mixture:
     def ranges(self, weights: Numbers, confidence: float) -> Ranges:
         """Return weighted sums of effects with intervals; one row of ``weights`` per sum."""
         mean = weights @ self.mean.T
-        spread = np.maximum(np.sqrt(weights**2 @ (self.spread**2).T), _TINY)
-        low, high = (self._quantile(mean, spread, 0.5 + side * confidence / 2) for side in (-1, 1))
-        return mean @ self.weight, low, high
+        spread = np.sqrt(weights**2 @ (self.spread**2).T)
+        level, is_known = mean @ self.weight, ~spread.any(axis=1)
+        low, high = (
+            self._quantile(mean, np.maximum(spread, _TINY), 0.5 + side * confidence / 2) for side in (-1, 1)
+        )
+        return level, np.where(is_known, level, low), np.where(is_known, level, high)
 
     def _quantile(self, mean: Numbers, spread: Numbers, level: float) -> Numbers:
         below, above = (mean - 9 * spread).min(axis=1), (mean + 9 * spread).max(axis=1)

@@ -248,7 +248,7 @@ class Effects:
 
 
 def compare(results: Mapping[str, Effects], *, confidence: float = LEVEL) -> pd.DataFrame:
-    """Compare estimates of the same effects, such as those of a model and of an experiment.
+    """Compare estimates of the same effects, such as of a model and an experiment.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def estimate_effects(
     covariates: Sequence[str] | None = None,
     conventional: Model | str = "linear",
 ) -> HazardEffects:
-    """Estimate the conversions that nodes caused, those that would not have happened without them.
+    """Estimate the conversions that would not have happened without each node.
 
     Parameters
     ----------
