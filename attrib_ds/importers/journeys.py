@@ -17,8 +17,8 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows, UnknownCurrency, warn
-from attrib_ds.queries.channel_rules import channels_of, default_rules, read_rules
+from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, UnknownCurrency, warn
+from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.frames import to_pandas
@@ -497,13 +497,13 @@ def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[N
     """
     missing = pa.nulls(rows.num_rows, pa.string())
     given = pa.table({name: rows[name] if name in rows.column_names else missing for name in _TRAFFIC})
-    of_source = given.select(["source", "medium", "campaign"])
-    defaults = channels_of(of_source, default_rules()).to_pylist()
-    labels = [None] * len(defaults) if rules is None else channels_of(of_source, rules).to_pylist()
-    return [
-        chain(Traffic(**(row | {"channel": row["channel"] or default})), label)
-        for row, default, label in zip(given.to_pylist(), defaults, labels, strict=True)
-    ]
+    label_of = None if rules is None else channel_matcher(rules)
+    chains = []
+    for row in given.to_pylist():
+        words = [row[name] or "" for name in ("source", "medium", "campaign")]
+        traffic = Traffic(**(row | {"channel": row["channel"] or default_channel()(*words)}))
+        chains.append(chain(traffic, label_of and label_of(*words)))
+    return chains
 
 
 def checked_currency(currency: str | None) -> str | None:

@@ -3,105 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from itertools import repeat
+from typing import Any, Final
 
 import duckdb
 import ibis
 import ibis.expr.types as ir
 import pandas as pd
-import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.records.frames import TEXT, read_frame, to_pandas
-
-if TYPE_CHECKING:
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Kinds of sites. A host that is listed for several has the first of them.
 KINDS: Final = ("email", "ai", "shopping", "video", "social", "search")
 #: In a host, the placeholder for a country, as in ``google.{}`` and ``{}.bing.com``.
 COUNTRY: Final = "{}"
 
-_OTHERS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "email": {
-        "AOL Mail": ("mail.aol.com",),
-        "Gmail": ("mail.google.com", "com.google.android.gm"),
-        "GMX": ("navigator.gmx.net",),
-        "Mail.ru": ("e.mail.ru",),
-        "Outlook": ("outlook.live.com", "outlook.office.com", "outlook.office365.com"),
-        "Proton Mail": ("mail.proton.me",),
-        "Rambler Mail": ("mail.rambler.ru",),
-        "Seznam Email": ("email.seznam.cz",),
-        "WEB.DE": ("navigator.web.de", "3c.web.de"),
-        "Yahoo Mail": ("mail.yahoo.com", "mail.yahoo.co.jp"),
-        "Yandex Mail": ("mail.yandex.com", "mail.yandex.{}"),
-        "Zoho Mail": ("mail.zoho.com",),
-    },
-    "ai": {
-        "Phind": ("phind.com",),
-        "Poe": ("poe.com",),
-    },
-    "shopping": {
-        "Alibaba": ("alibaba.com",),
-        "AliExpress": ("aliexpress.com", "aliexpress.{}"),
-        "Amazon": ("amazon.com", "amazon.{}"),
-        "eBay": ("ebay.com", "ebay.{}"),
-        "Etsy": ("etsy.com",),
-        "Idealo": ("idealo.{}",),
-        "Mercado Libre": ("mercadolibre.com", "mercadolibre.{}"),
-        "Naver Shopping": ("shopping.naver.com",),
-        "Shop": ("shop.app",),
-        "Temu": ("temu.com",),
-        "Walmart": ("walmart.com", "walmart.{}"),
-        "Yahoo Shopping": ("shopping.yahoo.com", "shopping.yahoo.co.jp"),
-    },
-    "video": {
-        "Dailymotion": ("dailymotion.com",),
-        "Twitch": ("twitch.tv",),
-        "Vimeo": ("vimeo.com",),
-        "Wistia": ("wistia.com", "wistia.net"),
-        "Youku": ("youku.com",),
-        "YouTube": ("youtube.com", "youtu.be", "com.google.android.youtube"),
-    },
-    "social": {
-        "Facebook": ("fb.com", "messenger.com", "com.facebook.katana"),
-        "Instagram": ("com.instagram.android",),
-        "LinkedIn": ("com.linkedin.android",),
-        "Pinterest": ("pinterest.{}", "com.pinterest"),
-        "Quora": ("quora.com",),
-        "Telegram": ("t.me",),
-        "Twitter": ("com.twitter.android",),
-        "WhatsApp": ("whatsapp.com", "wa.me"),
-    },
-    "search": {
-        "AOL": ("aol.com",),
-        "Daum": ("daum.net",),
-        "Google": ("search.google.com", "lens.google.com"),
-        "MSN": ("msn.com", "ntp.msn.com"),
-        "Naver": ("naver.com", "m.naver.com", "m.search.naver.com"),
-        "Rambler": ("rambler.ru",),
-        "Seznam": ("seznam.cz",),
-        "Yahoo!": ("yahoo.com", "yahoo.co.jp"),
-    },
-}  # fmt: skip
 
-
-def _read() -> dict[str, dict[str, tuple[str, ...]]]:
-    text = files("attrib_ds.queries").joinpath("known_sites.tsv").read_text(encoding="utf-8")
-    sites = {kind: dict(_OTHERS[kind]) for kind in KINDS}
-    for line in text.splitlines()[2:]:
-        kind, name, host = line.split("\t")
-        sites[kind][name] = (*sites[kind].get(name, ()), host)
-    return sites
-
-
-#: Hosts by kind and by the name of the site.
-SITES: Final = _read()
+@cache
+def sites() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the hosts by kind and by the name of the site."""
+    hosts: dict[str, dict[str, tuple[str, ...]]] = {kind: {} for kind in KINDS}
+    for file in ("other_sites.tsv", "known_sites.tsv"):
+        text = files("attrib_ds.queries").joinpath(file).read_text(encoding="utf-8")
+        for line in text.splitlines()[2:]:
+            kind, name, host = line.split("\t")
+            hosts[kind][name] = (*hosts[kind].get(name, ()), host)
+    return hosts
 
 
 #: Search engines have subdomains that are no search, such as ``docs.google.com``.
@@ -146,12 +78,12 @@ def known_site(referrer: str) -> Site | None:
     >>> known_site("https://docs.google.com/document")
     >>> known_site("https://google.example.de/")
     """
-    return _site_of(referrer_host(referrer).removeprefix("www."), _sites())
+    return _site_of(referrer_host(referrer).removeprefix("www."), _by_host())
 
 
 def host_pattern(kind: str) -> str:
     """Return a regular expression of the hosts of a kind of sites, those :func:`known_site` recognises."""
-    hosts = "|".join(sorted(_pattern(host) for host, site in _sites().items() if site.kind == kind))
+    hosts = "|".join(sorted(_pattern(host) for host, site in _by_host().items() if site.kind == kind))
     below = ".*" if kind in _WITH_SUBDOMAINS else "www"
     return rf"({below}\.)?({hosts})"
 
@@ -199,21 +131,26 @@ def _pattern(host: str) -> str:
 
 
 @cache
-def _sites() -> dict[str, Site]:
+def _by_host() -> dict[str, Site]:
     """Return the sites by host, each host with one site."""
-    sites: dict[str, Site] = {}
-    for kind in KINDS:
-        for name, hosts in SITES[kind].items():
+    by_host: dict[str, Site] = {}
+    for kind, names in sites().items():
+        for name, hosts in names.items():
             for host in (host.removeprefix("www.") for host in hosts):
-                if _site_of(host, sites) is None:
-                    sites[host] = Site(kind, name.lower())
-    return sites
+                if _site_of(host, by_host) is None:
+                    by_host[host] = Site(kind, name.lower())
+    return by_host
 
 
 #: Columns of rules with a pattern each.
 CONDITIONS: Final = ("source", "medium", "campaign", "referrer")
 #: Channel of rows that no rule matches.
 UNASSIGNED: Final = "Unassigned"
+
+#: What a URL has before its host, and after it.
+_BEFORE_HOST: Final = r"^([a-z][a-z0-9+.-]*:)?//([^/?#@]*@)?"
+_AFTER_HOST: Final = r"[/?#:].*$"
+_REMEMBERED: Final = 65_536
 
 #: Common names of the columns, in order of preference.
 COLUMN_NAMES: Final = {
@@ -230,75 +167,64 @@ COLUMN_NAMES: Final = {
     "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer"),
 }  # fmt: skip
 
-
-def _sources(kind: str, *names: str) -> str:
-    """Return a pattern of the sources of a kind of sites: names as in exports, and hosts."""
-    return "|".join([*names, host_pattern(kind)])
-
-
-_SEARCH: Final = _sources(
-    "search", "google", "bing", "yahoo!?", "duckduckgo", "ecosia", "baidu", "yandex", "qwant", "startpage",
-    "naver", "mojeek", "seznam", "ask", "aol", "brave", "daum", "sogou", "rambler", "dogpile", "lycos", "msn",
-    "presearch",
-)  # fmt: skip
-_SOCIAL: Final = _sources(
-    "social", "facebook", "fb", "instagram", "ig", "meta", "messenger", "linkedin", "lnkd", "twitter", "x",
-    "pinterest", "reddit", "tiktok", "snapchat", "vk", "vkontakte", "xing", "threads", "mastodon", "bluesky",
-    "bsky", "quora", "tumblr", "whatsapp", "telegram", "weibo", "wechat", "discord", "hacker ?news",
-)  # fmt: skip
-_VIDEO: Final = _sources("video", "youtube", "vimeo", "dailymotion", "twitch", "wistia", "youku")
-_SHOPPING: Final = _sources(
-    "shopping", "amazon", "ebay", "etsy", "alibaba", "aliexpress", "walmart", "temu", "idealo",
-    "mercadolibre", "igshopping", "shopping",
-)  # fmt: skip
-_ASSISTANT: Final = _sources(
-    "ai", "chatgpt", "openai", "perplexity", "copilot", "claude", "deepseek", "grok", "phind",
-    "(google )?gemini", "mistral",
-)  # fmt: skip
-_WEBMAIL: Final = _sources("email", "gmail")
+#: Names of sources in exports by kind of site; their hosts are those of the known sites.
+_NAMES: Final = {
+    "search": "google|bing|yahoo!?|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|mojeek|seznam|ask|"
+    "aol|brave|daum|sogou|rambler|dogpile|lycos|msn|presearch",
+    "social": "facebook|fb|instagram|ig|meta|messenger|linkedin|lnkd|twitter|x|pinterest|reddit|tiktok|"
+    "snapchat|vk|vkontakte|xing|threads|mastodon|bluesky|bsky|quora|tumblr|whatsapp|telegram|weibo|wechat|"
+    "discord|hacker ?news",
+    "video": "youtube|vimeo|dailymotion|twitch|wistia|youku",
+    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|igshopping|shopping",
+    "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
+    "email": "gmail",
+}
 _EMAIL: Final = r"e[-_ ]?mail|newsletter"
 _PAID: Final = r".*cp.*|ppc|retargeting|paid.*"
 _SHOP_CAMPAIGN: Final = r"(.*[^a-df-z])?shop.*|.*shopping.*"
+_NO_MEDIUM: Final = r"(\(none\)|\(not set\))?"
 
-#: The published definitions of Google Analytics for manual traffic, and AI assistants (G-196). Sources are
-#: the names above and the hosts of known sites (G-195).
-_DEFAULT: Final[tuple[dict[str, str], ...]] = (
-    {"channel": "Direct", "source": r"\(?direct\)?", "medium": r"(\(none\)|\(not set\))?"},
-    {
-        "channel": "Direct",
-        "source": "",
-        "medium": r"(\(none\)|\(not set\))?",
-        "campaign": r"(\((direct|none|not set)\))?",
-    },
-    {"channel": "Cross-network", "campaign": ".*cross-network.*"},
-    {"channel": "Paid Shopping", "source": _SHOPPING, "medium": _PAID},
-    {"channel": "Paid Shopping", "campaign": _SHOP_CAMPAIGN, "medium": _PAID},
-    {"channel": "Paid Search", "source": _SEARCH, "medium": _PAID},
-    {"channel": "Paid Social", "source": _SOCIAL, "medium": _PAID},
-    {"channel": "Paid Video", "source": _VIDEO, "medium": _PAID},
-    {"channel": "Display", "medium": "display|banner|expandable|interstitial|cpm"},
-    {"channel": "Paid Other", "medium": _PAID},
-    {"channel": "Organic Shopping", "source": _SHOPPING},
-    {"channel": "Organic Shopping", "campaign": _SHOP_CAMPAIGN},
-    {"channel": "AI Assistants", "source": _ASSISTANT},
-    {"channel": "AI Assistants", "medium": r"ai[-_ ]?assistants?"},
-    {"channel": "Email", "source": _WEBMAIL},
-    {"channel": "Organic Social", "source": _SOCIAL},
-    {"channel": "Organic Social", "medium": r"social([-_ ](network|media))?|sm"},
-    {"channel": "Organic Video", "source": _VIDEO},
-    {"channel": "Organic Video", "medium": ".*video.*"},
-    {"channel": "Organic Search", "source": _SEARCH},
-    {"channel": "Organic Search", "medium": "organic"},
-    {"channel": "Email", "source": _EMAIL},
-    {"channel": "Email", "medium": _EMAIL},
-    {"channel": "Affiliates", "medium": "affiliates?"},
-    {"channel": "Referral", "medium": "referral|app|link"},
-    {"channel": "Audio", "medium": "audio"},
-    {"channel": "SMS", "source": "sms"},
-    {"channel": "SMS", "medium": "sms"},
-    {"channel": "Mobile Push Notifications", "medium": ".*push|.*mobile.*|.*notification.*"},
-    {"channel": "Mobile Push Notifications", "source": "firebase"},
-)
+
+@cache
+def default_rules() -> pd.DataFrame:
+    """Return the default rules as :func:`read_rules` does, without checking them.
+
+    They are the published definitions of Google Analytics for manual traffic, and AI assistants.
+    """
+    source = {kind: f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
+    rules: list[tuple[str | None, ...]] = [
+        ("Direct", r"\(?direct\)?", _NO_MEDIUM, None),
+        ("Direct", "", _NO_MEDIUM, r"(\((direct|none|not set)\))?"),
+        ("Cross-network", None, None, ".*cross-network.*"),
+        ("Paid Shopping", source["shopping"], _PAID, None),
+        ("Paid Shopping", None, _PAID, _SHOP_CAMPAIGN),
+        ("Paid Search", source["search"], _PAID, None),
+        ("Paid Social", source["social"], _PAID, None),
+        ("Paid Video", source["video"], _PAID, None),
+        ("Display", None, "display|banner|expandable|interstitial|cpm", None),
+        ("Paid Other", None, _PAID, None),
+        ("Organic Shopping", source["shopping"], None, None),
+        ("Organic Shopping", None, None, _SHOP_CAMPAIGN),
+        ("AI Assistants", source["ai"], None, None),
+        ("AI Assistants", None, r"ai[-_ ]?assistants?", None),
+        ("Email", source["email"], None, None),
+        ("Organic Social", source["social"], None, None),
+        ("Organic Social", None, r"social([-_ ](network|media))?|sm", None),
+        ("Organic Video", source["video"], None, None),
+        ("Organic Video", None, ".*video.*", None),
+        ("Organic Search", source["search"], None, None),
+        ("Organic Search", None, "organic", None),
+        ("Email", _EMAIL, None, None),
+        ("Email", None, _EMAIL, None),
+        ("Affiliates", None, "affiliates?", None),
+        ("Referral", None, "referral|app|link", None),
+        ("Audio", None, "audio", None),
+        ("SMS", "sms", None, None),
+        ("SMS", None, "sms", None),
+        ("Mobile Push Notifications", None, ".*push|.*mobile.*|.*notification.*", None),
+        ("Mobile Push Notifications", "firebase", None, None),
+    ]
+    return pd.DataFrame([(*rule, None) for rule in rules], columns=["channel", *CONDITIONS], dtype=object)
 
 
 def channel_rules() -> pd.DataFrame:
@@ -334,7 +260,7 @@ def channel_rules() -> pd.DataFrame:
     >>> at.assign_channels(visits, rules).tolist()
     ['Partners', 'Paid Search']
     """
-    return pd.DataFrame(list(_DEFAULT), columns=["channel", *CONDITIONS]).astype(TEXT)
+    return default_rules().astype(TEXT)
 
 
 def assign_channels(
@@ -376,38 +302,50 @@ def assign_channels(
     """
     checked = default_rules() if rules is None else read_rules(rules)
     if isinstance(frame, ir.Table):
-        column: pd.Series[Any] = _expression(_values(frame, _found(frame.columns, columns)), checked)
+        column: pd.Series[Any] = _expression(frame, _found(frame.columns, columns), checked)
         return column
     given = read_frame("frame", frame)
     found = _found([str(name) for name in given.columns], columns)
-    texts = pa.table({name: _texts(given[column]) for name, column in found.items()})
-    channels = to_pandas(pa.table({"channel": channels_of(texts, checked)}))
-    assigned: pd.Series[Any] = channels["channel"].set_axis(given.index)
+    values = [
+        given[found[name]].astype(object).map(str, na_action="ignore").fillna("")
+        if name in found
+        else repeat("")
+        for name in CONDITIONS
+    ]
+    channels = list(map(channel_matcher(checked), *values)) if len(given) else []
+    assigned: pd.Series[Any] = pd.Series(channels, index=given.index, name="channel", dtype=TEXT)
     return assigned
 
 
-def channels_of(rows: pa.Table, rules: pd.DataFrame) -> pa.ChunkedArray:
-    """Return the channel of each row of an Arrow table with some of the columns of :data:`CONDITIONS`."""
-    connection = ibis.duckdb.connect()
-    # The engine does not keep the order of rows.
-    connection.con.register("rows", rows.append_column("row", pa.array(range(rows.num_rows), pa.int64())))
-    return with_channels(connection.table("rows"), rules).order_by("row").to_pyarrow()["channel"]
+def channel_matcher(rules: pd.DataFrame) -> Callable[..., str]:
+    """Return a function that names the channel of a source, medium, campaign and referrer."""
+    listed = list(rules[["channel", *CONDITIONS]].itertuples(index=False, name=None))
+
+    # Large frames have few sources, media and campaigns.
+    @lru_cache(_REMEMBERED)
+    def fits(pattern: str, word: str) -> bool:
+        return re.fullmatch(pattern, word, re.IGNORECASE) is not None
+
+    @lru_cache(_REMEMBERED)
+    def channel_of(source: str, medium: str, campaign: str, referrer: str = "") -> str:
+        words = [word.strip().lower() for word in (source, medium, campaign, referrer)]
+        words[3] = re.sub(_AFTER_HOST, "", re.sub(_BEFORE_HOST, "", words[3])).rstrip(".")
+        if words[3] and not any(words[:3]):
+            words[:2] = words[3], "referral"
+        for channel, *patterns in listed:
+            if all(
+                pattern is None or fits(pattern, word) for pattern, word in zip(patterns, words, strict=True)
+            ):
+                return channel
+        return UNASSIGNED
+
+    return channel_of
 
 
-def with_channels(table: ir.Table, rules: pd.DataFrame) -> ir.Table:
-    """Add the column ``channel`` to a table with the columns of :data:`CONDITIONS`, or some of them.
-
-    Each distinct combination of values is matched once.
-    """
-    names = [name for name in CONDITIONS if name in table.columns]
-    keyed = table.mutate(**{f"key_{name}": table[name].cast("string").fill_null("") for name in names})
-    given = keyed.select(**{name: keyed[f"key_{name}"] for name in names}).distinct()
-    matched = given.select(
-        _expression(_values(given, {name: name for name in names}), rules).name("channel"),
-        **{f"matched_{name}": given[name] for name in names},
-    )
-    joined = keyed.left_join(matched, [keyed[f"key_{name}"] == matched[f"matched_{name}"] for name in names])
-    return joined.select(*table.columns, "channel")
+@cache
+def default_channel() -> Callable[..., str]:
+    """Return the :func:`channel_matcher` of the default rules."""
+    return channel_matcher(default_rules())
 
 
 def read_rules(rules: Frame) -> pd.DataFrame:
@@ -425,7 +363,8 @@ def read_rules(rules: Frame) -> pd.DataFrame:
             "rules: there is no rule; allowed: at least one row, such as those of channel_rules()",
             field="rules",
         )
-    checked = _completed(given)
+    checked = given.reindex(columns=["channel", *CONDITIONS]).astype(object).reset_index(drop=True)
+    checked = checked.where(checked.notna(), None)
     for row, rule in enumerate(checked.to_dict("records")):
         patterns = [name for name in CONDITIONS if rule[name] is not None]
         if not isinstance(rule["channel"], str) or not rule["channel"].strip():
@@ -439,17 +378,6 @@ def read_rules(rules: Frame) -> pd.DataFrame:
         for name in patterns:
             _check_pattern(rule[name], name, row)
     return checked
-
-
-def default_rules() -> pd.DataFrame:
-    """Return the default rules as :func:`read_rules` does, without checking them."""
-    return _completed(pd.DataFrame(list(_DEFAULT)))
-
-
-def _completed(rules: pd.DataFrame) -> pd.DataFrame:
-    """Return rules with all columns, None where there is no condition."""
-    completed = rules.reindex(columns=["channel", *CONDITIONS]).astype(object)
-    return completed.where(completed.notna(), None).reset_index(drop=True)
 
 
 def _check_pattern(pattern: object, name: str, row: int) -> None:
@@ -490,32 +418,18 @@ def _found(present: Sequence[str], columns: Mapping[str, str] | None) -> dict[st
     return named
 
 
-def _texts(column: pd.Series[Any]) -> pa.Array:
-    try:
-        return pa.array(column, pa.string(), from_pandas=True)
-    except pa.ArrowException:
-        return pa.array(column.map(str, na_action="ignore"), pa.string(), from_pandas=True)
-
-
-def _values(table: ir.Table, columns: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that rules are matched with: lower case, trimmed, blank if missing."""
-    empty = ibis.literal("")
-    values: dict[str, Any] = dict.fromkeys(CONDITIONS, empty)
+def _expression(table: ir.Table, columns: Mapping[str, str], rules: pd.DataFrame) -> Any:
+    """Return the channel of each row of a table, as :func:`channel_matcher` names it."""
+    values: dict[str, Any] = dict.fromkeys(CONDITIONS, ibis.literal(""))
     for name, column in columns.items():
         values[name] = table[column].cast("string").fill_null("").strip().lower()
-    # The host is what rules ask for, as collected hits have it, and there are fewer hosts than pages.
-    address = values["referrer"].re_replace(r"^([a-z][a-z0-9+.-]*:)?//([^/?#@]*@)?", "")
-    host = address.re_replace(r"[/?#:].*$", "").re_replace(r"[.]+$", "")
-    values["referrer"] = host
-    source, medium, campaign = (values[name] for name in ("source", "medium", "campaign"))
-    is_referred = (source + medium + campaign == "") & (host != "")
-    values["source"] = ibis.ifelse(is_referred, host, source)
-    values["medium"] = ibis.ifelse(is_referred, "referral", medium)
-    return values
-
-
-def _expression(values: Mapping[str, Any], rules: pd.DataFrame) -> Any:
-    """Return the channel of the first rule that matches."""
+    host = values["referrer"].re_replace(_BEFORE_HOST, "").re_replace(_AFTER_HOST, "").re_replace("[.]+$", "")
+    is_referred = (values["source"] + values["medium"] + values["campaign"] == "") & (host != "")
+    values |= {
+        "referrer": host,
+        "source": ibis.ifelse(is_referred, host, values["source"]),
+        "medium": ibis.ifelse(is_referred, "referral", values["medium"]),
+    }
     branches = []
     for rule in rules.to_dict("records"):
         conditions = [

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
-from attrib_ds.queries.channel_rules import COUNTRY, SITES, Site, known_site
+from attrib_ds.queries.channel_rules import COUNTRY, Site, known_site, sites
 
 CHANNELS = {
     "search": "Organic Search",
@@ -78,13 +78,13 @@ def test_other_sites(referrer):
 
 def test_channel_rules_recognise_the_same_hosts():
     """Every listed site, its subdomains, and hosts of which it is a part."""
-    listed = {host for names in SITES.values() for hosts in names.values() for host in hosts}
+    listed = {host for names in sites().values() for hosts in names.values() for host in hosts}
     own = sorted({host.replace(COUNTRY, "fr") for host in listed})
     own += [host.replace(COUNTRY, "co.uk") for host in sorted(listed) if host.endswith(COUNTRY)]
     forms = cycle(("www.{}", "sub.{}", "not{}", "{}.evil.com"))
     hosts = [*own, *(next(forms).format(host) for host in own)]
-    sites = [known_site(f"https://{host}/") for host in hosts]
-    expected = ["Referral" if site is None else CHANNELS[site.kind] for site in sites]
+    known = [known_site(f"https://{host}/") for host in hosts]
+    expected = ["Referral" if site is None else CHANNELS[site.kind] for site in known]
     visits = pd.DataFrame({"source": hosts, "medium": "referral"})
     assert at.assign_channels(visits).tolist() == expected
     assert expected.count("Referral") < len(hosts)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from attrib_ds.queries.channel_rules import CONDITIONS, UNASSIGNED, channel_rules, known_site, referrer_host
+from attrib_ds.queries.channel_rules import default_channel, known_site, referrer_host
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, without_placeholders
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
 #: Source and medium of the clicks that ad platforms mark. The first of them that a URL has counts.
 CLICK_IDS: Final = {
@@ -152,30 +151,8 @@ def _nodes(traffic: Traffic) -> tuple[Node, ...]:
     """Return nodes whose description follows from their id, whatever traffic is seen first."""
     traffic = without_placeholders(traffic)
     source, medium = traffic.source or "", traffic.medium or ""
-    channel = _channel(source, medium, traffic.campaign or "")
+    channel = default_channel()(source, medium, traffic.campaign or "")
     nodes = chain(replace(traffic, channel=channel))
     if nodes[0].kind == "integration":
-        return replace(nodes[0], channel=_channel(source, medium, "")), *nodes[1:]
+        return replace(nodes[0], channel=default_channel()(source, medium, "")), *nodes[1:]
     return tuple(replace(node, medium=_UNPAID_MEDIA.get(channel, node.medium)) for node in nodes)
-
-
-@lru_cache(maxsize=65_536)
-def _channel(source: str, medium: str, campaign: str) -> str:
-    """Return the channel of the default rules, as :func:`.assign_channels` does."""
-    values = {"source": source, "medium": medium, "campaign": campaign, "referrer": ""}
-    words = {name: value.strip().lower() for name, value in values.items()}
-    for channel, patterns in _rules():
-        if all(pattern.fullmatch(words[name]) for name, pattern in patterns.items()):
-            return channel
-    return UNASSIGNED
-
-
-@cache
-def _rules() -> list[tuple[str, Mapping[str, re.Pattern[str]]]]:
-    return [
-        (
-            rule["channel"],
-            {name: re.compile(rule[name]) for name in CONDITIONS if isinstance(rule[name], str)},
-        )
-        for rule in channel_rules().to_dict("records")
-    ]
