@@ -130,7 +130,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool
         f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
         for name in (
             "browser", "browser_version", "system", "system_version", "device_type", "region", "city",
-            "agent", "channel", "ads_campaign", "ads_campaign_id", "ads_group",
+            "channel", "ads_campaign", "ads_campaign_id", "ads_group",
             "last_source", "last_medium", "last_campaign", "last_campaign_id", "last_content", "last_term",
             "p_page_location", "p_page_referrer",
         )
@@ -180,10 +180,6 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool
         "ended": "make_timestamp(ended)",
         "page": "p_page_location",
         "referrer": "p_page_referrer",
-        "is_bot": "false",
-        "country": "NULL",
-        "node": "NULL",
-        "levels": "NULL",
     }
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 

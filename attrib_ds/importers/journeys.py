@@ -7,30 +7,24 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.api.loading import load
+from attrib_ds.api.loading import Loaded, load
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest, NoConversions, RejectedRows, UnknownCurrency, warn
+from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records.export_tables import selected_url_parts
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from attrib_ds.api.loading import Loaded
-    from attrib_ds.project import Project
-    from attrib_ds.records.frames import Frame, FrameOrPath
-
 
 #: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"
@@ -95,10 +89,7 @@ class Journeys:
             Counts of new and changed records, and rejected rows.
         """
         frames: dict[str, Any] = {
-            "nodes": self.nodes,
-            "interactions": self.interactions,
-            "hits": self.hits,
-            "events": self.events,
+            name: getattr(self, name) for name in ("nodes", "interactions", "hits", "events")
         }
         return load(project, **{name: frame for name, frame in frames.items() if len(frame)}, replace=True)
 
@@ -267,12 +258,14 @@ def create_table(
     types : mapping of str to str
         SQL type by column.
     columns : mapping of str to str
-        SQL expression by column; a column without one is selected by its name.
+        SQL expression by column; one without is selected by its name, or NULL if the rows do not have it.
     rows : str
         Rest of the query, from ``FROM`` on.
     """
+    present = connection.sql(f"SELECT * {rows}").columns
     selected = ", ".join(
-        f"CAST({columns.get(name, name)} AS {sql_type}) AS {name}" for name, sql_type in types.items()
+        f"CAST({columns.get(name, name if name in present else 'NULL')} AS {sql_type}) AS {name}"
+        for name, sql_type in types.items()
     )
     connection.execute(f"CREATE TABLE {table} AS SELECT {selected} {rows}")
 
@@ -353,10 +346,18 @@ def assemble(
     _assign_users(connection, sightings, stitch=stitch)
     nodes = _create_nodes(connection, None if channels is None else read_rules(channels))
     amount = _set_currencies(connection, currency, has_units=has_units)
-    interactions = connection.execute(
+
+    def frame(query: str) -> pd.DataFrame:
+        return to_pandas(connection.execute(query).to_arrow_table())
+
+    view, visit, user = (
+        _uuid(origin, "view", "view_key"),
+        _hex(origin, "visit", "visit_key"),
+        _hex(origin, "user", "owner"),
+    )
+    interactions = frame(
         f"""
-        SELECT {_hex(origin, "visit", "visit_key")} AS _id, 'session' AS type,
-            {_hex(origin, "user", "owner")} AS userId,
+        SELECT {visit} AS _id, 'session' AS type, {user} AS userId,
             CASE WHEN account IS NULL THEN json_object('trackerId', device)
                 ELSE json_object('vendorUserId', account) END::VARCHAR AS userData,
             node_id AS nodeId, started AS startDate, ended AS endDate,
@@ -367,49 +368,37 @@ def assemble(
             browser_version AS "userAgent.browser.version", system AS "userAgent.os.name",
             system_version AS "userAgent.os.version", device_type AS "userAgent.device.type",
             country AS "geo.countryCode", region AS "geo.state", city AS "geo.city"
-        FROM visits JOIN visit_users USING (visit_key) JOIN sources USING (traffic)
-        LEFT JOIN (SELECT visit_key, count(*) AS hitCount,
-            arg_min({_uuid(origin, "view", "view_key")}, (viewed, view_key)) AS firstHitId
+        FROM user_visits JOIN sources USING (traffic)
+        LEFT JOIN (SELECT visit_key, count(*) AS hitCount, arg_min({view}, (viewed, view_key)) AS firstHitId
             FROM views GROUP BY visit_key) AS view_counts USING (visit_key)
         ORDER BY startDate, _id
         """
-    ).to_arrow_table()
-    hits = connection.execute(
+    )
+    hits = frame(
         f"""
-        SELECT {_uuid(origin, "view", "view_key")} AS id, {_hex(origin, "visit", "visit_key")} AS sessionId,
+        SELECT {view} AS id, {visit} AS sessionId,
             viewed AS serverDate, 'pageview' AS hitType, {selected_url_parts("views.page", "pageUrl")},
             coalesce(is_bot, false) AS isBot
-        FROM views JOIN visits USING (visit_key) ORDER BY serverDate, id
+        FROM views JOIN user_visits USING (visit_key) ORDER BY serverDate, id
         """
-    ).to_arrow_table()
-    events = connection.execute(
+    )
+    events = frame(
         f"""
         SELECT {_uuid(origin, "event", f"kind || {literal(_SEPARATOR)} || source_id")} AS _id,
-            {_hex(origin, "user", "owner")} AS userId, kind AS eventType, occurred AS eventDate,
+            {user} AS userId, kind AS eventType, occurred AS eventDate,
             occurred AS updatedAt, source_id AS {quoted(SOURCE_ID)}, name AS "event.name",
-            {amount},
-            CASE WHEN account IS NOT NULL THEN account END AS "user.vendorUserId"
+            {amount}, account AS "user.vendorUserId"
         FROM user_conversions ORDER BY eventDate, _id
         """
-    ).to_arrow_table()
+    )
+    rejected = frame("SELECT file, row, reason FROM rejected ORDER BY ALL")
+    if len(rejected):
+        _warn_of_rejected(rejected)
     (total,) = connection.execute("SELECT count(*) FROM conversions").fetchall()[0]
-    rejected = to_pandas(
-        connection.execute("SELECT file, row, reason FROM rejected ORDER BY ALL").to_arrow_table()
-    )
-    _warn_of_rejected(rejected)
-    return Journeys(
-        interactions=to_pandas(interactions),
-        events=to_pandas(events),
-        nodes=nodes,
-        hits=to_pandas(hits),
-        rejected=rejected,
-        repeated=total - events.num_rows,
-    )
+    return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events))
 
 
 def _warn_of_rejected(rejected: pd.DataFrame) -> None:
-    if not len(rejected):
-        return
     first = rejected.iloc[0]
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
@@ -421,22 +410,18 @@ def _warn_of_rejected(rejected: pd.DataFrame) -> None:
 
 
 def _assign_users(connection: duckdb.DuckDBPyConnection, sightings: str, *, stitch: bool) -> None:
-    """Create ``visit_users`` and ``user_conversions``; an account is the same user on every device."""
+    """Create ``user_visits`` and ``user_conversions``; an account is the same user on every device."""
     connection.execute(
         f"CREATE TABLE accounts AS SELECT device, min(account) AS stitched FROM {sightings} "
         "WHERE device IS NOT NULL AND account IS NOT NULL "
         f"AND {str(stitch).lower()} GROUP BY device HAVING count(DISTINCT account) = 1"
     )
     # An account and a device of the same name are different users.
-    owner = (
-        "CASE WHEN coalesce(account, stitched) IS NULL THEN 'device ' || device "
-        "ELSE 'account ' || coalesce(account, stitched) END AS owner"
-    )
+    owner = "coalesce('account ' || coalesce(account, stitched), 'device ' || device) AS owner"
     parts = ", ".join(f"coalesce({name}, '')" for name in _TRAFFIC)
-    key = f"concat_ws({literal(_SEPARATOR)}, {parts})"
     connection.execute(
-        f"CREATE TABLE visit_users AS SELECT visit_key, {owner}, {key} AS traffic "
-        "FROM visits LEFT JOIN accounts USING (device)"
+        f"CREATE TABLE user_visits AS SELECT visits.*, {owner}, "
+        f"concat_ws({literal(_SEPARATOR)}, {parts}) AS traffic FROM visits LEFT JOIN accounts USING (device)"
     )
     connection.execute(
         f"CREATE TABLE user_conversions AS SELECT conversions.*, {owner} FROM conversions "
@@ -445,48 +430,33 @@ def _assign_users(connection: duckdb.DuckDBPyConnection, sightings: str, *, stit
     )
 
 
+#: Columns of nodes by the field of a node.
+_NODE_COLUMNS: Final = {
+    "_id": "node_id", "parentId": "parent_id", "type": "kind", "name": "name", "channel": "channel",
+    "source": "source", "medium": "medium", "campaignSlug": "slug", "externalId": "external_id",
+}  # fmt: skip
+
+
 def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None) -> pd.DataFrame:
     """Create ``sources``, the node of each distinct traffic source; return the tree of nodes."""
-    connection.execute("ALTER TABLE visits ADD COLUMN traffic VARCHAR")
-    connection.execute(
-        "UPDATE visits SET traffic = visit_users.traffic FROM visit_users "
-        "WHERE visits.visit_key = visit_users.visit_key"
-    )
-    connection.execute("ALTER TABLE visit_users DROP COLUMN traffic")
     distinct = connection.execute(
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
-        "min(started) AS started FROM visits GROUP BY traffic ORDER BY traffic"
+        "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic"
     ).to_arrow_table()
     chains = chains_of(distinct, rules)
-    leaves = [nodes[-1] for nodes in chains]
-    sources = pa.table(
-        {
-            "traffic": distinct["traffic"],
-            "node_id": pa.array([leaf.node_id for leaf in leaves], pa.string()),
-            "referrer_type": pa.array([referrer_type(leaf) for leaf in leaves], pa.string()),
-        }
-    )
-    connection.register("arrow_sources", sources)
-    connection.execute("CREATE TABLE sources AS FROM arrow_sources")
-    connection.unregister("arrow_sources")
+    of_sources = [[nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]]
+    columns = [distinct["traffic"], *(pa.array(texts, pa.string()) for texts in of_sources)]
+    connection.register("sources", pa.table(columns, ["traffic", "node_id", "referrer_type"]))
     first_visits: dict[str, Any] = {}
     for nodes, started in zip(chains, distinct["started"].to_pylist(), strict=True):
         for node in nodes:
             first_visits[node.node_id] = min(started, first_visits.get(node.node_id, started))
     listed = tree(chains)
-    columns = {
-        "_id": [node.node_id for node in listed],
-        "parentId": [node.parent_id for node in listed],
-        "type": [node.kind for node in listed],
-        "name": [node.name for node in listed],
-        "channel": [node.channel for node in listed],
-        "source": [node.source for node in listed],
-        "medium": [node.medium for node in listed],
-        "campaignSlug": [node.slug for node in listed],
-        "externalId": [node.external_id for node in listed],
+    texts = {
+        name: pa.array([getattr(node, attribute) for node in listed], pa.string())
+        for name, attribute in _NODE_COLUMNS.items()
     }
     dates = pa.array([first_visits[node.node_id] for node in listed], pa.timestamp("us"))
-    texts = {name: pa.array(values, pa.string()) for name, values in columns.items()}
     return to_pandas(pa.table(texts | {"createdAt": dates, "updatedAt": dates}))
 
 
@@ -525,14 +495,30 @@ def checked_currency(currency: str | None) -> str | None:
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
     """Set the currency of every amount; return SQL for the columns of the statistic."""
     currency = checked_currency(currency)
-    _drop_unknown_currencies(connection)
-    if currency is not None:
+    found = connection.execute(
+        "SELECT currency, count(amount) FROM user_conversions WHERE currency IS NOT NULL "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    unknown = {word: amounts for word, amounts in found if code_of(word) is None}
+    for word, _ in found:
+        # Amounts in something that is no currency are left out.
+        amount = "NULL" if word in unknown else "amount"
         connection.execute(
-            f"UPDATE user_conversions SET currency = {literal(currency)} "
-            "WHERE amount IS NOT NULL AND currency IS NULL"
+            f"UPDATE user_conversions SET currency = ?, amount = {amount} WHERE currency = ?",
+            [code_of(word), word],
+        )
+    if sum(unknown.values()):
+        words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
+        warn(
+            f"{sum(unknown.values()):,} conversions have no value, because their currency is not one of "
+            f"ISO 4217: {printable(words)}",
+            UnknownCurrency,
         )
     # A currency without an amount means nothing.
-    connection.execute("UPDATE user_conversions SET currency = NULL WHERE amount IS NULL")
+    connection.execute(
+        "UPDATE user_conversions SET currency = CASE WHEN amount IS NOT NULL THEN coalesce(currency, ?) END",
+        [currency],
+    )
     count, example, units = connection.execute(
         "SELECT count(*) FILTER (currency IS NULL), min(source_id) FILTER (currency IS NULL), "
         "count(currency) FROM user_conversions WHERE amount IS NOT NULL"
@@ -546,30 +532,6 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
             field="currency",
         )
     return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
-
-
-def _drop_unknown_currencies(connection: duckdb.DuckDBPyConnection) -> None:
-    """Write currencies as codes; amounts in something that is no currency are left out, with a warning."""
-    found = connection.execute(
-        "SELECT currency, count(amount) FROM user_conversions WHERE currency IS NOT NULL "
-        "GROUP BY currency ORDER BY currency"
-    ).fetchall()
-    unknown = {word: amounts for word, amounts in found if code_of(word) is None}
-    for word, _ in found:
-        code, amount = (code_of(word), "amount") if word not in unknown else (None, "NULL")
-        if code != word:
-            connection.execute(
-                f"UPDATE user_conversions SET currency = ?, amount = {amount} WHERE currency = ?",
-                [code, word],
-            )
-    count = sum(unknown.values())
-    if count:
-        words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
-        warn(
-            f"{count:,} conversions have no value, because their currency is not one of ISO 4217: "
-            f"{printable(words)}",
-            UnknownCurrency,
-        )
 
 
 def _hex(origin: str, kind: str, key: str) -> str:

@@ -14,7 +14,7 @@ from attrib_ds.importers.journeys import (
     create_table,
     warn_without_conversions,
 )
-from attrib_ds.records.export_tables import NULL_TEXT, Export, gather, open_exports
+from attrib_ds.records.export_tables import Export, gather, open_exports
 from attrib_ds.records.written_values import plausible
 
 if TYPE_CHECKING:
@@ -123,16 +123,15 @@ def read_matomo(
         "' || type || ') has no timestamp in seconds' FROM actions "
         f"WHERE {_SECONDS} IS NULL AND type IN ('action', 'ecommerceOrder', 'goal')"
     )
+    view = "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || number)"
     columns = {
-        "view_key": "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || number)",
+        "view_key": view,
         "visit_key": "visit",
         "viewed": f"make_timestamp({_SECONDS} * 1000000)",
         "page": "url",
     }
     is_view = f"type = 'action' AND {_SECONDS} IS NOT NULL"
-    rows = (
-        f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY view_key ORDER BY number) = 1"
-    )
+    rows = f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY {view} ORDER BY number) = 1"
     create_table(connection, "views", VIEWS, columns, rows)
     _create_conversions(connection)
     warn_without_conversions(
@@ -163,7 +162,6 @@ def _columns(export: Export) -> dict[str, str]:
         "referrer_name": export.text("referrerName"),
         "referrer_keyword": export.text("referrerKeyword"),
         "referrer": export.text("referrerUrl"),
-        "agent": NULL_TEXT,
         "browser": export.text("browserName"),
         "browser_version": export.text("browserVersion"),
         "system": export.text("operatingSystemName"),
@@ -202,14 +200,9 @@ def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
         f"THEN 'campaign' END) ELSE {medium} END",
         "campaign": f"CASE WHEN {is_campaign} THEN coalesce(campaignName, referrer_name) END",
         "campaign_id": "campaignId",
-        "adset": "NULL",
         "ad": "campaignContent",
         "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
-        "channel": "NULL",
-        "node": "NULL",
-        "levels": "NULL",
         "page": first,
-        "is_bot": "false",
     }
     create_table(connection, "visits", VISITS, columns, "FROM latest_visits")
 

@@ -185,7 +185,7 @@ def read_journeys(
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected_rows", pa.Table.from_pandas(rejected, preserve_index=False))
     connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM rejected_rows")
-    create_table(connection, "views", VIEWS, dict.fromkeys(VIEWS, "NULL"), "WHERE false")
+    create_table(connection, "views", VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
     connection.execute(
         "CREATE TABLE sightings AS SELECT device, account FROM visits "

@@ -142,13 +142,8 @@ def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
         f"ELSE {site} END",
         "medium": f"CASE WHEN {is_marked} THEN mkt_medium WHEN {is_click} THEN 'cpc' ELSE {medium} END",
         "campaign": "mkt_campaign",
-        "campaign_id": "NULL",
-        "adset": "NULL",
         "ad": "mkt_content",
         "keyword": "mkt_term",
-        "channel": "NULL",
-        "node": "NULL",
-        "levels": "NULL",
     }
     create_table(connection, "visits", VISITS, columns, "FROM sessions")
 

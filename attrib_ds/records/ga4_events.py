@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from attrib_ds.records.export_tables import (
-    NULL_TEXT,
     Export,
     create_page_views,
     gather,
@@ -141,7 +140,6 @@ def _columns(export: Export) -> dict[str, str]:
         "transaction": export.text("ecommerce.transaction_id", "transaction_id"),
         "purchase_revenue": export.text("ecommerce.purchase_revenue", "purchase_revenue"),
         "revenue_in_usd": export.text("ecommerce.purchase_revenue_in_usd", "purchase_revenue_in_usd"),
-        "agent": NULL_TEXT,
         "browser": export.text("device.web_info.browser", "device.browser"),
         "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
         "system": export.text("device.operating_system"),
