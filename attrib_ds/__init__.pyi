@@ -120,7 +120,7 @@ from .filters import (
 )
 from .importers.ga4 import read_ga4 as read_ga4
 from .importers.matomo import read_matomo as read_matomo
-from .importers.own_files import read_journeys as read_journeys
+from .importers.own_journeys import read_journeys as read_journeys
 from .importers.snowplow import read_snowplow as read_snowplow
 from .mirroring.mirror import sync as sync
 from .project import Project as Project

@@ -15,7 +15,7 @@ from attrib_ds import sample
 from attrib_ds.commands.parser import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
-from attrib_ds.importers.column_options import LISTED, OPTIONS
+from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.report import side_by_side, write_report
 from attrib_ds.records.frames import TEXT
 from attrib_ds.records.spreadsheets import write_csv
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from attrib_ds.importers.own_files import FilePaths
+    from attrib_ds.importers.own_paths import FilePaths
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
@@ -91,6 +91,7 @@ def _shown(role: str, column: str | Sequence[str]) -> str:
 def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, pd.DataFrame]:
     """Return what was read, its credits and all rejected rows."""
     from attrib_ds.importers.own_paths import read_spend
+    from attrib_ds.importers.own_table import Formats
 
     read = _read(options)
     default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
@@ -101,10 +102,8 @@ def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, p
             options.spend,
             columns=_columns(options),
             currency=_currency(options),
-            decimal=options.decimal,
-            encoding=options.encoding,
+            formats=Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.spend_sheet),
             ignore_case=options.ignore_case,
-            sheet=options.spend_sheet,
             touchpoint_node=read.columns.get("touchpoints", {}).get("node"),
             known_nodes=() if read.paths.nodes is None else set(read.paths.nodes["node_id"]),
         )
@@ -118,8 +117,8 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
-    from attrib_ds.importers.own_files import read_paths
-    from attrib_ds.importers.own_paths import read_sequences
+    from attrib_ds.importers.own_paths import FilePaths, read_sequences
+    from attrib_ds.importers.own_table import Formats
 
     columns = _columns(options)
     if options.paths is not None:
@@ -127,17 +126,14 @@ def _read(options: argparse.Namespace) -> FilePaths:
             options.paths,
             columns=columns,
             currency=_currency(options),
-            decimal=options.decimal,
-            encoding=options.encoding,
+            formats=Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet),
             separator=options.separator,
-            sheet=options.sheet,
         )
-    return read_paths(
+    journeys = at.read_journeys(
         options.touchpoints,
         options.conversions,
         columns=columns,
         currency=_currency(options),
-        lookback=options.lookback,
         dayfirst=options.dayfirst,
         decimal=options.decimal,
         encoding=options.encoding,
@@ -146,6 +142,8 @@ def _read(options: argparse.Namespace) -> FilePaths:
         sheet=options.sheet,
         conversion_sheet=options.conversion_sheet,
     )
+    counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
+    return FilePaths(journeys.paths(lookback=options.lookback), counts, journeys.columns, journeys.rejected)
 
 
 def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrib_ds import commands
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.display import printable
-from attrib_ds.importers.column_options import OPTIONS
+from attrib_ds.importers.columns import OPTIONS
 
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -31,7 +31,7 @@ from attrib_ds.forms.form import Download, Downloads, Form, Step, frame_download
 from attrib_ds.forms.form_fields import FormField
 from attrib_ds.forms.search_forms import filter_controls
 from attrib_ds.importers.journeys import Journeys
-from attrib_ds.importers.own_files import find_columns, read_journeys
+from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.plots.report import report_page
 from attrib_ds.project import Project
 from attrib_ds.schema import NODE_TYPES

@@ -24,13 +24,8 @@ if TYPE_CHECKING:
     from attrib_ds.records.frames import Frame, FrameOrPath
 
 _OPAQUE: Final = (
-    "actionDetails",
-    "customVariables",
-    "pluginsIcons",
-    "experiments",
-    "crashes",
-    "formConversions",
-)
+    "actionDetails", "customVariables", "pluginsIcons", "experiments", "crashes", "formConversions",
+)  # fmt: skip
 _ACTIONS: Final = (
     '[{"type":"VARCHAR","timestamp":"VARCHAR","url":"VARCHAR","pageId":"VARCHAR","idpageview":"VARCHAR",'
     '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
@@ -150,37 +145,13 @@ def _columns(export: Export) -> dict[str, str]:
         plausible(export.whole(*columns), per_second=1)
         for columns in (("firstActionTimestamp",), ("lastActionTimestamp", "serverTimestamp"))
     )
-    fields = {
+    return export.texts("matomo") | {
         "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
-        "device": export.text("visitorId"),
-        "account": export.text("userId"),
         "started": f"coalesce({started}, {ended} - coalesce({export.whole('visitDuration')}, 0))",
         "ended": ended,
-        "details": export.text("actionDetails"),
-        "site_currency": export.text("siteCurrency"),
-        "kind": export.text("referrerType"),
-        "referrer_name": export.text("referrerName"),
-        "referrer_keyword": export.text("referrerKeyword"),
-        "referrer": export.text("referrerUrl"),
-        "browser": export.text("browserName"),
-        "browser_version": export.text("browserVersion"),
-        "system": export.text("operatingSystemName"),
-        "system_version": export.text("operatingSystemVersion"),
         "device_type": f"lower({export.text('deviceType')})",
         "country": f"upper(nullif({export.text('countryCode')}, 'xx'))",
-        "region": export.text("region"),
-        "city": export.text("city"),
     }
-    # Members added by the plug-in Marketing Campaigns Reporting.
-    names = (
-        "campaignSource",
-        "campaignMedium",
-        "campaignName",
-        "campaignId",
-        "campaignContent",
-        "campaignKeyword",
-    )
-    return fields | {name: export.text(name) for name in names}
 
 
 def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:

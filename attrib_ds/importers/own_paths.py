@@ -1,24 +1,53 @@
-"""Read aggregated paths, wide journeys and the spend of nodes from users' own files."""
+"""Aggregated paths, wide journeys and the spend of nodes in users' own files, and how they spell nodes."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import InputWarning, closest, warn
+from attrib_ds.errors import MergedNames, closest, warn
+from attrib_ds.importers.columns import Named
 from attrib_ds.importers.journeys import chains_of, checked_currency
-from attrib_ds.importers.own_columns import Formats, Named
-from attrib_ds.importers.own_files import FilePaths
-from attrib_ds.importers.own_rows import like_known, merge_case
-from attrib_ds.importers.own_table import OwnTable
+from attrib_ds.importers.own_table import Formats, OwnTable
+from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records.frames import to_pandas
+
+_MAX_NODES: Final = 5
+_MAX_NAMES: Final = 3
+
+
+@dataclass(frozen=True)
+class FilePaths:
+    """Paths read from files.
+
+    Attributes
+    ----------
+    paths : Paths
+        Paths to attribute.
+    counts : dict of str to int
+        Number of rows read, by kind.
+    columns : dict of str to dict
+        The columns used, by kind and role.
+    rejected : DataFrame
+        ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+    """
+
+    paths: Paths
+    counts: dict[str, int]
+    columns: dict[str, dict[str, Named]]
+    rejected: pd.DataFrame
 
 
 def read_sequences(
@@ -26,10 +55,8 @@ def read_sequences(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     separator: str = " > ",
-    sheet: str | None = None,
 ) -> FilePaths:
     """Read aggregated paths from a file.
 
@@ -43,8 +70,8 @@ def read_sequences(
         the columns of steps in order, with ``flag``).
     currency : str, optional
         Currency of values that have none.
-    decimal, encoding, sheet : str, optional
-        As in :func:`attrib_ds.read_journeys`.
+    formats : Formats
+        How the file is written.
     separator : str, default " > "
         Separator between nodes.
 
@@ -59,13 +86,11 @@ def read_sequences(
         If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
-    table = OwnTable(
-        duckdb.connect(), file, "paths", Formats(decimal=decimal, encoding=encoding, sheet=sheet)
-    )
+    table = OwnTable(duckdb.connect(), file, "paths", formats)
     steps = table.find_steps(named)
     if steps:
         table.take_steps(steps, separator)
-        table.take_outcome(table.find("flag", named))
+        table.take_outcome(str(table.find("flag", named)))
     else:
         table.take_word("path", table.find("path", named))
         table.take_number("conversions", table.find("conversions", named), minimum=0, is_count=True)
@@ -75,19 +100,11 @@ def read_sequences(
     table.take_value(value)
     table.take_currency(table.find_currency(named, value), checked_currency(currency))
     rows, rejected = table.read()
+    optional = {name: name for name in ("value", "currency", "nulls") if name in rows.column_names}
     paths = Paths.from_sequences(
-        to_pandas(rows),
-        path="path",
-        conversions="conversions",
-        value="value" if "value" in rows.column_names else None,
-        currency="currency" if "currency" in rows.column_names else None,
-        nulls="nulls" if "nulls" in rows.column_names else None,
-        separator=separator,
+        to_pandas(rows), path="path", conversions="conversions", separator=separator, **optional
     )
     return FilePaths(paths, {"paths": rows.num_rows}, {"paths": table.columns}, rejected)
-
-
-_MAX_SHOWN: Final = 5
 
 
 def read_spend(
@@ -95,10 +112,8 @@ def read_spend(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     ignore_case: bool = True,
-    sheet: str | None = None,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -116,12 +131,14 @@ def read_spend(
         If nodes are not among the known ones.
     """
     named = dict(columns or {})
-    formats = Formats(decimal=decimal, encoding=encoding, sheet=sheet)
     table = OwnTable(duckdb.connect(), file, "spend", formats)
+    of_touchpoints = named.pop("node", None)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")
-    elif not table.has(named.get("node", ())):
-        del named["node"]
+    elif of_touchpoints is not None:
+        listed = [of_touchpoints] if isinstance(of_touchpoints, str) else of_touchpoints
+        if {*listed} <= {*table.source.columns}:
+            named["node"] = of_touchpoints
     node = table.find_node_like(touchpoint_node, named)
     table.take_node(node)
     if len(node) > 1:
@@ -136,7 +153,7 @@ def read_spend(
         rows = merge_case(rows, name=table.name)
     node_ids = [nodes[-1].node_id for nodes in chains_of(rows)]
     if ignore_case:
-        node_ids = like_known(node_ids, known_nodes)
+        node_ids = _like_known(node_ids, known_nodes)
     kept = rows.select([name for name in ("spend", "currency") if name in rows.column_names])
     spend_of_nodes = to_pandas(kept.add_column(0, "node_id", pa.array(node_ids, pa.string())))
     if known_nodes:
@@ -151,13 +168,90 @@ def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: st
     if not unknown:
         return
     said = []
-    for node in unknown[:_MAX_SHOWN]:
+    for node in unknown[:_MAX_NODES]:
         is_total = len(amounts) > 2 and math.isclose(amounts[node], amounts.drop(node).sum(), rel_tol=1e-6)
         hint = " (the sum of the others: a total?)" if is_total else closest(node, known_nodes)
         said.append(f"{node!r} with {amounts[node]:,.2f}{hint}")
-    more = f" and {len(unknown) - _MAX_SHOWN:,} others" if len(unknown) > _MAX_SHOWN else ""
+    more = f" and {len(unknown) - _MAX_NODES:,} others" if len(unknown) > _MAX_NODES else ""
     warn(
         f"{name} has spend of nodes without a touchpoint, which get rows of their own: "
         f"{', '.join(said)}{more}. Leave out totals, and write names as in the touchpoints",
         InputWarning,
     )
+
+
+def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
+    """Write names of nodes that differ by case only as the most frequent of them, with a warning.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+        With some of the fields of a traffic source.
+    name : str
+        Name of the file or frame in the warning.
+    """
+    merged: list[dict[str, int]] = []
+    for field in (field.name for field in fields(Traffic) if field.name in rows.column_names):
+        encoded = pc.dictionary_encode(rows[field]).combine_chunks()
+        words = encoded.dictionary.to_pylist()
+        tally = pc.value_counts(encoded.indices.drop_null())
+        times = dict(zip(tally.field(0).to_pylist(), tally.field(1).to_pylist(), strict=True))
+        # Levels are lists of names, each of which is spelled by itself.
+        paths = [json.loads(word) if field == "levels" else [word] for word in words]
+        frequencies: Counter[tuple[int, str]] = Counter()
+        for position, path in enumerate(paths):
+            for part in enumerate(path):
+                frequencies[part] += times.get(position, 0)
+        chosen = _chosen(frequencies, merged)
+        spelled = [[chosen.get(part, part[1]) for part in enumerate(path)] for path in paths]
+        if spelled != paths:
+            texts = [
+                json.dumps(path, ensure_ascii=False) if field == "levels" else path[0] for path in spelled
+            ]
+            texts = [
+                word if path == before else text
+                for word, before, path, text in zip(words, paths, spelled, texts, strict=True)
+            ]
+            column = pa.array(texts, pa.string()).take(encoded.indices)
+            rows = rows.set_column(rows.column_names.index(field), field, column)
+    if merged:
+        shown = "; ".join(
+            ", ".join(f"{word!r} ({count:,})" for word, count in spellings.items())
+            for spellings in merged[:_MAX_NAMES]
+        )
+        more = f"; and {len(merged) - _MAX_NAMES:,} others" if len(merged) > _MAX_NAMES else ""
+        warn(
+            f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
+            f"spelling: {shown}{more}. ignore_case=False, or --no-ignore-case in the command, keeps them "
+            "apart",
+            MergedNames,
+        )
+    return rows
+
+
+def _chosen(
+    frequencies: Mapping[tuple[int, str], int], merged: list[dict[str, int]]
+) -> dict[tuple[int, str], str]:
+    """Return the spelling of each name that has several; the first one in the alphabet of equally many."""
+    spellings: dict[tuple[int, str], dict[str, int]] = {}
+    for (level, word), count in frequencies.items():
+        if word is not None:
+            spellings.setdefault((level, _caseless(word)), {})[word] = count
+    chosen: dict[tuple[int, str], str] = {}
+    for (level, _), counts in spellings.items():
+        if len(counts) > 1:
+            ranked = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            merged.append(ranked)
+            chosen |= {(level, word): next(iter(ranked)) for word in ranked}
+    return chosen
+
+
+def _like_known(node_ids: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return ids of nodes, as another table spells them if they differ by case only."""
+    spelled = {_caseless(node_id): node_id for node_id in sorted(known, reverse=True)}
+    return [node_id if node_id in known else spelled.get(_caseless(node_id), node_id) for node_id in node_ids]
+
+
+def _caseless(name: str) -> str:
+    """Return a name without differences of case; accented letters are one character each."""
+    return unicodedata.normalize("NFC", name).casefold()

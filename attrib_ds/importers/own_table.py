@@ -1,27 +1,46 @@
-"""One file or frame of a user, with columns selected by role and rows that cannot be read set aside."""
+"""One file or frame of a user: columns found by role, rows read, and rows that cannot be read set aside."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.contract.identifiers import NO_SIGN, code_of
+from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InputWarning, InvalidRequest, warn
-from attrib_ds.importers.own_columns import Formats, Named, OwnColumns, folded, level_of
+from attrib_ds.errors import IgnoredTimes, InvalidRequest, closest, warn
+from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import written_values
 from attrib_ds.records.frames import TEXT, to_pandas
-from attrib_ds.records.sources import ROW, literal, quoted
+from attrib_ds.records.sources import ROW, literal, open_source, quoted
+from attrib_ds.records.spreadsheets import WORKBOOKS, read_sheet, sheet_columns
+from attrib_ds.records.text_files import foreign_encoding
 
-if TYPE_CHECKING:
-    import duckdb
-
-
+#: Columns that make a node together, by the level that they name.
+LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
+    **{level: COLUMN_NAMES[level] for level in ("source", "medium", "campaign")},
+    **{level: COMMON_NAMES[level] for level in ("adset", "ad", "keyword")},
+}
+#: Argument with the sheet of a workbook, and the roles of required columns, by the argument of its file.
+_SHEETS: Final = {
+    "touchpoints": ("sheet", "user", "node part_of_node", "date"),
+    "conversions": ("conversion_sheet", "user", "date"),
+    "paths": ("sheet", "path", "conversions"),
+    "spend": ("spend_sheet", "node part_of_node", "spend"),
+}
+_CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
+#: Names, folded, of columns with the price of one piece.
+_UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+#: Columns of Google Analytics that count microseconds.
+_MICROSECONDS: Final = "eventtimestamp"
+_MIDNIGHT: Final = "2000-01-01"
 #: How to write instants, and numbers that stand for them.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _AS_COUNT: Final = (
@@ -34,33 +53,345 @@ _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
 
 
-class OwnTable(OwnColumns):
-    """A file or frame whose columns are selected by role."""
+@dataclass(frozen=True)
+class Formats:
+    """How a user's files are written, as far as their content does not tell.
+
+    Attributes
+    ----------
+    dayfirst : bool, optional
+        Whether 03/04/2025 is in April.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text.
+    encoding : str, optional
+        Encoding of delimited text that is not UTF-8.
+    sheet : str, optional
+        Sheet of a workbook; by default the first.
+    """
+
+    dayfirst: bool | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+
+
+class OwnTable:
+    """A file or frame whose columns are found and selected by role.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        The rows are copied to it.
+    rows : DataFrame, Arrow table or path
+        The file or frame.
+    argument : str
+        Name of the argument in messages.
+    formats : Formats
+        How the file is written.
+    """
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        rows: object,
-        argument: str,
-        formats: Formats = Formats(),  # noqa: B008  (frozen)
+        self, connection: duckdb.DuckDBPyConnection, rows: object, argument: str, formats: Formats
     ) -> None:
-        super().__init__(connection, rows, argument, formats)
+        self.connection = connection
+        self.formats = formats
+        self.argument = argument
+        self.name = str(rows) if isinstance(rows, str | Path) else argument
         self.columns: dict[str, Named] = {}
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
+        self._workbook = workbook_of(rows)
+        encoding = foreign_encoding(rows, argument, formats.encoding)
+        if formats.sheet is not None:
+            rows = self._read_sheet(formats.sheet)
+        self.source = open_source(connection, rows, argument=argument, encoding=encoding)
 
-    def take(self, role: str, column: str | None, sql: str | None, complaint: str) -> None:
-        """Select a column; rows where it is NULL are rejected."""
-        if column is None or sql is None:
-            return
-        self.columns[role] = column
-        self._select[role] = sql
-        self._reject(f"{sql} IS NULL", column, complaint)
+    def _read_sheet(self, sheet: str) -> pd.DataFrame:
+        called = _SHEETS[self.argument][0]
+        if self._workbook is None:
+            name = self.argument if self.name == self.argument else repr(Path(self.name).name)
+            raise InvalidRequest(
+                f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file",
+                field=called,
+            )
+        return read_sheet(self._workbook, sheet, argument=self.argument, called=called)
+
+    def _scalar(self, sql: str) -> Any:
+        """Return an aggregate of all rows."""
+        return self.connection.execute(f"SELECT {sql} FROM {self.source.relation}").fetchall()[0][0]
+
+    # -- finding columns
+
+    def find(
+        self, role: str, named: Mapping[str, Named], *, required: bool = True, called: str | None = None
+    ) -> str | None:
+        """Return the column of a role: the one named, else the first with a common name.
+
+        Messages advise to name the column as the role ``called``, if another one is only for this table.
+        """
+        called = called or role
+        name = named.get(role)
+        if name is not None:
+            if not isinstance(name, str):
+                raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column", field=role)
+            return self._checked(role, name, called)
+        column = self._best(self.common(role))
+        if column is None and required:
+            raise InvalidRequest(
+                f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
+                f"{', '.join(self.source.columns)}; {_how_to_name(called)}{self._other_sheets()}",
+                field=role,
+            )
+        return column
+
+    def _best(self, columns: Sequence[str]) -> str | None:
+        """Return the first column with values; exports often have empty ones, used if there is no other."""
+        return next(filter(self.is_filled, columns), next(iter(columns), None))
+
+    def is_filled(self, column: str) -> bool:
+        """Return whether any row has a value."""
+        return bool(self._scalar(f"count({self.source.word(column)})"))
+
+    def common(self, role: str) -> list[str]:
+        """Return the columns with a common name for a role, in order of preference."""
+        return self.with_names(COMMON_NAMES[role])
+
+    def with_names(self, names: Sequence[str]) -> list[str]:
+        """Return the columns with one of some names, in order of preference."""
+        present = {folded(column): column for column in self.source.columns}
+        return [present[folded(name)] for name in names if folded(name) in present]
+
+    def _checked(self, role: str, name: str, called: str) -> str:
+        if name not in self.source.columns:
+            advice = "" if called == role else f"; {_how_to_name(called)}"
+            raise InvalidRequest(
+                f"{role}: {self.name} has no column {name!r}{closest(name, self.source.columns)}; "
+                f"columns: {', '.join(self.source.columns)}{advice}",
+                field=role,
+            )
+        return name
+
+    def _other_sheets(self) -> str:
+        """Return advice that names the sheets of a workbook with columns for all required roles."""
+        if self._workbook is None or self.formats.sheet is not None:
+            return ""
+        called, *roles = _SHEETS[self.argument]
+        names = [{folded(name) for role in each.split() for name in COMMON_NAMES[role]} for each in roles]
+        found = [
+            sheet
+            for sheet, columns in sheet_columns(self._workbook).items()
+            if not any(of_role.isdisjoint(map(folded, columns)) for of_role in names)
+        ]
+        if not found:
+            return ""
+        listed = ", ".join(map(repr, found))
+        sheets = f"the sheet {listed} has" if len(found) == 1 else f"the sheets {listed} have"
+        chosen = f"{called}={found[0]!r}, or --{called.replace('_', '-')} {found[0]!r} in the command"
+        return f"; {sheets} columns that fit: pass {chosen}"
+
+    def find_node(
+        self, named: Mapping[str, Named], *, required: bool = True, called: str = "node"
+    ) -> list[str]:
+        """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
+        given = named.get("node")
+        if given is not None:
+            columns = [given] if isinstance(given, str) else list(given)
+            if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
+                raise InvalidRequest(
+                    f"node: {given!r} is not allowed; allowed: one column, or up to {len(LEVEL_NAMES)} "
+                    "different ones from the highest level down",
+                    field="node",
+                )
+            return [self._checked("node", column, called) for column in columns]
+        of_nodes = self.common("node")
+        filled = list(filter(self.is_filled, of_nodes))
+        if filled:
+            return filled[:1]
+        of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
+        parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
+        if len(parts) > 1:
+            return parts
+        found = self._best([*self.common("part_of_node"), *of_nodes])
+        found = found or self.find("node", named, required=required, called=called)
+        return [] if found is None else [found]
+
+    def find_node_like(self, other: Named | None, named: Mapping[str, Named]) -> list[str]:
+        """Return the columns of a node, those that another table uses if this one has them too."""
+        if "node" not in named and isinstance(other, str) and self.with_names([other]):
+            return self.with_names([other])
+        columns = self.find_node(named, called="spend_node")
+        if "node" in named or other is None or isinstance(other, str):
+            return columns
+        levels = {level_of(column) for column in other}
+        return [column for column in columns if level_of(column) in levels] or columns
+
+    def find_steps(self, named: Mapping[str, Named]) -> list[str]:
+        """Return the columns of the steps of wide journeys in order, or none if a column holds the path."""
+        given = named.get("path")
+        if given is not None and not isinstance(given, str):
+            return [self._checked("path", column, "path") for column in given]
+        if given is not None or self.common("path"):
+            return []
+        series: dict[str, dict[int, str]] = {}
+        for column in self.source.columns:
+            match = re.fullmatch(r"(.*?)[ _.-]?(\d+)", column)
+            if match is not None:
+                series.setdefault(match[1].casefold(), {})[int(match[2])] = column
+        longest = max(series.values(), key=len, default={})
+        return [longest[number] for number in sorted(longest)] if len(longest) > 1 else []
+
+    def find_quantity(self, named: Mapping[str, Named], amount: str | None) -> str | None:
+        """Return the column of the quantity that a price is to be multiplied with.
+
+        A named column of values is not multiplied, unless a column of quantities is named too.
+        """
+        if "quantity" in named:
+            return self.find("quantity", named)
+        if amount is None or "value" in named or folded(amount) not in _UNIT_PRICES:
+            return None
+        return self.find("quantity", named, required=False)
+
+    def find_currency(self, named: Mapping[str, Named], amount: str | None) -> str | None:
+        """Return the column of the currency of an amount: ``<amount>_currency`` before other names."""
+        if "currency" in named:
+            return self.find("currency", named)
+        common = self.common("currency")
+        others = [
+            column
+            for column in self.source.columns
+            if folded(column).endswith(("currency", "currencycode")) and column not in common
+        ]
+        own = [column for column in others if amount and folded(column).startswith(folded(amount))]
+        for column in [*own, *common, *others]:
+            # Columns of amounts have similar names.
+            looks = f"bool_and(regexp_full_match({self.source.word(column)}, '{_CURRENCY}'))"
+            if self.is_filled(column) if column in common else self._scalar(looks):
+                return column
+        return next(iter(common), None)
+
+    def find_date(
+        self, named: Mapping[str, Named], *, required: bool = True, called: str = "date"
+    ) -> list[str]:
+        """Return the column of the instants, or those of the day and of the time of day.
+
+        Warns
+        -----
+        IgnoredTimes
+            If a column beside one of days looks like their times, but cannot be read as such.
+        """
+        given = named.get("date")
+        if given is not None:
+            columns = [given] if isinstance(given, str) else list(given)
+            if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
+                raise InvalidRequest(
+                    f"date: {given!r} is not allowed; allowed: one column, or those of the day and of the "
+                    "time of day",
+                    field="date",
+                )
+            return [self._checked("date", column, called) for column in columns]
+        times = list(filter(self.is_filled, self.common("time")))
+        clocks = [column for column in times if self._is_mostly(column, self._clock(column))]
+        day = self._best([column for column in self.common("date") if column not in clocks])
+        if day is None:
+            column = self.find("date", named, required=required, called=called)
+            return [] if column is None else [column]
+        at = self._moment(day)
+        if not self._scalar(f"coalesce(bool_and({at} = date_trunc('day', {at})), false)"):
+            return [day]
+        if clocks:
+            return [day, clocks[0]]
+        others = [column for column in times if column != day]
+        instants = [column for column in others if self._is_mostly(column, self._moment(column))]
+        if others and not instants:
+            self._warn_of_times(others[0], day)
+        return instants[:1] or [day]
+
+    def _is_mostly(self, column: str, sql: str) -> bool:
+        """Return whether SQL is not NULL for more than half of the values of a column."""
+        return bool(self._scalar(f"count({sql}) > count({self.source.word(column)}) / 2"))
+
+    def _warn_of_times(self, column: str, day: str) -> None:
+        example = self._scalar(f"min({self.source.word(column)}) FILTER ({self._clock(column)} IS NULL)")
+        warn(
+            f"the column {column!r} of {self.name} is not used: its values, such as "
+            f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} "
+            "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
+            IgnoredTimes,
+        )
+
+    # -- reading cells
+
+    def _moment(self, column: str) -> str:
+        """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
+        word = self.source.word(column)
+        counted = "CAST(NULL AS TIMESTAMP)"
+        if self.source.types[column] in {"BIGINT", "HUGEINT", "UBIGINT"} or folded(column) == _MICROSECONDS:
+            micros = written_values.plausible(f"TRY_CAST({word} AS BIGINT)", per_second=1_000_000)
+            counted = f"make_timestamp({micros})"
+        written = written_values.moment(word, dayfirst=self.formats.dayfirst)
+        return f"coalesce({self.source.instant(column)}, {counted}, {written})"
+
+    def _clock(self, column: str) -> str:
+        """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
+        twelve = rf"regexp_replace(upper({self.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
+        padded = rf"regexp_replace({twelve}, '^(\d):', '0\1:')"
+        instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}", dayfirst=None)
+        return (
+            rf"CASE WHEN regexp_matches({padded}, '^\d\d:\d\d') THEN {instant} - TIMESTAMP '{_MIDNIGHT}' END"
+        )
+
+    def flag(self, column: str) -> str:
+        """Return SQL for a flag as BOOLEAN; blank and "null" are no.
+
+        Raises
+        ------
+        InvalidRequest
+            If any cell is neither yes nor no.
+        """
+        if self.source.types[column] == "BOOLEAN":
+            return f"coalesce({quoted(column)}, false)"
+        word = f"lower({self.source.word(column)})"
+        yes, no = (", ".join(map(literal, words)) for words in (_YES, _NO))
+        other = self._scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
+        if other is not None:
+            raise InvalidRequest(
+                f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
+                "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
+                "columns={'flag': COLUMN}, or --flag COLUMN in the command",
+                field="flag",
+            )
+        return f"coalesce({word} IN ({yes}), false)"
+
+    def _number(self, role: str, column: str, *, is_count: bool) -> str:
+        """Return SQL for a column of numbers, with or without thousands separators, as DOUBLE."""
+        word = self.source.word(column)
+        if self.source.types[column] == "VARCHAR":
+            mark = written_values.decimal_mark(
+                self.connection,
+                self.source.relation,
+                word,
+                decimal=self.formats.decimal,
+                place=f"the column {column!r} of {self.name}",
+                field=role,
+                is_count=is_count,
+            )
+            word = written_values.plain(word, mark)
+        return f"TRY_CAST({word} AS DOUBLE)"
+
+    # -- selecting columns
+
+    def take_word(self, role: str, column: str | None) -> None:
+        """Select a column of text, which is required in every row."""
+        if column is not None:
+            self.columns[role] = column
+            self._select[role] = self.source.word(column)
+            self._reject(f"{self.source.word(column)} IS NULL", column, "is missing")
 
     def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
         """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
         word = self.source.word(column)
-        problem = f"{literal(f'{column} {complaint}: ')} || {_shown(word)} || {advice}"
+        shown = f"left({word}, {_MAX_SHOWN}) || CASE WHEN length({word}) > {_MAX_SHOWN} THEN '…' ELSE '' END"
+        problem = f"{literal(f'{column} {complaint}: ')} || chr(39) || {shown} || chr(39) || {advice}"
         self._rules.append(
             (condition, f"CASE WHEN {word} IS NULL THEN {literal(f'{column} is missing')} ELSE {problem} END")
         )
@@ -75,12 +406,10 @@ class OwnTable(OwnColumns):
         if device is None:
             self.take_word("user", user)
             return
-        words = {"user": "NULL", "device": self.source.word(device)}
-        if user is not None:
-            self.columns["user"] = user
-            words["user"] = self.source.word(user)
-        self.columns["device"] = device
-        self._select |= {role: f"CAST({word} AS VARCHAR)" for role, word in words.items()}
+        present = {"user": user, "device": device} if user is not None else {"device": device}
+        self.columns |= present
+        words = {role: self.source.word(column) for role, column in present.items()}
+        self._select |= {role: f"CAST({words.get(role, 'NULL')} AS VARCHAR)" for role in ("user", "device")}
         if user is None:
             self._reject(f"{words['device']} IS NULL", device, "is missing")
         else:
@@ -99,8 +428,7 @@ class OwnTable(OwnColumns):
             self._select["levels"] = f"CAST(to_json([{', '.join(words)}]) AS VARCHAR)"
             return
         self._select |= {str(level): word for level, word in zip(levels, words, strict=True)}
-        referrer = next(iter(self._common(COLUMN_NAMES["referrer"])), None)
-        if referrer is not None:
+        for referrer in self.with_names(COLUMN_NAMES["referrer"])[:1]:
             self.columns["referrer"] = referrer
             self._select["referrer"] = self.source.word(referrer)
 
@@ -112,69 +440,33 @@ class OwnTable(OwnColumns):
         self._select["path"] = path
         self._rules.append((f"{path} IS NULL", literal(f"{columns[0]} to {columns[-1]} are missing")))
 
-    def flag(self, column: str) -> str:
-        """Return SQL for a flag as BOOLEAN; blank and "null" are no.
-
-        Raises
-        ------
-        InvalidRequest
-            If any cell is neither yes nor no.
-        """
-        if self.source.types[column] == "BOOLEAN":
-            return f"coalesce({quoted(column)}, false)"
-        word = f"lower({self.source.word(column)})"
-        yes, no = (", ".join(map(literal, words)) for words in (_YES, _NO))
-        (other,) = self.connection.execute(
-            f"SELECT min({word}) FILTER ({word} NOT IN ({yes}, {no})) FROM {self.source.relation}"
-        ).fetchall()[0]
-        if other is not None:
-            raise InvalidRequest(
-                f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
-                "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
-                "columns={'flag': COLUMN}, or --flag COLUMN in the command",
-                field="flag",
-            )
-        return f"coalesce({word} IN ({yes}), false)"
-
-    def take_outcome(self, column: str | None) -> None:
+    def take_outcome(self, column: str) -> None:
         """Select a flag as the numbers of conversions and of null paths."""
-        if column is None:
-            return
         self.columns["flag"] = column
-        is_yes = self.flag(column)
-        self._select["conversions"] = f"CASE WHEN {is_yes} THEN 1.0 ELSE 0.0 END"
-        self._select["nulls"] = f"CASE WHEN {is_yes} THEN 0.0 ELSE 1.0 END"
-
-    def take_word(self, role: str, column: str | None) -> None:
-        """Select a column of text, which is required in every row."""
-        self.take(role, column, column and self.source.word(column), "is missing")
+        self._select["conversions"] = f"CASE WHEN {self.flag(column)} THEN 1.0 ELSE 0.0 END"
+        self._select["nulls"] = f"1.0 - {self._select['conversions']}"
 
     def take_currency(self, column: str | None, code: str | None) -> None:
         """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
-        if column is not None:
-            self.columns["currency"] = column
-        elif code is None:
+        if column is None:
+            if code is not None:
+                self._select["currency"] = literal(code)
             return
-        own, is_unknown = ("NULL", "false") if column is None else self._codes(column)
+        self.columns["currency"] = column
+        word = self.source.word(column)
+        words = self._scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
+        codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
+        whens = " ".join(f"WHEN {literal(name)} THEN {literal(known)}" for name, known in codes.items())
+        own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
         self._select["currency"] = own if code is None else f"coalesce({own}, {literal(code)})"
         amount = self._select.get("value", self._select.get("spend"))
-        if column is None or amount is None:
+        if amount is None:
             return
-        self._reject(f"{is_unknown} AND {amount} IS NOT NULL", column, f"is not {NO_SIGN}")
+        self._reject(
+            f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL", column, f"is not {NO_SIGN}"
+        )
         if code is None:
-            is_missing = f"{self.source.word(column)} IS NULL"
-            self._reject(f"{is_missing} AND {amount} IS NOT NULL", column, "is missing")
-
-    def _codes(self, column: str) -> tuple[str, str]:
-        """Return SQL for the codes of currencies, and for whether a cell is no currency."""
-        word = self.source.word(column)
-        words = self.connection.execute(
-            f"SELECT DISTINCT {word} AS word FROM {self.source.relation} WHERE word IS NOT NULL ORDER BY word"
-        ).fetchall()
-        codes = {word: code for (word,) in words if (code := code_of(word)) is not None}
-        whens = " ".join(f"WHEN {literal(name)} THEN {literal(code)}" for name, code in codes.items())
-        sql = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
-        return sql, f"({word} IS NOT NULL AND {sql} IS NULL)"
+            self._reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
     def take_number(
         self,
@@ -186,13 +478,13 @@ class OwnTable(OwnColumns):
         default: str = "NULL",
         is_count: bool = False,
     ) -> None:
-        """Select a column of numbers, with or without thousands separators.
+        """Select a column of numbers.
 
         Cells may be empty where the SQL condition ``optional_if`` holds; they are ``default``.
         """
         if column is None:
             return
-        number = f"TRY_CAST({self._plain(role, column, is_count=is_count)} AS DOUBLE)"
+        number = self._number(role, column, is_count=is_count)
         allowed = f"isfinite({number})" + ("" if minimum is None else f" AND {number} >= {minimum}")
         complaint = "is not a number" if minimum is None else f"is not a number of at least {minimum:g}"
         is_left_out = f"({self.source.word(column)} IS NULL AND {optional_if})"
@@ -210,57 +502,36 @@ class OwnTable(OwnColumns):
 
     def take_value(self, column: str | None) -> None:
         """Select the values of paths; those without a conversion may have none."""
-        self.take_number(
-            "value", column, optional_if=f"coalesce({self._select['conversions']}, 0) = 0", default="0"
-        )
-
-    def _plain(self, role: str, column: str, *, is_count: bool) -> str:
-        """Return SQL for numbers with a decimal point."""
-        word = self.source.word(column)
-        if self.source.types[column] != "VARCHAR":
-            return word
-        mark = written_values.decimal_mark(
-            self.connection,
-            self.source.relation,
-            word,
-            decimal=self.formats.decimal,
-            place=f"the column {column!r} of {self.name}",
-            field=role,
-            is_count=is_count,
-        )
-        return written_values.plain(word, mark)
+        is_null = f"coalesce({self._select['conversions']}, 0) = 0"
+        self.take_number("value", column, optional_if=is_null, default="0")
 
     def take_date(self, columns: Sequence[str]) -> None:
         """Select the instants: those of a column, or of one with days and one with times of day."""
         day, *clocks = columns
-        word = self.source.word(day)
-        at = moment(self, day)
-        dayfirst = self.formats.dayfirst
+        word, at = self.source.word(day), self._moment(day)
         is_count = f"TRY_CAST({word} AS DOUBLE) IS NOT NULL"
         form = f"CASE WHEN {is_count} THEN {literal(_AS_COUNT)} ELSE {literal(_AS_TEXT)} END"
-        advice = f"coalesce(nullif({written_values.advice(word, dayfirst=dayfirst)}, ''), {form})"
-        self._reject(f"{at} IS NULL", day, "is not an instant", advice)
+        said = written_values.advice(word, dayfirst=self.formats.dayfirst)
+        self._reject(f"{at} IS NULL", day, "is not an instant", f"coalesce(nullif({said}, ''), {form})")
         self.columns["date"] = [*columns] if clocks else day
         self._select["date"] = at
         for column in clocks:
-            since_midnight, word = clock(self, column), self.source.word(column)
+            since_midnight, word = self._clock(column), self.source.word(column)
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
     def has_days_only(self) -> bool:
         """Return whether no row has a time of day."""
         column = self.columns["date"]
-        if not isinstance(column, str):
+        kind = self.source.types[column] if isinstance(column, str) else ""
+        if not isinstance(column, str) or not re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
             return False
-        kind = self.source.types[column]
-        if kind not in {"VARCHAR", "DATE"} and not re.fullmatch(r"TIMESTAMP(_\w+)?", kind):
-            return False
-        at = self._select["date"]
-        has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
-        query = (
-            f"SELECT bool_and({at} = date_trunc('day', {at}) AND NOT {has_clock}) FROM {self.source.relation}"
-        )
-        return bool(self.connection.execute(query).fetchall()[0][0])
+        at, has_clock = self._select["date"], f"contains({self.source.word(column)}, ':')"
+        is_midnight = f"{at} = date_trunc('day', {at})"
+        days = f"{is_midnight} AND NOT {has_clock}" if kind == "VARCHAR" else is_midnight
+        return bool(self._scalar(f"bool_and({days})"))
+
+    # -- reading rows
 
     def count_repeated(self, where: str) -> int:
         """Return the number of valid rows that repeat another one in all columns."""
@@ -268,10 +539,8 @@ class OwnTable(OwnColumns):
             f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} "
             f"WHERE ({where}) AND NOT ({self._is_invalid()})"
         )
-        (count,) = self.connection.execute(
-            f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
-        ).fetchall()[0]
-        return int(count)
+        query = f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
+        return int(self.connection.execute(query).fetchall()[0][0])
 
     def _is_invalid(self) -> str:
         """Return SQL for whether a row is rejected."""
@@ -285,126 +554,40 @@ class OwnTable(OwnColumns):
         InvalidRequest
             If there are no valid rows, unless there are no rows at all and the file may be empty.
         """
-        row = quoted(ROW)
-        is_invalid = self._is_invalid()
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
-        relation = self.source.relation
-        valid = self.connection.execute(
-            f"SELECT {row} AS row, {columns} FROM {relation}"
-            f" WHERE ({where}) AND NOT ({is_invalid}) ORDER BY {row}"
-        ).to_arrow_table()
-        invalid = self.connection.execute(
-            f"SELECT {row} AS row, concat_ws('; ', {reasons}) AS reason FROM {relation}"
-            f" WHERE ({where}) AND ({is_invalid}) ORDER BY {row}"
-        ).to_arrow_table()
-        rejected = to_pandas(
-            pa.concat_tables([self.source.unreadable, invalid.cast(self.source.unreadable.schema)])
-        )
+
+        def rows(selected: str, condition: str) -> pa.Table:
+            return self.connection.execute(
+                f"SELECT {quoted(ROW)} AS row, {selected} FROM {self.source.relation} "
+                f"WHERE ({where}) AND {condition} ({self._is_invalid()}) ORDER BY {quoted(ROW)}"
+            ).to_arrow_table()
+
+        valid = rows(columns, "NOT")
+        invalid = rows(f"concat_ws('; ', {reasons}) AS reason", "")
+        unreadable = self.source.unreadable
+        rejected = to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=TEXT))
         if not valid.num_rows and (len(rejected) or not may_be_empty):
-            problem = f"has no readable rows ({_first(rejected)})" if len(rejected) else "has no rows"
+            problem = "has no rows"
+            if len(rejected):
+                first = rejected.iloc[0]
+                problem = f"has no readable rows (row {first['row']}: {first['reason']})"
             raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)
         return valid, rejected
 
 
-def _shown(word: str) -> str:
-    """Return SQL for the beginning of a value in quotation marks."""
-    rest = f"CASE WHEN length({word}) > {_MAX_SHOWN} THEN '…' ELSE '' END"
-    return f"chr(39) || left({word}, {_MAX_SHOWN}) || {rest} || chr(39)"
+def level_of(column: str) -> str | None:
+    """Return the level of a node that a column names, or None."""
+    fits = (level for level, names in LEVEL_NAMES.items() if folded(column) in map(folded, names))
+    return next(fits, None)
 
 
-def _first(rejected: pd.DataFrame) -> str:
-    return f"row {rejected['row'].iloc[0]}: {rejected['reason'].iloc[0]}"
+def workbook_of(rows: object) -> Path | None:
+    """Return the path of a workbook; None for everything else."""
+    path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
+    return path if path is not None and path.is_file() and path.suffix.casefold() in WORKBOOKS else None
 
 
-#: Columns of Google Analytics that count microseconds.
-_MICROSECONDS: Final = ("eventtimestamp",)
-_MIDNIGHT: Final = "2000-01-01"
-
-
-def find_date(
-    table: OwnColumns, named: Mapping[str, Named], *, required: bool = True, called: str = "date"
-) -> list[str]:
-    """Return the column of the instants, or those of the day and of the time of day; none if not required.
-
-    Warns
-    -----
-    InputWarning
-        If a column beside one of days looks like their times, but cannot be read as such.
-    """
-    given = named.get("date")
-    if given is not None:
-        columns = [given] if isinstance(given, str) else list(given)
-        if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
-            raise InvalidRequest(
-                f"date: {given!r} is not allowed; allowed: one column, or those of the day and of the time "
-                "of day",
-                field="date",
-            )
-        return [str(table.find("date", {"date": column}, called=called)) for column in columns]
-    times = [column for column in table.common("time") if table.is_filled(column)]
-    clocks = [column for column in times if _share(table, column, clock(table, column)) > 0.5]
-    days = [column for column in table.common("date") if column not in clocks]
-    day = next((column for column in days if table.is_filled(column)), next(iter(days), None))
-    if day is None:
-        column = table.find("date", named, required=required, called=called)
-        return [] if column is None else [column]
-    if not _has_days_only(table, day):
-        return [day]
-    if clocks:
-        return [day, clocks[0]]
-    others = [column for column in times if column != day]
-    instants = [column for column in others if _share(table, column, moment(table, column)) > 0.5]
-    if others and not instants:
-        _warn(table, others[0], day)
-    return instants[:1] or [day]
-
-
-def moment(table: OwnColumns, column: str) -> str:
-    """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
-    word = table.source.word(column)
-    if table.source.types[column] in {"BIGINT", "HUGEINT", "UBIGINT"} or folded(column) in _MICROSECONDS:
-        # Google Analytics counts microseconds.
-        micros = written_values.plausible(f"TRY_CAST({word} AS BIGINT)", per_second=1_000_000)
-        counted = f"make_timestamp({micros})"
-    else:
-        counted = "CAST(NULL AS TIMESTAMP)"
-    written = written_values.moment(word, dayfirst=table.formats.dayfirst)
-    return f"coalesce({table.source.instant(column)}, {counted}, {written})"
-
-
-def clock(table: OwnColumns, column: str) -> str:
-    """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
-    twelve = rf"regexp_replace(upper({table.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
-    padded = rf"regexp_replace({twelve}, '^(\d):', '0\1:')"
-    is_clock = rf"regexp_matches({padded}, '^\d\d:\d\d')"
-    instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}", dayfirst=None)
-    return f"CASE WHEN {is_clock} THEN {instant} - TIMESTAMP '{_MIDNIGHT}' END"
-
-
-def _has_days_only(table: OwnColumns, column: str) -> bool:
-    """Return whether all instants of a column are midnights."""
-    at = moment(table, column)
-    return bool(_first_of_pair(table, f"coalesce(bool_and({at} = date_trunc('day', {at})), false)"))
-
-
-def _share(table: OwnColumns, column: str, sql: str) -> float:
-    """Return the share of the values of a column for which SQL is not NULL."""
-    share = _first_of_pair(table, f"count({sql}) / count({table.source.word(column)})")
-    return float(str(share))
-
-
-def _warn(table: OwnColumns, column: str, day: str) -> None:
-    word = table.source.word(column)
-    example = _first_of_pair(table, f"min({word}) FILTER ({clock(table, column)} IS NULL)")
-    warn(
-        f"the column {column!r} of {table.name} is not used: its values, such as "
-        f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} have no "
-        "time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
-        InputWarning,
-    )
-
-
-def _first_of_pair(table: OwnColumns, sql: str) -> object:
-    return table.connection.execute(f"SELECT {sql} FROM {table.source.relation}").fetchall()[0][0]
+def _how_to_name(role: str) -> str:
+    return f"name it with columns={{{role!r}: COLUMN}}, or {OPTIONS[role]} COLUMN in the command"

@@ -118,7 +118,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection) -> None:
     # The first view has the traffic source; a page ping can be recorded before the view of a slow page.
     opening = ["mkt_medium", "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "mkt_clickid"]
     opening += ["mkt_network", "refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
-    rest = ["agent", "browser", "browser_version", "system", "system_version", "device_type"]
+    rest = ["agent", "browser", "browser_version", "system", "device_type"]
     rest += ["country", "region", "city"]
     views_first = "(kind NOT IN ('page_view', 'screen_view'), event_order)"
     source = ", ".join(f"arg_min_null({name}, {views_first}) AS {name}" for name in opening)

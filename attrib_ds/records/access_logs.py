@@ -12,7 +12,7 @@ import pyarrow as pa
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.export_tables import SITE
 from attrib_ds.records.sources import UNREADABLE, Source
-from attrib_ds.records.tabular_files import ROW, copy_arrow, literal, open_binary, quoted
+from attrib_ds.records.text_files import ROW, copy_arrow, literal, open_binary, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,6 +55,10 @@ class Export:
         present = [self.source.word(column) for column in filter(None, map(self.column, columns))]
         return f"coalesce({', '.join(present)})" if present else NULL_TEXT
 
+    def texts(self, service: str) -> dict[str, str]:
+        """Return SQL for the fields of a service's export, by name, as its columns are listed."""
+        return {field: self.text(*columns) for field, columns in _listed_columns()[service].items()}
+
     def whole(self, *columns: str) -> str:
         """Return SQL for the first of some columns that is not blank, as a whole number."""
         return f"TRY_CAST({self.text(*columns)} AS BIGINT)"
@@ -64,6 +68,17 @@ class Export:
         selected = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
         rows = self.source.relation
         return f"SELECT {literal(self.name)} AS file, {quoted(ROW)} AS row, {selected} FROM {rows}"
+
+
+@cache
+def _listed_columns() -> dict[str, dict[str, list[str]]]:
+    """Return the columns of other services' exports, by service and field."""
+    table = Path(__file__).with_name("export_columns.tsv").read_text(encoding="utf-8")
+    listed: dict[str, dict[str, list[str]]] = {}
+    for line in table.splitlines()[2:]:
+        service, field, columns = line.split("\t")
+        listed.setdefault(service, {})[field] = columns.split()
+    return listed
 
 
 def open_exports(

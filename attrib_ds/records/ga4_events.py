@@ -37,36 +37,15 @@ _PARAM_TYPE: Final = (
     "double_value VARCHAR))[]"
 )
 _WANTED: Final = (
-    "ga_session_id",
-    "ga_session_number",
-    "page_location",
-    "page_referrer",
-    "source",
-    "medium",
-    "campaign",
-    "campaign_id",
-    "content",
-    "term",
-    "gclid",
-    "dclid",
-    "transaction_id",
-    "value",
-    "currency",
+    "ga_session_id", "ga_session_number", "page_location", "page_referrer", "source", "medium", "campaign",
+    "campaign_id", "content", "term", "gclid", "dclid", "transaction_id", "value", "currency",
     "ignore_referrer",
-)
-#: Columns of a traffic source in flattened queries; an export's first family is used. The columns
+)  # fmt: skip
+#: Columns of a traffic source in flattened queries begin alike; an export's first family is used. The columns
 #: ``traffic_source_*`` are not among them: they are those of the user's first session.
-_FAMILIES: Final[tuple[dict[str, tuple[str, ...]], ...]] = tuple(
-    {
-        "source": (f"{prefix}source",),
-        "medium": (f"{prefix}medium",),
-        "campaign": (f"{prefix}campaign", f"{prefix}campaign_name"),
-        "campaign_id": (f"{prefix}campaign_id",),
-        "content": (f"{prefix}content", f"{prefix}ad_content"),
-        "term": (f"{prefix}term",),
-    }
-    for prefix in ("manual_", "utm_", "session_", "session_manual_")
-)
+_FAMILIES: Final = ("manual_", "utm_", "session_", "session_manual_")
+#: Other names in a family.
+_SYNONYMS: Final = {"campaign": "campaign_name", "content": "ad_content"}
 #: Fields of an event that identify the traffic source.
 MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 
@@ -111,58 +90,22 @@ def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> l
 
 def _columns(export: Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
-    last_click = "session_traffic_source_last_click"
-    collected = "collected_traffic_source"
     fields = {
         "micros": _micros(export),
-        "event_name": export.text("event_name", "name"),
-        "device": export.text("user_pseudo_id"),
-        "account": export.text("user_id"),
-        "bundle": export.text("event_bundle_sequence_id", "bundle_sequence_id"),
-        "page_index": export.text("batch_page_id"),
         "ordering": export.whole("batch_ordering_id"),
         "event_index": export.whole("batch_event_index"),
-        "collected_source": export.text(f"{collected}.manual_source"),
-        "collected_medium": export.text(f"{collected}.manual_medium"),
-        "collected_campaign": export.text(f"{collected}.manual_campaign_name"),
-        "collected_campaign_id": export.text(f"{collected}.manual_campaign_id"),
-        "collected_content": export.text(f"{collected}.manual_content"),
-        "collected_term": export.text(f"{collected}.manual_term"),
-        "collected_gclid": export.text(f"{collected}.gclid"),
-        "collected_dclid": export.text(f"{collected}.dclid"),
-        "ads_campaign": export.text(f"{last_click}.google_ads_campaign.campaign_name"),
-        "ads_campaign_id": export.text(f"{last_click}.google_ads_campaign.campaign_id"),
-        "ads_group": export.text(f"{last_click}.google_ads_campaign.ad_group_name"),
-        "first_source": export.text("traffic_source.source"),
-        "first_medium": export.text("traffic_source.medium"),
-        "first_campaign": export.text("traffic_source.name"),
-        "channel": export.text(f"{last_click}.cross_channel_campaign.default_channel_group"),
-        "transaction": export.text("ecommerce.transaction_id", "transaction_id"),
-        "purchase_revenue": export.text("ecommerce.purchase_revenue", "purchase_revenue"),
-        "revenue_in_usd": export.text("ecommerce.purchase_revenue_in_usd", "purchase_revenue_in_usd"),
-        "browser": export.text("device.web_info.browser", "device.browser"),
-        "browser_version": export.text("device.web_info.browser_version", "device.browser_version"),
-        "system": export.text("device.operating_system"),
-        "system_version": export.text("device.operating_system_version"),
-        "device_type": export.text("device.category"),
         "offset_seconds": export.whole("device.time_zone_offset_seconds"),
-        "region": export.text("geo.region"),
-        "city": export.text("geo.city"),
     }
-    for name in ("source", "medium", "campaign_name", "campaign_id"):
-        fields[f"last_{name.removesuffix('_name')}"] = export.text(
-            f"{last_click}.cross_channel_campaign.{name}", f"{last_click}.manual_campaign.{name}"
-        )
-    for name in ("content", "term"):
-        fields[f"last_{name}"] = export.text(f"{last_click}.manual_campaign.{name}")
     # Columns of flattened queries and of Fivetran, one for each parameter.
     flat = {f"flat_{name}": export.text(*_flat_names(name)) for name in _WANTED}
     if not any(
         export.column(name) for mark in ("source", "medium", "campaign") for name in _flat_names(mark)
     ):
-        family = next((names for names in _FAMILIES if export.column(*names["source"])), {})
-        flat |= {f"flat_{mark}": export.text(*names) for mark, names in family.items()}
-    return fields | flat | _params(export)
+        family = next((prefix for prefix in _FAMILIES if export.column(f"{prefix}source")), None)
+        for mark in ("source", "medium", "campaign", "campaign_id", "content", "term") if family else ():
+            names = (f"{family}{mark}", f"{family}{_SYNONYMS.get(mark, mark)}")
+            flat[f"flat_{mark}"] = export.text(*names)
+    return fields | export.texts("ga4") | flat | _params(export)
 
 
 def _flat_names(name: str) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.export_tables import (
-    NULL_TEXT,
     Export,
     create_page_views,
     gather,
@@ -20,7 +19,7 @@ from attrib_ds.records.export_tables import (
 )
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
-from attrib_ds.records.tabular_files import copy_text
+from attrib_ds.records.text_files import copy_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -136,32 +135,14 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
 
 def _columns(export: Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
-    session, order = _entity(export, _SESSION), _entity(export, _ORDER)
-    robot = _entity(export, _ROBOT)
-    fields = {
-        "event_id": export.text("event_id"),
-        "kind": f"coalesce({export.text('event_name')}, {export.text('event')})",
+    session, order, robot = (_entity(export, each) for each in (_SESSION, _ORDER, _ROBOT))
+    return export.texts("snowplow") | {
+        "kind": export.text("event_name", "event"),
         "occurred": _instant(export, *_INSTANTS),
-        "account": export.text("user_id"),
         "device": f"coalesce({export.text('domain_userid')}, {_member(session, 'userId')}, "
         f"{export.text('network_userid')})",
         "visit": f"coalesce({export.text('domain_sessionid')}, {_member(session, 'sessionId')}, "
         f"{export.text('domain_userid')} || '.' || {export.text('domain_sessionidx')})",
-        "page": export.text("page_url"),
-        "referrer": export.text("page_referrer"),
-        "agent": export.text("useragent"),
-        "browser": export.text("br_family", "br_name"),
-        "browser_version": export.text("br_version"),
-        "system": export.text("os_family", "os_name"),
-        "system_version": NULL_TEXT,
-        "device_type": export.text("dvce_type"),
-        "country": export.text("geo_country"),
-        "region": export.text("geo_region_name", "geo_region"),
-        "city": export.text("geo_city"),
-        "zipcode": export.text("geo_zipcode"),
-        "latitude": export.text("geo_latitude"),
-        "longitude": export.text("geo_longitude"),
-        "address": export.text("user_ipaddress"),
         "is_bot": f"coalesce({export.text('br_type')} = 'Robot', false) "
         f"OR coalesce({_member(robot, 'spiderOrRobot')} = 'true', false)",
         "order_id": f"coalesce({export.text('tr_orderid')}, {_member(order, 'transaction_id')})",
@@ -170,17 +151,6 @@ def _columns(export: Export) -> dict[str, str]:
         f"{export.text('se_value')}) AS DOUBLE)",
         "money": f"coalesce({export.text('tr_currency')}, {_member(order, 'currency')})",
     }
-    names = (
-        "mkt_medium",
-        "mkt_source",
-        "mkt_term",
-        "mkt_content",
-        "mkt_campaign",
-        "mkt_clickid",
-        "mkt_network",
-    )
-    named = {name: export.text(name) for name in (*names, "refr_medium", "refr_source", "refr_urlhost")}
-    return fields | named
 
 
 def _instant(export: Export, *columns: str) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import duckdb
 import msgspec
@@ -19,33 +16,29 @@ import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import read_arrow
-from attrib_ds.records.tabular_files import (
+from attrib_ds.records.spreadsheets import WORKBOOKS, read_sheet
+from attrib_ds.records.text_files import (
     BLOCK_BYTES,
+    DELIMITED,
     ROW,
-    WORKBOOKS,
+    check_names,
     copy_arrow,
+    copy_delimited,
     copy_text,
+    empty_file,
     literal,
-    marked_encoding,
     open_binary,
     quoted,
-    read_sheet,
     replace_table,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 __all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
 
 UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
-_DELIMITED: Final = (".csv", ".tsv")
 _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
-_EXTENSIONS: Final = (*_DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
-_DELIMITERS: Final = ",;\t|"
-_UTF_8: Final = "utf-8"
+_EXTENSIONS: Final = (*DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
 _MOST_PROPERTIES: Final = 2_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -229,7 +222,7 @@ def open_source(
         if isinstance(source, str | Path):
             return _open_path(connection, Path(source), argument, opaque, encoding)
         if isinstance(source, pd.DataFrame):
-            _check_names(source.columns, argument)
+            check_names(source.columns, argument)
             return _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
         if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
             return _from_arrow(connection, read_arrow(argument, source), argument, opaque)
@@ -264,17 +257,17 @@ def _open_path(
         problem = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise InvalidRequest(f"{argument}: {str(path)!r} {problem}", field=argument)
     if path.stat().st_size == 0:
-        raise _empty(path, argument)
+        raise empty_file(path, argument)
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
         rows = read_sheet(path, argument=argument)
-        _check_names(rows.columns, argument)
+        check_names(rows.columns, argument)
         return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
-    if extension in _DELIMITED:
-        return _from_delimited(connection, path, argument, encoding or marked_encoding(path) or _UTF_8)
+    if extension in DELIMITED:
+        return _described(connection, *copy_delimited(connection, path, argument, encoding))
     return _from_json_lines(connection, path, argument, opaque)
 
 
@@ -305,11 +298,11 @@ def _from_arrow(
     argument: str,
     opaque: Collection[str],
 ) -> Source:
-    _check_names(arrow.schema.names, argument)
+    check_names(arrow.schema.names, argument)
     copied = copy_arrow(connection, _validated(arrow))
     paths = _leaf_paths(connection, copied, opaque)
     if any(len(path) > 1 for path in paths):
-        _check_names([".".join(path) for path in paths], argument)
+        check_names([".".join(path) for path in paths], argument)
         columns = [f"{'.'.join(quoted(part) for part in path)} AS {quoted('.'.join(path))}" for path in paths]
         copied = replace_table(
             connection, copied, f"SELECT {quoted(ROW)}, {', '.join(columns)} FROM {copied}"
@@ -346,64 +339,6 @@ def _leaf_paths(
     return found
 
 
-def _from_delimited(
-    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str
-) -> Source:
-    names, delimiter = _header(path, argument, encoding)
-    _check_names(names, argument)
-    copied, unreadable = copy_text(
-        connection,
-        path,
-        names,
-        read={} if encoding == _UTF_8 else {"encoding": encoding},
-        parse={"delimiter": delimiter, "newlines_in_values": True},
-        convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
-    )
-    unreadable += _unclosed(connection, copied, path, names, encoding)
-    return _described(connection, copied, unreadable)
-
-
-def _unclosed(
-    connection: duckdb.DuckDBPyConnection, relation: str, path: Path, names: Sequence[str], encoding: str
-) -> list[tuple[int, str]]:
-    """Remove the last row if an unclosed quotation mark swallowed the following lines."""
-    is_last = f"{quoted(ROW)} = (SELECT max({quoted(ROW)}) FROM {relation})"
-    has_break = " OR ".join(f"contains({quoted(name)}, chr(10))" for name in names)
-    last = connection.execute(f"SELECT {quoted(ROW)} FROM {relation} WHERE {is_last} AND ({has_break})")
-    row = last.fetchone()
-    if row is None:
-        return []
-    with _open_text(path, encoding) as file:
-        marks = sum(block.count('"') for block in iter(lambda: file.read(BLOCK_BYTES), ""))
-    if marks % 2 == 0:
-        return []
-    connection.execute(f"DELETE FROM {relation} WHERE {quoted(ROW)} = {row[0]}")
-    return [(row[0], "a quotation mark is never closed; the following lines were read as one cell")]
-
-
-def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
-    """Open a file of text; records that cannot be decoded are reported later, by row."""
-    return io.TextIOWrapper(open_binary(path), encoding=encoding, errors="replace", newline="\n")
-
-
-def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str]:
-    """Return the names in the first record, and the most frequent delimiter in it."""
-    with _open_text(path, "utf-8-sig" if encoding == _UTF_8 else encoding) as file:
-        line = file.readline()
-        while line and not line.strip():
-            line = file.readline()
-        counts = Counter(line)
-        delimiter = max(_DELIMITERS, key=lambda mark: counts[mark])
-        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])
-    if not names:
-        raise _empty(path, argument)
-    if any("\ufffd" in name for name in names):
-        raise InvalidRequest(
-            f"{argument}: the header of {path.name!r} is not {encoding.upper()} text", field=argument
-        )
-    return names, delimiter
-
-
 def _from_json_lines(
     connection: duckdb.DuckDBPyConnection, path: Path, argument: str, opaque: Collection[str]
 ) -> Source:
@@ -429,8 +364,8 @@ def _from_json_lines(
     lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT'")
     properties = _json_properties(connection, lines, opaque, argument)
     if not properties and not unreadable:
-        raise _empty(path, argument)
-    _check_names(dict.fromkeys(leaf.name for leaf in properties), argument, least=0)
+        raise empty_file(path, argument)
+    check_names(dict.fromkeys(leaf.name for leaf in properties), argument, least=0)
     return _described(connection, replace_table(connection, lines, _pick(properties, lines)), unreadable)
 
 
@@ -533,28 +468,3 @@ def _described(
 
 def _texts(values: Sequence[str]) -> str:
     return f"[{', '.join(literal(value) for value in values)}]::VARCHAR[]"
-
-
-def _check_names(names: Iterable[object], argument: str, *, least: int = 1) -> None:
-    """Refuse column names that are empty, not text, or equal in SQL."""
-    seen = {ROW: ROW}
-    for position, name in enumerate(names, start=1):
-        if not isinstance(name, str):
-            raise InvalidRequest(f"{argument}: the column name {name!r} is not text", field=argument)
-        if not name:
-            raise InvalidRequest(
-                f"{argument}: column {position} has no name; pandas writes such a column for the index: "
-                "write with index=False",
-                field=argument,
-            )
-        other = seen.get(name.casefold())
-        if other is not None:
-            problem = "is given twice" if other == name else f"differs from {other!r} in case only"
-            raise InvalidRequest(f"{argument}: the column {name!r} {problem}", field=argument)
-        seen[name.casefold()] = name
-    if len(seen) - 1 < least:
-        raise InvalidRequest(f"{argument}: has no columns", field=argument)
-
-
-def _empty(path: Path, argument: str) -> InvalidRequest:
-    return InvalidRequest(f"{argument}: {str(path)!r} is empty", field=argument)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attrib_ds.sample.event_types import event_types
-
-__all__ = ["event_types", "files"]
-
 
 def files() -> dict[str, Path]:
     """Return the Parquet files of the sample data by resource name.

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attrib_ds.simulation.scenarios import UNPAID
+from attrib_ds.simulation.scenarios import UNPAID, Channel, Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from attrib_ds.simulation.scenarios import Channel, Scenario
-
-    Numbers = NDArray[np.float32]
-    Flags = NDArray[np.bool_]
-    #: Users touched, position of the node, and day.
-    _Touches = tuple[NDArray[np.intp], int, int]
+Numbers: TypeAlias = NDArray[np.float32]
+Flags: TypeAlias = NDArray[np.bool_]
+#: Users touched, position of the node, and day.
+_Touches: TypeAlias = tuple[NDArray[np.intp], int, int]
 
 _NONE, _CATEGORY, _BRAND = 0, 1, 2
 #: Share of users by intent on the first day: none, category, brand.
@@ -44,6 +39,8 @@ _SESSION_HAZARD: Final = np.array([0.003, 0.015, 0.05], np.float32)
 #: Days of consideration, and the share of users who then buy.
 _CONSIDERATION: Final = (7.0, 21.0)
 _DECIDING: Final = 0.25
+#: Highest daily probability of being reached by a channel.
+_MOST_REACH: Final = np.float32(0.9)
 #: Part of the hazard that no channel takes away.
 _LEAST_GROWTH: Final = 0.05
 _PULL: Final = 0.35
@@ -72,8 +69,9 @@ class Population:
         """Draw the traits of ``count`` users; ``spread`` is that of the logarithm of activity."""
         trait = random.random(count) < 0.3
         latent = random.standard_normal(count, np.float32)
-        activity = random.lognormal(-(spread**2) / 2, spread, count) if spread else None
-        if activity is None:
+        if spread:
+            activity = random.lognormal(-(spread**2) / 2, spread, count)
+        else:
             activity = random.standard_gamma(0.7, count) / 0.7
         return cls(trait, latent, activity.astype(np.float32))
 
@@ -135,264 +133,246 @@ def run_days(
     Outcomes
         Touchpoints up to and including the day of each user's conversion.
     """
-    count = len(population.latent)
-    channels = scenario.channels
-    retention = [np.float32(2.0 ** (-1.0 / channel.half_life)) for channel in channels]
-    reach = [_reach(channel, population, scenario) for channel in channels]
-    pull = np.exp(_PULL * population.latent) if scenario.follows_intent else np.ones(count, np.float32)
-    propensity = np.exp(0.5 * population.trait + 0.5 * population.latent).astype(np.float32)
-    if scenario.follows_intent:
-        propensity *= population.activity ** np.float32(0.3)
-    elif scenario.activity:
-        propensity *= population.activity ** np.float32(0.5)
-    random_visits = np.float32(_RANDOM_VISITS) * (population.activity if scenario.activity else np.float32(1))
-    decision = np.full(count, -1, np.int16)
-    intent = np.searchsorted(np.cumsum(_INTENTS)[:-1], random.random(count)).astype(np.int8)
-    adstock = np.zeros((len(channels), count), np.float32)
-    # Exposures whose effect is still pending.
-    pending = np.zeros_like(adstock) if scenario.adstock == "delayed" else adstock
-    since_visit = np.full(count, 127, np.int8)
-    conversion_days = np.full(count, -1, np.int16)
-    positions = {channel.node_id: position for position, channel in enumerate(channels)}
-    mediations = [
-        (positions[source], positions[mediator], size) for source, mediator, size in scenario.mediations
-    ]
-    touches: list[_Touches] = []
-    prevented: list[_Touches] = []
+    days = _Days(scenario, population, random, running, withheld, is_recorded=is_recorded)
     for day in range(scenario.days):
-        adstock *= np.array(retention)[:, np.newaxis]
-        if pending is not adstock:
-            pending *= np.float32(0.5)
-            adstock += pending
-        intent = _next_intent(intent, pull, _upstream(channels, adstock, scenario), random)
-        is_promotion = day in scenario.promotions
+        days.run(day)
+    return Outcomes(*_concatenate(days.touches), *_concatenate(days.prevented), days.conversion_days)
+
+
+class _Days:
+    """The state of all users, from one day to the next."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        population: Population,
+        random: np.random.Generator,
+        running: Sequence[bool],
+        withheld: Flags | None,
+        *,
+        is_recorded: bool,
+    ) -> None:
+        self.scenario, self.population, self.random = scenario, population, random
+        self.running, self.withheld, self.is_recorded = running, withheld, is_recorded
+        self.channels = scenario.channels
+        self.positions = {channel.node_id: position for position, channel in enumerate(self.channels)}
+        self.count = count = len(population.latent)
+        self.retention = np.array([[np.float32(2.0 ** (-1.0 / each.half_life))] for each in self.channels])
+        self.reach = [self._reach(channel) for channel in self.channels]
+        self.pull = np.ones(count, np.float32)
+        self.propensity = np.exp(0.5 * population.trait + 0.5 * population.latent).astype(np.float32)
+        self.random_visits: Any = np.float32(_RANDOM_VISITS)
+        if scenario.activity:
+            self.random_visits = self.random_visits * population.activity
+        if scenario.follows_intent:
+            self.pull = np.exp(_PULL * population.latent)
+            self.propensity *= population.activity ** np.float32(0.3)
+        elif scenario.activity:
+            self.propensity *= population.activity ** np.float32(0.5)
+        self.decision = np.full(count, -1, np.int16)
+        self.intent = np.searchsorted(np.cumsum(_INTENTS)[:-1], random.random(count)).astype(np.int8)
+        self.adstock = np.zeros((len(self.channels), count), np.float32)
+        # Exposures whose effect is still pending.
+        self.pending = np.zeros_like(self.adstock) if scenario.adstock == "delayed" else self.adstock
+        self.since_visit = np.full(count, 127, np.int8)
+        self.conversion_days = np.full(count, -1, np.int16)
+        self.touches: list[_Touches] = []
+        self.prevented: list[_Touches] = []
+
+    def run(self, day: int) -> None:
+        """Simulate a day: the touchpoints, then the conversions."""
+        scenario, is_promotion = self.scenario, day in self.scenario.promotions
+        self.adstock *= self.retention
+        if self.pending is not self.adstock:
+            self.pending *= np.float32(0.5)
+            self.adstock += self.pending
+        self._change_intent()
         if scenario.purchase == "considered":
-            # Whoever considers a purchase stays at it until the decision.
-            intent[decision >= day] = _BRAND
-            intent[(decision >= 0) & (decision < day)] = _NONE
-            decision[decision < day] = -1
-            low, high = _CONSIDERATION
-            drawn = day + np.ceil(low + (high - low) * random.random(count, np.float32))
-            decision = np.where((intent == _BRAND) & (decision < 0), drawn, decision).astype(np.int16)
-        queries = _queries(intent, population, random) if scenario.follows_intent else None
+            self._consider(day)
+        queries = self._queries() if scenario.follows_intent else None
         if scenario.purchase == "in_session":
-            reached, organic, direct = _sessions(
-                channels, population, intent, running, withheld, random, is_promotion=is_promotion
-            )
-            has_session = np.logical_or.reduce([*reached, organic, direct])
+            reached, organic, direct = self._sessions(is_promotion=is_promotion)
         else:
-            promoted = [
-                np.minimum(rate * np.float32(channel.promoted), np.float32(0.9)) if is_promotion else rate
-                for rate, channel in zip(reach, channels, strict=True)
-            ]
-            for source, mediator, size in mediations:
-                lift = np.float32(1) + np.float32(size) * _saturated(adstock[source], scenario)
-                promoted[mediator] = np.minimum(promoted[mediator] * lift, np.float32(0.9))
-            reached = _exposures(channels, promoted, queries, since_visit, random)
-            organic = _unserved(channels, reached, queries, count, running, withheld, random, random_visits)
-            direct = random.random(count, np.float32) < (
-                _DIRECT_VISITS[intent] if scenario.follows_intent else random_visits
+            reached = self._exposures(queries, is_promotion=is_promotion)
+            organic = self._unserved(reached, queries)
+            direct = self._draw() < (
+                _DIRECT_VISITS[self.intent] if scenario.follows_intent else self.random_visits
             )
-        is_unconverted = conversion_days < 0
+        is_unconverted = self.conversion_days < 0
         visits = organic | direct
         for position, exposed in enumerate(reached):
-            is_reached = exposed & is_unconverted
-            if not running[position]:
-                is_reached = np.zeros(count, bool)
-            elif withheld is not None:
-                if is_recorded:
-                    prevented.append((np.flatnonzero(is_reached & withheld[position]), position, day))
-                is_reached &= ~withheld[position]
-            pending[position] += is_reached
+            is_reached = self._expose(exposed & is_unconverted, position, day)
             # Retargeting clicks do not count as visits: they would trigger further retargeting forever.
-            if channels[position].delivery in {"category_search", "brand_search", "subscribers"}:
+            if self.channels[position].delivery in {"category_search", "brand_search", "subscribers"}:
                 visits |= is_reached
-            if is_recorded:
-                touches.append((np.flatnonzero(is_reached), position, day))
-        if is_recorded:
-            for position, is_visiting in enumerate((organic, direct), start=len(channels)):
-                touches.append((np.flatnonzero(is_visiting & is_unconverted), position, day))
-        since_visit = np.where(visits, 0, np.minimum(since_visit, 126) + 1).astype(np.int8)
-        growth = np.maximum(_growth(scenario, adstock), np.float32(_LEAST_GROWTH))
-        hazard = (
-            (_HAZARD if scenario.purchase != "in_session" else _SESSION_HAZARD)[intent] * propensity * growth
-        )
+        for position, is_visiting in enumerate((organic, direct), start=len(self.channels)):
+            self._record(self.touches, is_visiting & is_unconverted, position, day)
+        self.since_visit = np.where(visits, 0, np.minimum(self.since_visit, 126) + 1).astype(np.int8)
+        hazard = self._hazard(day)
         if scenario.purchase == "in_session":
-            hazard = hazard * has_session
-        elif scenario.purchase == "considered":
-            hazard = np.where(decision == day, np.float32(_DECIDING) * propensity * growth, np.float32(0))
+            hazard = hazard * np.logical_or.reduce([*reached, organic, direct])
         if is_promotion:
             hazard = hazard * np.float32(scenario.promotion_lift)
-        is_converting = (random.random(count, np.float32) < -np.expm1(-hazard)) & is_unconverted
-        conversion_days[is_converting] = day
-        for position, channel in enumerate(channels):
-            if channel.delivery != "checkout":
-                continue
-            # As many leave the checkout as buy.
-            is_leaving = random.random(count, np.float32) < hazard
-            is_reached = random.random(count, np.float32) < np.float32(channel.rate)
-            is_reached &= is_converting | (is_leaving & is_unconverted)
-            if not running[position]:
-                continue
-            if withheld is not None:
-                if is_recorded:
-                    prevented.append((np.flatnonzero(is_reached & withheld[position]), position, day))
-                is_reached &= ~withheld[position]
-            pending[position] += is_reached
-            if is_recorded:
-                touches.append((np.flatnonzero(is_reached), position, day))
-    return Outcomes(*_concatenate(touches), *_concatenate(prevented), conversion_days)
+        is_converting = (self._draw() < -np.expm1(-hazard)) & is_unconverted
+        self.conversion_days[is_converting] = day
+        for position, channel in enumerate(self.channels):
+            if channel.delivery == "checkout":
+                # As many leave the checkout as buy.
+                is_leaving = self._draw() < hazard
+                is_reached = self._draw() < np.float32(channel.rate)
+                self._expose(is_reached & (is_converting | (is_leaving & is_unconverted)), position, day)
 
+    def _draw(self) -> Numbers:
+        return self.random.random(self.count, np.float32)
 
-def _reach(channel: Channel, population: Population, scenario: Scenario) -> Any:
-    """Return each user's constant daily probability of being reached."""
-    if channel.delivery == "checkout":
-        return np.float32(0)
-    if not scenario.follows_intent:
-        everybody = np.float32(channel.rate)
-        return (
-            np.minimum(everybody * population.activity, np.float32(0.9)) if scenario.activity else everybody
+    def _record(self, touches: list[_Touches], is_touched: Flags, position: int, day: int) -> None:
+        if self.is_recorded:
+            touches.append((np.flatnonzero(is_touched), position, day))
+
+    def _expose(self, is_reached: Flags, position: int, day: int) -> Flags:
+        """Expose users to a channel, if it runs and is not withheld from them; return who was exposed."""
+        if not self.running[position]:
+            return np.zeros(self.count, bool)
+        if self.withheld is not None:
+            self._record(self.prevented, is_reached & self.withheld[position], position, day)
+            is_reached = is_reached & ~self.withheld[position]
+        self.pending[position] += is_reached
+        self._record(self.touches, is_reached, position, day)
+        return is_reached
+
+    def _reach(self, channel: Channel) -> Any:
+        """Return each user's constant daily probability of being reached."""
+        population, everybody = self.population, np.float32(channel.rate)
+        if channel.delivery == "checkout":
+            return np.float32(0)
+        if not self.scenario.follows_intent:
+            heavy_tailed = self.scenario.activity
+            return np.minimum(everybody * population.activity, _MOST_REACH) if heavy_tailed else everybody
+        spread = {
+            "broad": population.activity,
+            "lookalikes": population.activity * np.exp(0.6 * population.latent - 0.18).astype(np.float32),
+            "subscribers": np.where(population.trait, np.float32(2.2), np.float32(0.5)),
+        }.get(channel.delivery, np.float32(1))
+        return np.minimum(everybody * spread, _MOST_REACH)
+
+    def _change_intent(self) -> None:
+        """Let the intent of users rise or fall."""
+        effects = [
+            np.float32(channel.upstream) * self._saturated(stock)
+            for channel, stock in zip(self.channels, self.adstock, strict=True)
+            if channel.upstream
+        ]
+        upstream: Any = sum(effects) if effects else np.float32(0)
+        draw = self._draw()
+        rise_rate = np.where(
+            self.intent == _NONE,
+            np.float32(0.006) * self.pull * (1 + 3 * upstream),
+            np.float32(0.035) * self.pull * (1 + upstream),
         )
-    spread = {
-        "broad": population.activity,
-        "lookalikes": population.activity * np.exp(0.6 * population.latent - 0.18).astype(np.float32),
-        "subscribers": np.where(population.trait, np.float32(2.2), np.float32(0.5)),
-    }.get(channel.delivery, np.float32(1))
-    return np.minimum(np.float32(channel.rate) * spread, np.float32(0.9))
+        fall_rate = np.where(self.intent == _CATEGORY, np.float32(0.05), np.float32(0.07))
+        rises = (draw < rise_rate) & (self.intent < _BRAND)
+        # The other end of the same draw, so that both cannot happen.
+        falls = (draw > 1 - fall_rate) & (self.intent > _NONE) & ~rises
+        self.intent = (self.intent + rises - falls).astype(np.int8)
 
+    def _consider(self, day: int) -> None:
+        """Keep whoever considers a purchase at it until the decision."""
+        decision = self.decision
+        self.intent[decision >= day] = _BRAND
+        self.intent[(decision >= 0) & (decision < day)] = _NONE
+        decision[decision < day] = -1
+        low, high = _CONSIDERATION
+        drawn = day + np.ceil(low + (high - low) * self._draw())
+        self.decision = np.where((self.intent == _BRAND) & (decision < 0), drawn, decision).astype(np.int16)
 
-def _queries(
-    intent: NDArray[np.int8], population: Population, random: np.random.Generator
-) -> dict[str, Flags]:
-    """Return who searches today, by kind of search."""
-    return {
-        kind: random.random(len(intent), np.float32) < np.minimum(rates[intent] * population.activity, 1)
-        for kind, rates in _QUERIES.items()
-    }
+    def _queries(self) -> dict[str, Flags]:
+        """Return who searches today, by kind of search."""
+        activity = self.population.activity
+        return {
+            kind: self._draw() < np.minimum(rates[self.intent] * activity, 1)
+            for kind, rates in _QUERIES.items()
+        }
 
+    def _exposures(self, queries: dict[str, Flags] | None, *, is_promotion: bool) -> list[Flags]:
+        """Return whom each channel would reach today; without queries, exposure is random."""
+        promoted = list(self.reach)
+        if is_promotion:
+            promoted = [
+                np.minimum(rate * np.float32(channel.promoted), _MOST_REACH)
+                for rate, channel in zip(self.reach, self.channels, strict=True)
+            ]
+        for source, target, size in self.scenario.mediations:
+            mediator, stock = self.positions[target], self.adstock[self.positions[source]]
+            lift = np.float32(1) + np.float32(size) * self._saturated(stock)
+            promoted[mediator] = np.minimum(promoted[mediator] * lift, _MOST_REACH)
+        exposures = []
+        for channel, probability in zip(self.channels, promoted, strict=True):
+            is_reached = self._draw() < probability
+            if queries is not None and channel.delivery in queries:
+                is_reached &= queries[channel.delivery]
+            elif queries is not None and channel.delivery == "visitors":
+                is_reached &= self.since_visit < _MEMORY_DAYS
+            exposures.append(is_reached)
+        return exposures
 
-def _exposures(
-    channels: Sequence[Channel],
-    reach: Sequence[Any],
-    queries: dict[str, Flags] | None,
-    since_visit: NDArray[np.int8],
-    random: np.random.Generator,
-) -> list[Flags]:
-    """Return whom each channel would reach today; without queries, exposure is random."""
-    exposures = []
-    for channel, probability in zip(channels, reach, strict=True):
-        is_reached = random.random(len(since_visit), np.float32) < probability
-        if queries is not None and channel.delivery in queries:
-            is_reached &= queries[channel.delivery]
-        elif queries is not None and channel.delivery == "visitors":
-            is_reached &= since_visit < _MEMORY_DAYS
-        exposures.append(is_reached)
-    return exposures
+    def _unserved(self, reached: Sequence[Flags], queries: dict[str, Flags] | None) -> Flags:
+        """Return who clicks an organic result after a search without an advertisement."""
+        if queries is None:
+            return np.asarray(self._draw() < self.random_visits)
+        is_visiting = np.zeros(self.count, bool)
+        for kind, searched in queries.items():
+            clicks = self._draw() < np.float32(_UNSERVED_CLICKS)
+            is_served = np.zeros(self.count, bool)
+            for position, channel in enumerate(self.channels):
+                if channel.delivery == kind and self.running[position]:
+                    is_served |= reached[position] & self._may_reach(position)
+            is_visiting |= searched & ~is_served & clicks
+        return is_visiting
 
+    def _may_reach(self, position: int) -> Any:
+        return True if self.withheld is None else ~self.withheld[position]
 
-def _unserved(
-    channels: Sequence[Channel],
-    reached: Sequence[Flags],
-    queries: dict[str, Flags] | None,
-    count: int,
-    running: Sequence[bool],
-    withheld: Flags | None,
-    random: np.random.Generator,
-    random_visits: Any,
-) -> Flags:
-    """Return who clicks an organic result after a search without an advertisement."""
-    if queries is None:
-        return np.asarray(random.random(count, np.float32) < random_visits)
-    is_visiting = np.zeros(count, bool)
-    for kind, searched in queries.items():
-        clicks = random.random(count, np.float32) < np.float32(_UNSERVED_CLICKS)
-        is_served = np.zeros(count, bool)
-        for position, channel in enumerate(channels):
-            if channel.delivery == kind and running[position]:
-                is_served |= (
-                    reached[position] if withheld is None else reached[position] & ~withheld[position]
-                )
-        is_visiting |= searched & ~is_served & clicks
-    return is_visiting
+    def _sessions(self, *, is_promotion: bool) -> tuple[list[Flags], Flags, Flags]:
+        """Return who opens a session by way of each channel, an organic result, or directly."""
+        has_session = self._draw() < np.minimum(_SESSIONS[self.intent] * self.population.activity, 0.9)
+        rates = np.array([each.rate * (each.promoted if is_promotion else 1) for each in self.channels])
+        source = self._draw()
+        bounds = np.append(0.0, np.cumsum(rates))
+        reached = [has_session & (source >= low) & (source < high) for low, high in pairwise(bounds)]
+        is_unpaid = has_session & (source >= bounds[-1])
+        organic = is_unpaid & (source < (1 + bounds[-1]) / 2)
+        direct = is_unpaid & ~organic
+        # Without the channel, the session is a direct visit.
+        for position, is_reached in enumerate(reached):
+            is_lost = ~self._may_reach(position) if self.withheld is not None else False
+            direct = direct | (is_reached & (is_lost if self.running[position] else True))
+        return reached, organic, direct
 
+    def _saturated(self, adstock: Numbers) -> Numbers:
+        speed = np.float32(self.scenario.saturation)
+        if not speed:
+            return adstock
+        if self.scenario.saturates == "hyperbola":
+            return adstock / (1 + speed * adstock)
+        if self.scenario.saturates == "logarithm":
+            return np.asarray(np.log1p(speed * adstock) / speed)
+        return np.asarray(-np.expm1(-speed * adstock) / speed)
 
-def _sessions(
-    channels: Sequence[Channel],
-    population: Population,
-    intent: NDArray[np.int8],
-    running: Sequence[bool],
-    withheld: Flags | None,
-    random: np.random.Generator,
-    *,
-    is_promotion: bool,
-) -> tuple[list[Flags], Flags, Flags]:
-    """Return who opens a session by way of each channel, an organic result, or directly."""
-    count = len(intent)
-    has_session = random.random(count, np.float32) < np.minimum(_SESSIONS[intent] * population.activity, 0.9)
-    rates = np.array([channel.rate * (channel.promoted if is_promotion else 1) for channel in channels])
-    source = random.random(count, np.float32)
-    bounds = np.append(0.0, np.cumsum(rates))
-    reached = [has_session & (source >= low) & (source < high) for low, high in pairwise(bounds)]
-    is_unpaid = has_session & (source >= bounds[-1])
-    organic = is_unpaid & (source < (1 + bounds[-1]) / 2)
-    direct = is_unpaid & ~organic
-    # Without the channel, the session is a direct visit.
-    for position, is_reached in enumerate(reached):
-        if not running[position]:
-            direct = direct | is_reached
-        elif withheld is not None:
-            direct = direct | (is_reached & withheld[position])
-    return reached, organic, direct
-
-
-def _saturated(adstock: Numbers, scenario: Scenario) -> Numbers:
-    speed = np.float32(scenario.saturation)
-    if not speed:
-        return adstock
-    if scenario.saturates == "hyperbola":
-        return adstock / (1 + speed * adstock)
-    if scenario.saturates == "logarithm":
-        return np.asarray(np.log1p(speed * adstock) / speed)
-    return np.asarray(-np.expm1(-speed * adstock) / speed)
-
-
-def _upstream(channels: Sequence[Channel], adstock: Numbers, scenario: Scenario) -> Any:
-    effects = [
-        np.float32(channel.upstream) * _saturated(stock, scenario)
-        for channel, stock in zip(channels, adstock, strict=True)
-        if channel.upstream
-    ]
-    return sum(effects) if effects else np.float32(0)
-
-
-def _growth(scenario: Scenario, adstock: Numbers) -> Any:
-    """Return the factor by which the channels raise the hazard."""
-    growth: Any = np.float32(1)
-    for channel, stock in zip(scenario.channels, adstock, strict=True):
-        if channel.direct:
-            growth = growth + np.float32(channel.direct) * _saturated(stock, scenario)
-    positions = {channel.node_id: position for position, channel in enumerate(scenario.channels)}
-    for first, second, effect in scenario.synergies:
-        both = [_saturated(adstock[positions[name]], scenario) for name in (first, second)]
-        growth = growth + np.float32(effect) * both[0] * both[1]
-    return growth
-
-
-def _next_intent(
-    intent: NDArray[np.int8], pull: Numbers, upstream: Any, random: np.random.Generator
-) -> NDArray[np.int8]:
-    draw = random.random(len(intent), np.float32)
-    rise_rate = np.where(
-        intent == _NONE,
-        np.float32(0.006) * pull * (1 + 3 * upstream),
-        np.float32(0.035) * pull * (1 + upstream),
-    )
-    fall_rate = np.where(intent == _CATEGORY, np.float32(0.05), np.float32(0.07))
-    rises = (draw < rise_rate) & (intent < _BRAND)
-    # The other end of the same draw, so that both cannot happen.
-    falls = (draw > 1 - fall_rate) & (intent > _NONE) & ~rises
-    next_intent: NDArray[np.int8] = (intent + rises - falls).astype(np.int8)
-    return next_intent
+    def _hazard(self, day: int) -> Any:
+        """Return the hazard of conversion, which the channels raise."""
+        growth: Any = np.float32(1)
+        for channel, stock in zip(self.channels, self.adstock, strict=True):
+            if channel.direct:
+                growth = growth + np.float32(channel.direct) * self._saturated(stock)
+        for first, second, effect in self.scenario.synergies:
+            both = [self._saturated(self.adstock[self.positions[name]]) for name in (first, second)]
+            growth = growth + np.float32(effect) * both[0] * both[1]
+        growth = np.maximum(growth, np.float32(_LEAST_GROWTH))
+        if self.scenario.purchase == "considered":
+            is_deciding = self.decision == day
+            return np.where(is_deciding, np.float32(_DECIDING) * self.propensity * growth, np.float32(0))
+        hazard = _SESSION_HAZARD if self.scenario.purchase == "in_session" else _HAZARD
+        return hazard[self.intent] * self.propensity * growth
 
 
 def _concatenate(touches: Sequence[_Touches]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

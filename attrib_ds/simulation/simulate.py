@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
-from attrib_ds.simulation.daily_simulation import Population, node_names, run_days
+from attrib_ds.simulation.daily_simulation import Outcomes, Population, node_names, run_days
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from attrib_ds.simulation.daily_simulation import Outcomes
 
 #: Users who are simulated together; bounds the memory.
 _BATCH_SIZE: Final = 100_000
@@ -98,16 +93,20 @@ class Simulation:
         if shapley:
             subsets = list(itertools.product((True, False), repeat=count))
         conversions = {running: self._conversions(running) for running in subsets}
-        removal = [
-            conversions[everything] - conversions[_without(everything, position)] for position in range(count)
-        ]
-        unpaid = [0.0] * (len(node_names(self.scenario)) - count)
-        columns = {"node_id": node_names(self.scenario), "removal": [*map(float, removal), *unpaid]}
+        names = node_names(self.scenario)
+        effects: dict[str, Sequence[float]] = {
+            "removal": [
+                float(conversions[everything] - conversions[_without(everything, position)])
+                for position in range(count)
+            ]
+        }
         if shapley:
-            columns["shapley"] = [*_shapley(conversions, count), *unpaid]
+            effects["shapley"] = _shapley(conversions, count)
         if direct:
-            columns["direct"] = [*(self._direct(position) for position in range(count)), *unpaid]
-        return pd.DataFrame(columns).astype({"node_id": TEXT})
+            effects["direct"] = [self._direct(position) for position in range(count)]
+        unpaid = [0.0] * (len(names) - count)
+        columns = {name: [*of_channels, *unpaid] for name, of_channels in effects.items()}
+        return pd.DataFrame({"node_id": names} | columns).astype({"node_id": TEXT})
 
     def _direct(self, position: int) -> float:
         """Return the conversions lost if a channel runs without direct effects."""
@@ -271,58 +270,48 @@ def _frames(
     first_user = number * _BATCH_SIZE
     user_ids = pd.Series([f"u{first_user + user:08d}" for user in range(count)], dtype=TEXT)
     names = pd.Series(node_names(scenario), dtype=TEXT)
+
+    def rows(
+        users: NDArray[Any], nodes: NDArray[Any], days: NDArray[np.float64] | None = None
+    ) -> pd.DataFrame:
+        order = np.arange(len(users)) if days is None else np.lexsort((days, users))
+        columns = {"user_id": user_ids.take(users[order]), "node_id": names.take(nodes[order])}
+        frame = pd.DataFrame({name: texts.reset_index(drop=True) for name, texts in columns.items()})
+        return frame if days is None else frame.assign(date=_instants(days[order], first_day))
+
     times = _random(seed, number, "times")
     touch_times = outcomes.days + _TOUCHES_UNTIL * times.random(len(outcomes.days))
-    prevented_random = _random(seed, number, "opportunities")
-    prevented_times = outcomes.withheld_days + _TOUCHES_UNTIL * prevented_random.random(
-        len(outcomes.withheld_days)
-    )
+    late = _TOUCHES_UNTIL * _random(seed, number, "opportunities").random(len(outcomes.withheld_days))
     conversion_times = outcomes.conversion_days + _TOUCHES_UNTIL + (1 - _TOUCHES_UNTIL) * times.random(count)
     touch_times, conversion_times = _near_purchases(scenario, outcomes, touch_times, conversion_times, times)
-    buyers = np.flatnonzero(outcomes.conversion_days >= 0)
-    until = np.where(outcomes.conversion_days >= 0, conversion_times, float(scenario.days))
+    has_bought = outcomes.conversion_days >= 0
+    buyers = np.flatnonzero(has_bought)
+    buyer_ids = user_ids.take(buyers).reset_index(drop=True)
     values = _random(seed, number, "values").lognormal(math.log(_MEAN_VALUE) - 0.32, 0.8, len(buyers))
-    order = np.lexsort((touch_times, outcomes.users))
-    prevented_order = np.lexsort((prevented_times, outcomes.withheld_users))
-    held_out = np.nonzero(withheld) if withheld is not None else (np.empty(0, int), np.empty(0, int))
+    users = pd.DataFrame(
+        {
+            "user_id": user_ids,
+            "trait": pd.array(population.trait),
+            "since": _instants(np.zeros(count), first_day),
+            "until": _instants(np.where(has_bought, conversion_times, float(scenario.days)), first_day),
+        }
+    )
+    conversions = pd.DataFrame(
+        {
+            "event_id": "e" + buyer_ids.str.slice(1),
+            "user_id": buyer_ids,
+            "date": _instants(conversion_times[buyers], first_day),
+            "value": values.round(2),
+            "currency": pd.Series(["EUR"] * len(buyers), dtype=TEXT),
+        }
+    )
+    held_out, held_out_users = np.nonzero(withheld) if withheld is not None else np.empty((2, 0), int)
     return (
-        pd.DataFrame(
-            {
-                "user_id": user_ids,
-                "trait": pd.array(population.trait),
-                "since": _instants(np.zeros(count), first_day),
-                "until": _instants(until, first_day),
-            }
-        ),
-        pd.DataFrame(
-            {
-                "user_id": user_ids.take(outcomes.users[order]).reset_index(drop=True),
-                "node_id": names.take(outcomes.nodes[order]).reset_index(drop=True),
-                "date": _instants(touch_times[order], first_day),
-            }
-        ),
-        pd.DataFrame(
-            {
-                "event_id": "e" + user_ids.take(buyers).str.slice(1).reset_index(drop=True),
-                "user_id": user_ids.take(buyers).reset_index(drop=True),
-                "date": _instants(conversion_times[buyers], first_day),
-                "value": values.round(2),
-                "currency": pd.Series(["EUR"] * len(buyers), dtype=TEXT),
-            }
-        ),
-        pd.DataFrame(
-            {
-                "user_id": user_ids.take(held_out[1]).reset_index(drop=True),
-                "node_id": names.take(held_out[0]).reset_index(drop=True),
-            }
-        ),
-        pd.DataFrame(
-            {
-                "user_id": user_ids.take(outcomes.withheld_users[prevented_order]).reset_index(drop=True),
-                "node_id": names.take(outcomes.withheld_nodes[prevented_order]).reset_index(drop=True),
-                "date": _instants(prevented_times[prevented_order], first_day),
-            }
-        ),
+        users,
+        rows(outcomes.users, outcomes.nodes, touch_times),
+        conversions,
+        rows(held_out_users, held_out),
+        rows(outcomes.withheld_users, outcomes.withheld_nodes, outcomes.withheld_days + late),
     )
 
 

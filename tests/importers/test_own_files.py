@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import attribute, connect, conversion_paths, errors
-from attrib_ds.importers.own_files import read_journeys
+from attrib_ds.importers.own_journeys import read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
 
 TOUCHES = """customer_id,time,channel

@@ -7,6 +7,7 @@ import pytest
 
 from attrib_ds import attribute, errors, read_ga4, read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
+from attrib_ds.importers.own_table import Formats
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 ORDER = {"order_id": ["1"], "user": ["u"], "date": ["2025-01-02"]}
@@ -98,7 +99,7 @@ class TestDecimalMark:
         (tmp_path / "paths.csv").write_text("path,conversions\na,1.200\nb,5\n")
         with pytest.raises(errors.InvalidRequest, match="conversions: in the column 'conversions'"):
             read_sequences(tmp_path / "paths.csv")
-        paths = read_sequences(tmp_path / "paths.csv", decimal=",").paths
+        paths = read_sequences(tmp_path / "paths.csv", formats=Formats(decimal=",")).paths
         assert attribute(paths, "linear")["conversions"].tolist() == [1200.0, 5.0]
 
 

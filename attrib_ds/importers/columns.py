@@ -1,0 +1,26 @@
+"""Roles of the columns of users' files: their options in the command line and their common names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+#: One column, or the columns of several levels.
+Named: TypeAlias = str | Sequence[str]
+
+_TABLE: Final = Path(__file__).with_name("columns.tsv").read_text(encoding="utf-8")
+_ROWS: Final = [line.split("\t") for line in _TABLE.splitlines()[2:]]
+
+#: Option of the command line by role.
+OPTIONS: Final = {role: option.removesuffix("...") for role, option, _ in _ROWS if option}
+#: Roles that several columns can have; options list them with commas.
+LISTED: Final = [role for role, option, _ in _ROWS if option.endswith("...")]
+#: Common names by role, in order of preference.
+COMMON_NAMES: Final = {role: names.split() for role, _, names in _ROWS}
+
+
+def folded(name: str) -> str:
+    """Return a name without case and punctuation, which do not matter."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())

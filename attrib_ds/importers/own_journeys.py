@@ -1,0 +1,504 @@
+"""Read touchpoints and conversions from users' own files, whose columns are matched by common names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds.errors import InvalidRequest, RepeatedRows, warn
+from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
+from attrib_ds.importers.journeys import (
+    CONVERSIONS,
+    VIEWS,
+    VISITS,
+    Journeys,
+    assemble,
+    checked_currency,
+    create_table,
+    references,
+)
+from attrib_ds.importers.own_paths import merge_case
+from attrib_ds.importers.own_table import Formats, OwnTable, workbook_of
+from attrib_ds.queries.traffic_nodes import Traffic
+from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
+from attrib_ds.records.sources import ROW, literal, quoted
+from attrib_ds.records.spreadsheets import sheet_names
+
+_DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
+#: A session is a user only if nothing else is known.
+_SESSION: Final = "sessionid"
+#: Advice for repeated rows.
+_REPEATED: Final = (
+    "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
+)
+
+
+def read_journeys(
+    touchpoints: FrameOrPath,
+    conversions: FrameOrPath | None = None,
+    *,
+    columns: Mapping[str, Named] | None = None,
+    currency: str | None = None,
+    event_type: str = "conversion",
+    stitch: bool = True,
+    channels: Frame | None = None,
+    dayfirst: bool | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+    ignore_case: bool = True,
+    aggregate: bool = False,
+    sheet: str | None = None,
+    conversion_sheet: str | None = None,
+) -> Journeys:
+    """Read touchpoints and conversions from files or frames of any source.
+
+    Parameters
+    ----------
+    touchpoints : str, Path or DataFrame
+        One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table.
+    conversions : str, Path or DataFrame, optional
+        One row per conversion; without it, touchpoints whose flag column is 1, true, t, yes or y are
+        conversions. A table without rows is a period without conversions.
+    columns : mapping of str to str or list of str, optional
+        Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
+        ``value``, ``quantity``, ``currency``), for columns without a common name; ``conversion_user`` and
+        ``conversion_date`` if conversions have others than touchpoints. By default the users are those of a
+        column that both tables have, if there is one, and devices are used beside users. Several columns for
+        ``node`` make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports,
+        others as the levels channel, campaign, adset, ad and keyword, in the order given. By default a column
+        of nodes or channels, else the columns of source, medium and campaign. A day and a time of day in two
+        columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC. Prices of
+        one piece (``price``, ``unit_price``) beside a column of quantities are multiplied; with ``value``
+        named, only if ``quantity`` is named too.
+    currency : str, optional
+        Currency of values that have none: a code of ISO 4217, or a sign of one currency, such as €. Values
+        of unknown currency have no ROAS beside spend in one.
+    event_type : str, default "conversion"
+        Event type of the conversions in a project.
+    stitch : bool, default True
+        Whether to assign rows without a user to the user seen on the same device, if there is exactly one and
+        the tables have columns of users and of devices.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are, and the
+        node itself if it is not made of a source and medium.
+    dayfirst : bool, optional
+        Whether dates such as 03/04/2025 begin with the day (true) or the month (false). By default they are
+        refused.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text. By default a number such as 99,90 or 1,030.50 decides for its
+        column; a column with nothing but numbers such as 1.000 is refused.
+    encoding : str, optional
+        Encoding of CSV files that are neither UTF-8 nor UTF-16, such as ``"cp1252"`` of Windows. By default
+        they are refused; ``"utf-8"`` rejects the rows that cannot be read.
+    ignore_case : bool, default True
+        Whether names of nodes that differ by case only, such as Google and google, are one, with the most
+        frequent spelling.
+    aggregate : bool, default False
+        Whether to add up the rows of a conversion, such as the lines of an order: the sum of their values at
+        the earliest date. Rows of several users or in several currencies are refused. If one row of a
+        conversion cannot be read, all of them are rejected.
+    sheet, conversion_sheet : str, optional
+        Sheets of the touchpoints and of the conversions in XLSX files, or in one; by default the first.
+
+    Returns
+    -------
+    Journeys
+        Each touchpoint as a session without hits, each conversion with the statistic ``revenue`` if it has a
+        value, a node (of type ``channel``) for each name. ``journeys.paths()`` builds the paths,
+        ``journeys.load(project)`` loads everything into a project.
+
+    Raises
+    ------
+    InvalidRequest
+        If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
+        conversions are not unique, a flag is neither yes nor no, the decimal mark or the encoding is unclear,
+        or ``currency`` is not a currency.
+
+    Warns
+    -----
+    InputWarning
+        If a column beside the days looks like their times, but cannot be read as such.
+    InputWarning
+        If names of nodes differ by case only.
+    InputWarning
+        If there are none.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
+    InputWarning
+        If rows of conversions without an id repeat another one exactly; each counts.
+    InputWarning
+        If no conversion has a user of any touchpoint, or users differ by case or leading zeros only.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_journeys
+    >>> clicks = pd.DataFrame({"customer": ["u", "u"], "channel": ["search", "email"],
+    ...                        "time": ["2025-01-01", "2025-01-02"]})
+    >>> orders = pd.DataFrame({"order_id": [1001], "customer": ["u"], "order_date": ["2025-01-03"]})
+    >>> attribute(read_journeys(clicks, orders).paths(), "linear")[["node_id", "conversions"]]
+      node_id  conversions
+    0   email          0.5
+    1  search          0.5
+    """
+    (reference,) = references(event_type).values()
+    named = dict(columns or {})
+    for role in named:
+        if role not in OPTIONS:
+            raise InvalidRequest.choice("columns", role, OPTIONS)
+    currency = checked_currency(currency)
+    formats = Formats(dayfirst, decimal, encoding, sheet)
+    connection = duckdb.connect()
+    touch_table = OwnTable(connection, touchpoints, "touchpoints", formats)
+    if conversions is None:
+        conversion_table = OwnTable(connection, touchpoints, "conversions", formats)
+    else:
+        formats = replace(formats, sheet=conversion_sheet)
+        conversion_table = OwnTable(connection, conversions, "conversions", formats)
+    of_touchpoints, of_conversions = _user_columns((touch_table, conversion_table), named)
+    _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
+    touch_table.take_user(*of_touchpoints)
+    touch_table.take_node(touch_table.find_node(named))
+    touch_table.take_date(touch_table.find_date(named))
+    touch_table.take_word("touch", touch_table.find("touch", named, required=False))
+    points, rejected = touch_table.read()
+    where = "true"
+    if conversions is None:
+        where = conversion_table.flag(str(conversion_table.find("flag", named)))
+    conversion_table.take_user(*of_conversions)
+    events, rejected_conversions = _read_conversions(
+        conversion_table,
+        named,
+        where,
+        has_own_table=conversions is not None,
+        currency=currency,
+        aggregate=aggregate,
+    )
+    _create_visits(connection, merge_case(points, name=touch_table.name) if ignore_case else points)
+    # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
+    is_end = conversions is not None and conversion_table.has_days_only()
+    _create_conversions(connection, events, reference, is_end=is_end)
+    if conversions is not None:
+        # A single file for both has the same rejected rows.
+        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
+    connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
+    create_table(connection, "views", VIEWS, {}, "FROM visits WHERE false")
+    # Orders, too, tell whose device it is.
+    connection.execute(
+        "CREATE TABLE sightings AS SELECT device, account FROM visits "
+        "UNION ALL SELECT device, account FROM conversions"
+    )
+    journeys = assemble(
+        connection,
+        "journeys",
+        stitch=stitch,
+        currency=currency,
+        channels=channels,
+        has_units=False,
+        sightings="sightings",
+    )
+    columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
+    if journeys.events.empty:
+        warn(f"{conversion_table.name} has no conversions", InputWarning)
+    else:
+        _warn_of_strangers(journeys, columns_used)
+        _warn_of_spellings(connection)
+    return replace(journeys, columns=columns_used)
+
+
+def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
+    """Return the columns of a file or frame, and those that have a common name for each role."""
+    # In another encoding, too, the file has columns.
+    table = OwnTable(duckdb.connect(), rows, "file", Formats(encoding="latin-1"))
+    found: dict[str, list[str]] = {}
+    for role in roles:
+        if role == "node":
+            found[role] = table.find_node({}, required=False)
+        elif role == "date":
+            found[role] = table.find_date({}, required=False)
+        else:
+            found[role] = [column for column in [table.find(role, {}, required=False)] if column is not None]
+    if found.get("device") == found.get("user"):
+        # The only id of a table is that of its users.
+        found.pop("device", None)
+    return table.source.columns, {role: columns for role, columns in found.items() if columns}
+
+
+def _user_columns(
+    tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]
+) -> list[tuple[str | None, str | None]]:
+    """Return the columns of the user and of the device in both tables, preferring names that they share.
+
+    The id of a device stands beside that of a user in at least one of the tables; otherwise it is the user.
+    """
+    called = ("user", "conversion_user")
+    if {*called, "device"} & set(named):
+        return _named_users(tables, named)
+    users = [_filled(table, is_device=False) for table in tables]
+    devices = [_filled(table, is_device=True) for table in tables]
+    chosen: list[tuple[str | None, str | None]]
+    if not any(user and device for user, device in zip(users, devices, strict=True)):
+        chosen = [(column, None) for column in _preferred([_filled(table) for table in tables])]
+    else:
+        is_shared = bool({*map(folded, devices[0])} & {*map(folded, devices[1])})
+        chosen = [
+            (device, None) if user is None and not is_shared else (user, device)
+            for user, device in zip(_preferred(users), _preferred(devices), strict=True)
+        ]
+    return [
+        columns if any(columns) else (table.find("user", named, called=role), None)
+        for table, columns, role in zip(tables, chosen, called, strict=True)
+    ]
+
+
+def _named_users(
+    tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]
+) -> list[tuple[str | None, str | None]]:
+    device = named.get("device")
+    if device is not None and not any(device in table.source.columns for table in tables):
+        tables[0].find("device", named)
+    of_conversions = {} if "user" not in named else {"user": named["user"]}
+    if "conversion_user" in named:
+        of_conversions["user"] = named["conversion_user"]
+    chosen: list[tuple[str | None, str | None]] = []
+    for table, names, role in zip(tables, (named, of_conversions), ("user", "conversion_user"), strict=True):
+        own = device if isinstance(device, str) and device in table.source.columns else None
+        user = table.find("user", names, required=own is None, called=role)
+        chosen.append((None if user == device else user, own))
+    return chosen
+
+
+def _filled(table: OwnTable, *, is_device: bool | None = None) -> list[str]:
+    """Return the columns with values whose names are common for users, for devices, or for both."""
+    return [
+        column
+        for column in table.common("user")
+        if is_device is None or (folded(column) != _SESSION and (folded(column) in _DEVICES) == is_device)
+        if table.is_filled(column)
+    ]
+
+
+def _preferred(columns: list[list[str]]) -> list[str | None]:
+    """Return a column for each table: the first name that both have, else the first of each."""
+    first, second = ({folded(column): column for column in of_table} for of_table in columns)
+    for name, column in first.items():
+        if name in second:
+            return [column, second[name]]
+    return [next(iter(of_table), None) for of_table in columns]
+
+
+def _check_sheets(
+    touchpoints: object, conversions: object, sheet: str | None, conversion_sheet: str | None
+) -> None:
+    """Refuse one sheet as both tables, since each touchpoint would be a conversion."""
+    books = [workbook_of(rows) for rows in (touchpoints, conversions)]
+    if books[0] is None or books[0] != books[1]:
+        return
+    names = sheet_names(books[0], "touchpoints")
+    read = sheet if sheet is not None else names[0]
+    if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
+        raise InvalidRequest(
+            f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
+            f"{books[0].name!r}; pass another one, or --conversion-sheet in the command; sheets: "
+            f"{', '.join(names)}",
+            field="conversion_sheet",
+        )
+
+
+def _read_conversions(
+    table: OwnTable,
+    named: Mapping[str, Named],
+    where: str,
+    *,
+    has_own_table: bool,
+    currency: str | None,
+    aggregate: bool,
+) -> tuple[pa.Table, pd.DataFrame]:
+    called = "conversion_date" if has_own_table else "date"
+    if "conversion_date" in named:
+        named = {**named, "date": named["conversion_date"]}
+    table.take_date(table.find_date(named, called=called))
+    if has_own_table or "conversion" in named:
+        table.take_word("conversion", table.find("conversion", named, required=False))
+    value = table.find("value", named, required=False)
+    quantity = table.find_quantity(named, value)
+    if value is not None and quantity is not None:
+        table.take_product(value, quantity)
+    else:
+        table.take_number("value", value, optional_if="true")
+    table.take_currency(table.find_currency(named, value), currency)
+    events, rejected = table.read(where=where, may_be_empty=True)
+    if aggregate:
+        return _add_up(table, events, rejected)
+    if "conversion" in events.column_names:
+        duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
+        if duplicates:
+            cells = events.drop_columns("row")
+            is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
+            raise InvalidRequest(
+                f"conversion: {table.name} has {duplicates:,} rows more than distinct values of "
+                f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
+                "or name the column with unique ids of conversions with columns={'conversion': COLUMN} "
+                "(--aggregate or --conversion COLUMN in the command)" + (_REPEATED if is_repeated else ""),
+                field="conversion",
+            )
+    else:
+        _warn_of_repeated(table, where)
+    return events, rejected
+
+
+def _warn_of_repeated(table: OwnTable, where: str) -> None:
+    """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
+    count = table.count_repeated(where)
+    if count:
+        rows = (
+            "1 row without an id that repeats" if count == 1 else f"{count:,} rows without an id that repeat"
+        )
+        warn(
+            f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
+            "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
+            "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
+            RepeatedRows,
+        )
+
+
+def _add_up(table: OwnTable, events: pa.Table, rejected: pd.DataFrame) -> tuple[pa.Table, pd.DataFrame]:
+    """Return one row per conversion: the sum of the values of its rows, at the earliest date.
+
+    A conversion of which a row was rejected is rejected as a whole, because its sum would be too small.
+    """
+    if "conversion" not in events.column_names:
+        raise InvalidRequest(
+            f"aggregate: {table.name} has no column that looks like the conversion; name the "
+            "column with their ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the "
+            "command",
+            field="conversion",
+        )
+    connection = table.connection
+    connection.register("lines", events)
+    names = [name for name in ("currency", "user", "device") if name in events.column_names]
+    mixed = " OR ".join(f'count(DISTINCT "{name}") > 1' for name in names)
+    broken = connection.execute(
+        f"SELECT conversion FROM lines GROUP BY conversion HAVING {mixed} ORDER BY conversion LIMIT 1"
+    ).fetchall()
+    if broken:
+        raise InvalidRequest(
+            f"aggregate: the rows of conversion {broken[0][0]!r} are of several users or in several "
+            "currencies; allowed: one of each",
+            field="conversion",
+        )
+    word = table.source.word(str(table.columns["conversion"]))
+    rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
+    is_partial = (
+        f"conversion IN (SELECT {word} FROM {table.source.relation} "
+        f"WHERE {quoted(ROW)} IN ({rows}) AND {word} IS NOT NULL)"
+    )
+    columns = [
+        "min(row) AS row, min(date) AS date, conversion",
+        *(f'min("{name}") AS "{name}"' for name in names),
+    ]
+    columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
+    summed = connection.execute(
+        f"SELECT {', '.join(columns)} FROM lines WHERE NOT {is_partial} GROUP BY conversion ORDER BY row"
+    ).to_arrow_table()
+    left_out = connection.execute(
+        f"SELECT {literal(table.name)} AS file, row, "
+        "'another row of the conversion ' || conversion || ' cannot be read' AS reason "
+        f"FROM lines WHERE {is_partial} ORDER BY row"
+    ).to_arrow_table()
+    return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
+
+
+def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
+    """Create the table ``visits`` from touchpoints."""
+    connection.register("points", points)
+    # Identical touchpoints are distinct visits.
+    named = [field.name for field in fields(Traffic) if field.name in points.column_names]
+    person = _person(points)
+    order = f"row_number() OVER (PARTITION BY {person}, {', '.join(named)}, date ORDER BY row)"
+    of_fields = ", ".join(f"coalesce({name}, '')" for name in named)
+    key = f"'as ' || concat_ws(chr(31), {person}, {of_fields}, epoch_us(date), {order})"
+    columns = {
+        "visit_key": "'id ' || touch" if "touch" in points.column_names else key,
+        "account": '"user"',
+        "started": "date",
+        "ended": "date",
+    }
+    rows = "FROM points"
+    if "referrer" in points.column_names:
+        # A visit without UTM parameters comes from the site that links here.
+        host = r"regexp_extract(lower(referrer), '^(?:[a-z][a-z0-9+.-]*://)?([^/?#:]+)', 1)"
+        missing = [
+            f"CAST(NULL AS VARCHAR) AS {name}"
+            for name in ("source", "medium", "campaign")
+            if name not in named
+        ]
+        rows = f"FROM (SELECT {', '.join(['*', *missing])} FROM points)"
+        is_referred = "coalesce(source, medium, campaign) IS NULL AND referrer IS NOT NULL"
+        columns |= {
+            "source": f"CASE WHEN {is_referred} THEN {host} ELSE source END",
+            "medium": f"CASE WHEN {is_referred} THEN 'referral' ELSE medium END",
+        }
+    create_table(connection, "visits", VISITS, columns, rows)
+
+
+def _create_conversions(
+    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
+) -> None:
+    """Create the table ``conversions``; days count until their end if ``is_end``."""
+    connection.register("events", events)
+    person = _person(events)
+    order = f"row_number() OVER (PARTITION BY {person}, date ORDER BY row)"
+    key = f"concat_ws(' ', {person}, strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
+    columns = {
+        "source_id": "conversion" if "conversion" in events.column_names else key,
+        "kind": literal(reference),
+        "account": '"user"',
+        "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
+        "amount": "value" if "value" in events.column_names else "NULL",
+    }
+    create_table(connection, "conversions", CONVERSIONS, columns, "FROM events")
+
+
+def _person(rows: pa.Table) -> str:
+    """Return SQL for the user, or else the device."""
+    return "coalesce(\"user\", 'device ' || device)" if "device" in rows.column_names else '"user"'
+
+
+def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+    """Warn if no conversion has a user of any touchpoint, so that nothing can be attributed."""
+    if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
+        return
+    used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
+    warn(
+        f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
+        f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
+        "columns={'user': COLUMN, 'conversion_user': COLUMN}, or --user COLUMN --conversion-user COLUMN in "
+        "the command",
+        InputWarning,
+    )
+
+
+def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
+    """Warn of users whose conversions have no touchpoints because of case or leading zeros."""
+    plain = "ltrim(lower(account), '0')"
+    found = connection.execute(
+        "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
+        f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
+        "SELECT account FROM visits WHERE account IS NOT NULL) GROUP BY ALL) JOIN ("
+        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)"
+    ).fetchone()
+    count, spelling, known = found or (0, None, None)
+    if count:
+        warn(
+            "users of conversions differ from those of touchpoints by case or leading zeros only "
+            f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
+            "attributed. Write users alike in both, in case and zeros",
+            InputWarning,
+        )

@@ -1,0 +1,318 @@
+"""Text files: their encodings, delimiters and records, copied to DuckDB tables with numbered rows."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, Final
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv
+
+from attrib_ds.errors import InvalidRequest
+
+#: Column with the 0-based position of each row in the source.
+ROW: Final = "#row"
+#: Maximum length of a line: pyarrow cannot read a record across two blocks.
+BLOCK_BYTES: Final = 16 << 20
+DELIMITED: Final = (".csv", ".tsv")
+_DELIMITERS: Final = ",;\t|"
+_UTF_8: Final = "utf-8"
+_START_BYTES: Final = 4_096
+
+
+def quoted(name: str) -> str:
+    """Return the name as an SQL identifier.
+
+    Examples
+    --------
+    >>> print(quoted('the "best" city'))
+    "the ""best"" city"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Return the text as an SQL literal.
+
+    Examples
+    --------
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file in binary mode, decompressed if its name ends in ``.gz``."""
+    is_packed = path.name.casefold().endswith(".gz")
+    return gzip.open(path) if is_packed else path.open("rb")  # type: ignore[return-value]
+
+
+def copy_delimited(
+    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None
+) -> tuple[str, list[tuple[int, str]]]:
+    """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8."""
+    encoding = encoding or _marked_encoding(path) or _UTF_8
+    names, delimiter = _header(path, argument, encoding)
+    check_names(names, argument)
+    copied, unreadable = copy_text(
+        connection,
+        path,
+        names,
+        read={} if encoding == _UTF_8 else {"encoding": encoding},
+        parse={"delimiter": delimiter, "newlines_in_values": True},
+        convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
+    )
+    return copied, unreadable + _unclosed(connection, copied, path, names, encoding)
+
+
+def copy_text(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    names: list[str],
+    *,
+    parse: dict[str, Any],
+    convert: dict[str, Any],
+    read: dict[str, Any] | None = None,
+) -> tuple[str, list[tuple[int, str]]]:
+    """Copy a text file with all cells as text, and list the unreadable records.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        The table is created in its current database and schema.
+    path : Path
+        Text, compressed if its name ends in ``.gz``; in UTF-8 unless ``read`` has another encoding.
+    names : list of str
+        Columns.
+    parse, convert, read : dict
+        Options of :mod:`pyarrow.csv`.
+
+    Returns
+    -------
+    table : str
+        Its quoted name; :data:`ROW` counts unreadable records too.
+    unreadable : list of (int, str)
+        Position and reason.
+    """
+    unreadable: list[tuple[int, str]] = []
+
+    def skip(record: pa.csv.InvalidRow) -> str:
+        # pyarrow counts from 1, including the header.
+        cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
+        unreadable.append((record.number - 2, cells))
+        return "skip"
+
+    def attempt(kind: pa.DataType) -> str:
+        unreadable.clear()
+        with open_binary(path) as file:
+            records = pa.csv.open_csv(
+                file,
+                # With threads, pyarrow does not number records.
+                read_options=pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, **(read or {})),
+                parse_options=pa.csv.ParseOptions(invalid_row_handler=skip, **parse),
+                convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(names, kind), **convert),
+            )
+            return _renumbered(connection, copy_arrow(connection, records), unreadable)
+
+    try:
+        return attempt(pa.string()), unreadable
+    except (pa.ArrowException, duckdb.Error) as error:
+        if "UTF8" not in str(error):
+            raise
+    return _decoded(connection, attempt(pa.binary()), names, unreadable)
+
+
+def _renumbered(
+    connection: duckdb.DuckDBPyConnection, relation: str, skipped: Sequence[tuple[int, str]]
+) -> str:
+    """Add the number of records skipped before each row to its row number."""
+    if not skipped:
+        return relation
+    # The i-th record skipped, at position p, stands before the copied row p - i and all later ones.
+    before = {position - order: order + 1 for order, (position, _) in enumerate(sorted(skipped))}
+    steps = pa.table({"start": pa.array(before), "passed": pa.array(before.values())})
+    connection.register("attrib_ds_steps", steps)
+    number = f"{quoted(ROW)} + coalesce(passed, 0)"
+    renumbered = replace_table(
+        connection,
+        relation,
+        f"SELECT rows.* EXCLUDE (start, passed) REPLACE ({number} AS {quoted(ROW)}) FROM (FROM {relation} "
+        f"ASOF LEFT JOIN attrib_ds_steps ON {quoted(ROW)} >= start) AS rows ORDER BY {quoted(ROW)}",
+    )
+    connection.unregister("attrib_ds_steps")
+    return renumbered
+
+
+def _decoded(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    names: Sequence[str],
+    unreadable: Sequence[tuple[int, str]],
+) -> tuple[str, list[tuple[int, str]]]:
+    """Decode cells to text, without the records that are not UTF-8."""
+    columns = [quoted(name) for name in names]
+    foreign = " OR ".join(f"({name} IS NOT NULL AND TRY(decode({name})) IS NULL)" for name in columns)
+    undecodable = connection.execute(
+        f"SELECT {quoted(ROW)}, 'not UTF-8 text' FROM {relation} WHERE {foreign}"
+    ).fetchall()
+    texts = ", ".join(f"TRY(decode({name})) AS {name}" for name in columns)
+    query = f"SELECT {quoted(ROW)}, {texts} FROM {relation} WHERE NOT ({foreign})"
+    return replace_table(connection, relation, query), [*unreadable, *undecodable]
+
+
+def _unclosed(
+    connection: duckdb.DuckDBPyConnection, relation: str, path: Path, names: Sequence[str], encoding: str
+) -> list[tuple[int, str]]:
+    """Remove the last row if an unclosed quotation mark swallowed the following lines."""
+    is_last = f"{quoted(ROW)} = (SELECT max({quoted(ROW)}) FROM {relation})"
+    has_break = " OR ".join(f"contains({quoted(name)}, chr(10))" for name in names)
+    last = connection.execute(f"SELECT {quoted(ROW)} FROM {relation} WHERE {is_last} AND ({has_break})")
+    row = last.fetchone()
+    if row is None:
+        return []
+    with _open_text(path, encoding) as file:
+        marks = sum(block.count('"') for block in iter(lambda: file.read(BLOCK_BYTES), ""))
+    if marks % 2 == 0:
+        return []
+    connection.execute(f"DELETE FROM {relation} WHERE {quoted(ROW)} = {row[0]}")
+    return [(row[0], "a quotation mark is never closed; the following lines were read as one cell")]
+
+
+def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str]:
+    """Return the names in the first record, and the most frequent delimiter in it."""
+    with _open_text(path, "utf-8-sig" if encoding == _UTF_8 else encoding) as file:
+        line = file.readline()
+        while line and not line.strip():
+            line = file.readline()
+        counts = Counter(line)
+        delimiter = max(_DELIMITERS, key=lambda mark: counts[mark])
+        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])
+    if not names:
+        raise empty_file(path, argument)
+    if any("\ufffd" in name for name in names):
+        raise InvalidRequest(
+            f"{argument}: the header of {path.name!r} is not {encoding.upper()} text", field=argument
+        )
+    return names, delimiter
+
+
+def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """Open a file of text; records that cannot be decoded are reported later, by row."""
+    return io.TextIOWrapper(open_binary(path), encoding=encoding, errors="replace", newline="\n")
+
+
+def _marked_encoding(path: Path) -> str | None:
+    """Return the encoding of a file in UTF-16, with or without a byte order mark; None for any other."""
+    with open_binary(path) as file:
+        start = file.read(_START_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # Latin letters have a zero byte in UTF-16, before or after their own.
+    if 0 in start[:2]:
+        return "utf-16-be" if start[0] == 0 else "utf-16-le"
+    return None
+
+
+def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str | None:
+    """Return the encoding of a file of delimited text that is not UTF-8; None for everything else.
+
+    Raises
+    ------
+    InvalidRequest
+        If Python has no such codec of text, or the file is not UTF-8 and none is given.
+    """
+    try:
+        "".encode(encoding or _UTF_8)
+    except (LookupError, TypeError) as error:
+        raise InvalidRequest(
+            f"encoding: {encoding!r} is not allowed; allowed: the name of a codec, such as 'cp1252' or "
+            "'utf-16'",
+            field="encoding",
+        ) from error
+    path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
+    is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
+    if not is_delimited or not path.is_file() or _marked_encoding(path) is not None:
+        return None
+    line = _first_foreign_line(path)
+    if line is not None and encoding is None:
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "
+            "in Western Europe; pass encoding='cp1252', or --encoding cp1252 in the command "
+            "(encoding='utf-8' leaves out the rows that are not UTF-8)",
+            field="encoding",
+        )
+    return None if line is None else encoding
+
+
+def _first_foreign_line(path: Path) -> int | None:
+    """Return the number of the first line that is not UTF-8, from 1; None if all are."""
+    with open_binary(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return None
+
+
+def check_names(names: Iterable[object], argument: str, *, least: int = 1) -> None:
+    """Refuse column names that are empty, not text, or equal in SQL."""
+    seen = {ROW: ROW}
+    for position, name in enumerate(names, start=1):
+        if not isinstance(name, str):
+            raise InvalidRequest(f"{argument}: the column name {name!r} is not text", field=argument)
+        if not name:
+            raise InvalidRequest(
+                f"{argument}: column {position} has no name; pandas writes such a column for the index: "
+                "write with index=False",
+                field=argument,
+            )
+        other = seen.get(name.casefold())
+        if other is not None:
+            problem = "is given twice" if other == name else f"differs from {other!r} in case only"
+            raise InvalidRequest(f"{argument}: the column {name!r} {problem}", field=argument)
+        seen[name.casefold()] = name
+    if len(seen) - 1 < least:
+        raise InvalidRequest(f"{argument}: has no columns", field=argument)
+
+
+def empty_file(path: Path, argument: str) -> InvalidRequest:
+    """Return the error for a file without content."""
+    return InvalidRequest(f"{argument}: {str(path)!r} is empty", field=argument)
+
+
+def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:
+    """Copy Arrow data into a new table with rows numbered from 0, and return its quoted name."""
+    name = _new_name(connection)
+    connection.register("attrib_ds_incoming", arrow)
+    try:
+        connection.execute(
+            f"CREATE TABLE {name} AS "
+            f"SELECT row_number() OVER () - 1 AS {quoted(ROW)}, * FROM attrib_ds_incoming"
+        )
+    finally:
+        connection.unregister("attrib_ds_incoming")
+    return name
+
+
+def replace_table(connection: duckdb.DuckDBPyConnection, relation: str, query: str) -> str:
+    """Create a table from a query on ``relation``, drop ``relation``, and return the quoted name."""
+    name = _new_name(connection)
+    connection.execute(f"CREATE TABLE {name} AS {query}")
+    connection.execute(f"DROP TABLE {relation}")
+    return name
+
+
+def _new_name(connection: duckdb.DuckDBPyConnection) -> str:
+    place = connection.execute("SELECT current_database(), current_schema()").fetchall()[0]
+    return ".".join(quoted(part) for part in (*place, f"source_{uuid4().hex}"))
