@@ -232,7 +232,7 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
         If Python has no such codec of text, or the file is not UTF-8 and none is given.
     """
     try:
-        "".encode(encoding or _UTF_8)
+        "".encode(_UTF_8 if encoding is None else encoding)
     except (LookupError, TypeError) as error:
         raise InvalidRequest(
             f"encoding: {encoding!r} is not allowed; allowed: the name of a codec, such as 'cp1252' or "
