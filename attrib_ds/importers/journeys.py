@@ -18,7 +18,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest, RejectedRows, UnknownCurrency, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows, UnknownCurrency, warn
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
@@ -175,7 +175,7 @@ class Journeys:
             touchpoints,
             conversions,
             lookback=lookback,
-            columns={"touch": "touch_id"},
+            touch="touch_id",
             adjustments=adjustments,
             in_currency=in_currency,
             rates=rates,

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.errors import InvalidRequest, RepeatedRows, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, warn
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
 from attrib_ds.importers.journeys import (
     CONVERSIONS,
@@ -364,7 +364,7 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
             f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
             "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
             "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
-            RepeatedRows,
+            InputWarning,
         )
 
 

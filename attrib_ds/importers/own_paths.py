@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import MergedNames, closest, warn
+from attrib_ds.errors import InputWarning, closest, warn
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.journeys import chains_of, checked_currency
 from attrib_ds.importers.own_table import Formats, OwnTable
@@ -224,7 +224,7 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
             f"spelling: {shown}{more}. ignore_case=False, or --no-ignore-case in the command, keeps them "
             "apart",
-            MergedNames,
+            InputWarning,
         )
     return rows
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import IgnoredTimes, InvalidRequest, closest, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, closest, warn
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import written_values
@@ -276,7 +276,7 @@ class OwnTable:
 
         Warns
         -----
-        IgnoredTimes
+        InputWarning
             If a column beside one of days looks like their times, but cannot be read as such.
         """
         given = named.get("date")
@@ -316,7 +316,7 @@ class OwnTable:
             f"the column {column!r} of {self.name} is not used: its values, such as "
             f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} "
             "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
-            IgnoredTimes,
+            InputWarning,
         )
 
     # -- reading cells

@@ -319,7 +319,7 @@ def assign_channels(
 
 def channel_matcher(rules: pd.DataFrame) -> Callable[..., str]:
     """Return a function that names the channel of a source, medium, campaign and referrer."""
-    listed = list(rules[["channel", *CONDITIONS]].itertuples(index=False, name=None))
+    listed: list[tuple[str, ...]] = list(rules[["channel", *CONDITIONS]].itertuples(index=False, name=None))
 
     # Large frames have few sources, media and campaigns.
     @lru_cache(_REMEMBERED)
@@ -333,9 +333,8 @@ def channel_matcher(rules: pd.DataFrame) -> Callable[..., str]:
         if words[3] and not any(words[:3]):
             words[:2] = words[3], "referral"
         for channel, *patterns in listed:
-            if all(
-                pattern is None or fits(pattern, word) for pattern, word in zip(patterns, words, strict=True)
-            ):
+            pairs = zip(patterns, words, strict=True)
+            if all(pattern is None or fits(pattern, word) for pattern, word in pairs):
                 return channel
         return UNASSIGNED
 

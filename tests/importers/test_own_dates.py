@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import InvalidRequest, RejectedRows
+from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows
 from attrib_ds.importers.own_journeys import find_columns
 
 ORDERS = pd.DataFrame({"user": ["u"], "date": ["2025-01-09"]})
