@@ -175,7 +175,7 @@ class Journeys:
             touchpoints,
             conversions,
             lookback=lookback,
-            touch="touch_id",
+            columns={"touch": "touch_id"},
             adjustments=adjustments,
             in_currency=in_currency,
             rates=rates,
