@@ -66,10 +66,10 @@ from .api.interactions import get_interaction as get_interaction
 from .api.interactions import list_hits as list_hits
 from .api.interactions import list_nodes as list_nodes
 from .api.interactions import search_interactions as search_interactions
-from .api.loading import load as load
 from .api.offline_conversions import send_conversions as send_conversions
 from .api.results import export_interactions as export_interactions
 from .api.results import export_users as export_users
+from .api.results import load as load
 from .api.results import to_excel as to_excel
 from .api.users import (
     get_user as get_user,

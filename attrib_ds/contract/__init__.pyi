@@ -1,12 +1,12 @@
-from .build import Wire as Wire
-from .build import build as build
-from .build import from_wire as from_wire
-from .build import to_wire as to_wire
 from .catalogue import OPERATIONS as OPERATIONS
 from .operation import BASES as BASES
 from .operation import Answer as Answer
 from .operation import Answering as Answering
 from .operation import File as File
 from .operation import Operation as Operation
+from .operation import Wire as Wire
+from .operation import build as build
+from .operation import from_wire as from_wire
+from .operation import to_wire as to_wire
 from .operation import wire_order as wire_order
 from .request import Request as Request

@@ -10,8 +10,15 @@ from pydantic import Field, ValidationError, model_validator
 
 from attrib_ds.contract.identifiers import Name, PathText, ProjectId, Reference, StorageKey, Text, Uuid
 from attrib_ds.contract.json_values import Rule, Size, choice, pattern, shown, text
-from attrib_ds.contract.predicates import EventTypes
-from attrib_ds.contract.request import Part, ProjectRequest, Request, Untitled, disagreement, translate
+from attrib_ds.contract.request import (
+    EventTypes,
+    Part,
+    ProjectRequest,
+    Request,
+    Untitled,
+    disagreement,
+    translate,
+)
 from attrib_ds.contract.settings import RetentionDays
 from attrib_ds.contract.values import (
     BOUNDED,

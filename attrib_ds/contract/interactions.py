@@ -9,8 +9,7 @@ from pydantic import model_validator
 
 from attrib_ds.contract.identifiers import HexId, Name, PathText, Text, Uuid
 from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, shown
-from attrib_ds.contract.predicates import InteractionFilter, NodeFilter
-from attrib_ds.contract.request import ProjectRequest, disagreement
+from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement
 from attrib_ds.contract.values import (
     FILLED,
     Instant,

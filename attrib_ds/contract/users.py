@@ -11,8 +11,7 @@ from pydantic import model_validator
 from attrib_ds import instants
 from attrib_ds.contract.identifiers import HexId, Name, PathText, UserIdOrUnknown
 from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, pattern, shown, text
-from attrib_ds.contract.predicates import UserFilter
-from attrib_ds.contract.request import Part, ProjectRequest, disagreement
+from attrib_ds.contract.request import Part, ProjectRequest, UserFilter, disagreement
 from attrib_ds.contract.values import BOUNDED, FILLED, Flag, Instant, Limit, Offset, Order, whole
 from attrib_ds.filters import Predicate, from_json, to_json
 from attrib_ds.filters.predicates import check_values, measure

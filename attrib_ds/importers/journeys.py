@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.api.loading import Loaded, load
+from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of

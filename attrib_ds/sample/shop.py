@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attrib_ds.api.loading import load
+from attrib_ds.api.results import load
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import Project, connect
 from attrib_ds.sample import files

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.build import projected
 from attrib_ds.contract.identifiers import Slug
 from attrib_ds.contract.interactions import (
     CreateOfflineInteraction,
@@ -29,6 +28,7 @@ from attrib_ds.contract.interactions import (
     SearchInteractions,
 )
 from attrib_ds.contract.json_values import encode, shown
+from attrib_ds.contract.operation import projected
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import count_interactions, filter_interactions

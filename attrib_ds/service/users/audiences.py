@@ -18,7 +18,7 @@ from ibis.backends.duckdb import Backend
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_values import encode
-from attrib_ds.contract.predicates import truncate
+from attrib_ds.contract.request import truncate
 from attrib_ds.contract.users import CreateAudience, DeleteAudience, GetAudience, ListAudiences
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json

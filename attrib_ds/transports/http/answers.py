@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request
-from attrib_ds.contract.build import columns
 from attrib_ds.contract.json_values import shown
+from attrib_ds.contract.operation import columns
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import whole
 from attrib_ds.local_files import writing_temporarily

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer, Operation
-from attrib_ds.contract.build import columns
+from attrib_ds.contract.operation import columns
 from attrib_ds.display import printable, progress
 from attrib_ds.errors import UnknownFields
 from attrib_ds.schema import RESOURCES

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
-from attrib_ds.contract.build import columns
+from attrib_ds.contract.operation import columns
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
 from attrib_ds.keys.secret import Secret
 from attrib_ds.transports.http import answers

@@ -14,7 +14,7 @@ from support.service_records import hex_id, send, table, visit
 from support.user_projects import clear
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.build import columns
+from attrib_ds.contract.operation import columns
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import json_records
 from attrib_ds.records.json_pages import read_page
