@@ -80,7 +80,7 @@ class ServerOptions:
         Maximum number of concurrent requests that are not reads.
     reads : int, default 4
         Maximum number of concurrent reads; they never use the threads above.
-    most_waiting : int, default 1,000
+    most_waiting : int, default 400
         Maximum number of requests, and of reads, waiting for a thread; further ones get 503.
     seconds_to_read : float, default 30
         Time limit of a read until its answer begins, waiting included, and for each portion of a streamed
@@ -99,7 +99,7 @@ class ServerOptions:
     behind_proxy: tuple[str, ...] = ()
     threads: int = 32
     reads: int = 4
-    most_waiting: int = 1_000
+    most_waiting: int = 400
     seconds_to_read: float = 30
     body_mebibytes: int = 256
 

@@ -32,7 +32,8 @@ _SECONDS_TO_START: Final = 30.0
 _SECONDS_TO_STOP: Final = 30
 #: Longer than a proxy keeps its connections, so that it never sends a request on one that is being closed.
 _SECONDS_IDLE: Final = 75
-#: Connections, beyond which the server answers 503. A process has 1,024 file descriptors on most systems.
+#: Connections, beyond which uvicorn answers 503: more than requests that run and wait, which get 503 with the
+#: time to wait, and less than the 1,024 file descriptors that most systems give to a process.
 _MOST_CONNECTIONS: Final = 900
 #: Connections waiting to be accepted.
 _BACKLOG: Final = 1_024
