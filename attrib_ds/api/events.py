@@ -16,8 +16,8 @@ from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
+from attrib_ds.sending.conversion_cells import explained
 from attrib_ds.sending.delivery import Delivery, Outcome, build_requests, send_rows
-from attrib_ds.sending.event_problems import explained
 from attrib_ds.sending.nonces import check_nonce_columns, nonces_of_columns, nonces_of_content, refuse
 
 #: Events per request; fewer than a service accepts, so that it answers before a timeout.

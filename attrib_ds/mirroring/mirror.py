@@ -1,25 +1,28 @@
-"""Creates a mirror of a project, or updates it."""
+"""Mirrors a remote project into an embedded one: first all records, later what is new or changed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from attrib_ds import instants
 from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound
-from attrib_ds.mirroring.copier import Copier
-from attrib_ds.mirroring.interactions import copy_interactions
-from attrib_ds.mirroring.reference_data import copy_event_types, copy_nodes, copy_rates
-from attrib_ds.mirroring.runs import Period, open_state, plan_run
-from attrib_ds.mirroring.users import copy_users
-from attrib_ds.project import open_embedded
-
-if TYPE_CHECKING:
-    from datetime import date, datetime
-
-    from attrib_ds.project import Project
+from attrib_ds.mirroring.copying import (
+    Copier,
+    copy_event_types,
+    copy_interactions,
+    copy_nodes,
+    copy_rates,
+    copy_users,
+    format_instant,
+    parse_instant,
+)
+from attrib_ds.project import Project, open_embedded
 
 _MEMORY: Final = ":memory:"
 _LONGEST_OVERLAP: Final = timedelta(days=365)
@@ -166,3 +169,76 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
                 field=name,
             )
     return properties
+
+
+@dataclass(frozen=True)
+class Period:
+    """The requested period; None is an open bound."""
+
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def of(cls, since: datetime | str | None, until: datetime | str | None) -> Period:
+        """Parse the bounds."""
+        return cls(
+            None if since is None else instants.parse(since, argument="since"),
+            None if until is None else instants.parse(until, argument="until"),
+        )
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return the period as saved in the mirror."""
+        return {"since": format_instant(self.since), "until": format_instant(self.until)}
+
+
+def open_state(mirror: Project, source: str, *, hits: bool | None, personal: bool | None) -> dict[str, Any]:
+    """Return the saved state of the mirror, with the kinds of records to mirror.
+
+    Raises
+    ------
+    InvalidRequest
+        If records that the mirror has would no longer be mirrored.
+    """
+    saved: Any = mirror.send("begin_mirror", source=source).value
+    state = dict(saved)
+    for name, requested in (("hits", hits), ("personal", personal)):
+        is_mirrored = saved.get(name, False)
+        if is_mirrored and requested is False:
+            raise InvalidRequest(
+                f"{name}: the mirror holds them; leave {name} out, or sync into a new file", field=name
+            )
+        state[name] = is_mirrored or bool(requested)
+        if state[name] and not is_mirrored and "hits" in saved:
+            # Read again what was mirrored without them.
+            state |= {"through": None, "changed": None, "run": None}
+    return state
+
+
+def plan_run(state: Mapping[str, Any], period: Period, overlap: timedelta) -> dict[str, Any]:
+    """Return the interrupted run of the same period, or a new run; the state stays as it is.
+
+    A run reads records dated from ``since`` to ``until``, and older ones of the mirrored period (from
+    ``scope`` on) that changed since ``changed``. It also holds its progress.
+    """
+    run: dict[str, Any] | None = state.get("run")
+    if run is not None and run["asked"] == period.as_json():
+        return run
+    through, changed = parse_instant(state.get("through")), parse_instant(state.get("changed"))
+    scope = period.since
+    if "scope" in state:
+        scope = parse_instant(state["scope"])
+        scope = None if scope is None else min(scope, period.since or scope)
+    since = scope
+    if through is not None and changed is not None:
+        since = min(through, changed) - overlap
+        since = since if period.since is None else min(since, period.since)
+        changed -= overlap
+    return {
+        "asked": period.as_json(),
+        "began": format_instant(instants.now()),
+        "since": format_instant(since),
+        "changed": format_instant(changed),
+        "scope": format_instant(scope),
+        "interactions": None,
+        "users": None,
+    }

@@ -1,4 +1,4 @@
-"""Reads the cells of a file of conversions, and reports problems by the file's own columns and rows."""
+"""Reads the cells of a file of conversions, and names problems by the columns and rows that were sent."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ _NUMBER: Final = "a number"
 #: What the text of an instant has, and that of a day has not.
 _CLOCK: Final = ":"
 _MAX_SHOWN: Final = 5
+#: What a field of each type holds.
+_EXPECTED: Final = {
+    "string": "text",
+    "message": "text",
+    "email": "an email address",
+    "phone": "a phone number",
+    "location": "a location",
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a date",
+    "url": "a URL",
+    "country": "a country",
+    "state": "0 or 1",
+    "currency": "an amount of money",
+}
 
 
 class Unfit(ValueError):
@@ -264,3 +279,23 @@ def _holds_days(column: pd.Series[Any]) -> bool:
     if not isinstance(kind, np.dtype) or kind.kind != "M":
         return False
     return bool((column.dropna().dt.time == time(0)).all())
+
+
+def explained(problem: Mapping[str, Any]) -> str:
+    """Return a problem, as in a trashed event, in words.
+
+    Examples
+    --------
+    >>> field = {"type": "string", "ingestionKey": "deal"}
+    >>> explained({"type": "invalid-field", "field": field, "value": 900})
+    'data.deal: expected text, got number 900'
+    >>> explained({"type": "unknown-event-type", "field": None, "value": "order"})
+    'unknown-event-type'
+    """
+    field = problem["field"]
+    if not field:
+        return str(problem["type"])
+    found = described(problem["value"])
+    return (
+        f"data.{field['ingestionKey']}: expected {_EXPECTED.get(field['type'], field['type'])}, got {found}"
+    )

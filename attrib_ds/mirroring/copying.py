@@ -1,0 +1,369 @@
+"""Copies records of a project to its mirror, in portions that an interrupted run need not read again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import datetime
+from functools import partial, reduce
+from operator import and_, or_
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds import instants, schema
+from attrib_ds.display import progress
+from attrib_ds.errors import NotFound
+from attrib_ds.filters import Predicate, interaction, user
+from attrib_ds.project import Project
+
+_LOG: Final = logging.getLogger("attrib_ds.mirroring")
+#: Records per transaction; a killed process reads at most as many again.
+_INTERACTIONS: Final = 5_000
+_SESSIONS: Final = 1_000
+#: Dates on which the service recorded or changed an interaction.
+_CHANGE_DATES: Final = ("ingestedAt", "createdAt", "updateDate", "vendorUpdateDate")
+_ALL_COLUMNS: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in schema.INTERACTION.names))
+#: Records per transaction; a killed process reads at most as many again.
+_USERS: Final = 1_000
+#: Dates on which the service changed a user.
+_USER_CHANGES: Final = ("updatedAt",)
+
+
+class Copier:
+    """Copies records of a run from the source to the mirror.
+
+    Each chunk of records is stored before the progress of the run, and storing a chunk twice changes nothing:
+    an interrupted run can resume at any point.
+
+    Parameters
+    ----------
+    source, mirror : Project
+        The projects.
+    state : dict
+        Saved state of the mirror, with the current ``run``; see :func:`.plan_run`.
+    pool : ThreadPoolExecutor
+        Runs concurrent requests.
+    """
+
+    def __init__(
+        self,
+        source: Project,
+        mirror: Project,
+        state: dict[str, Any],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.source = source
+        self.mirror = mirror
+        self.state = state
+        self.run: dict[str, Any] = state["run"]
+        self.pool = pool
+        self.since, self.changed = parse_instant(self.run["since"]), parse_instant(self.run["changed"])
+        self.scope, self.until = parse_instant(self.run["scope"]), parse_instant(self.run["asked"]["until"])
+        self._written: dict[str, int] = {}
+
+    def changes(
+        self, field: Callable[[str], Any], date: str, change_dates: Sequence[str]
+    ) -> Predicate | None:
+        """Return the predicate for new and changed records, or None for all records."""
+        if self.changed is None:
+            return None
+        bounds = {date: self.since, **dict.fromkeys(change_dates, self.changed)}
+        return reduce(or_, [field(name) >= bound for name, bound in bounds.items()])  # type: ignore[no-any-return]
+
+    def list_source(self, operation: str, **arguments: Any) -> pa.Table:
+        """List all records of the source; none if it lacks the operation or the parent record."""
+        try:
+            return list_all(self.source, operation, **arguments)
+        except NotFound:
+            return schema.RESOURCES[_RESOURCES[operation]].empty_table()
+
+    def load(self, resource: str, records: pa.Table) -> None:
+        """Load records into the mirror, replacing earlier versions."""
+        if not records.num_rows:
+            return
+        answer = self.mirror.send("load_records", resource=resource, source=records, replace=True)
+        counts: Any = answer.value
+        for kind, count in counts.items():
+            self._written[kind] = self._written.get(kind, 0) + count
+        rejected = answer.read()
+        if rejected.num_rows:
+            first = rejected.slice(0, 1).to_pylist()[0]
+            _LOG.warning(
+                "%s: %d invalid records of the source were skipped; the first is %s (%s)",
+                resource,
+                rejected.num_rows,
+                first["id"],
+                first["reason"],
+            )
+
+    def save_progress(self, **progress: str | None) -> None:
+        """Save the progress of the run."""
+        self.run |= progress
+        self.mirror.send("keep_mirror", progress=self.state)
+
+    def finish(self) -> None:
+        """Save up to which date the mirror is complete, and since when the next run reads changes."""
+        began = parse_instant(self.run["began"])
+        assert began is not None  # noqa: S101  (set by plan_run)
+        previous = parse_instant(self.state.get("through"))
+        through = began if self.until is None else min(self.until, began)
+        if previous is None or self.until is None or self.until >= previous:
+            self.state["changed"] = self.run["began"]
+        self.state |= {
+            "through": format_instant(through if previous is None else max(previous, through)),
+            "scope": self.run["scope"],
+            "run": None,
+        }
+        self.mirror.send("keep_mirror", progress=self.state)
+        written = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self._written.items())
+        _LOG.info("%s: %s", self.mirror.transport.address, written or "no new records")
+
+
+#: Listed resource by operation.
+_RESOURCES: Final = {
+    "list_nodes": "Node",
+    "list_campaigns": "Campaign",
+    "list_outlays": "Outlay",
+    "list_event_types": "EventType",
+    "list_rates": "Rate",
+}
+
+
+def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
+    """Return all pages of a list in one table."""
+    parts: list[pa.Table] = []
+    count = 0
+    while True:
+        answer = project.send(operation, offset=count, **arguments)
+        part = answer.read()
+        parts.append(part)
+        count += part.num_rows
+        if not part.num_rows or answer.total is None or count >= answer.total:
+            return pa.concat_tables(parts)
+
+
+def copy_nodes(copier: Copier) -> None:
+    """Copy the tree of nodes, and campaigns and outlays of integrations that have any."""
+    nodes = copier.list_source("list_nodes")
+    copier.load("nodes", nodes)
+    vendors = sorted({vendor for vendor in nodes["vendorId"].to_pylist() if vendor})
+    tables = copier.pool.map(lambda vendor: copier.list_source("list_campaigns", vendor_id=vendor), vendors)
+    for vendor, campaigns in zip(vendors, tables, strict=True):
+        if campaigns.num_rows:
+            copier.mirror.send("mirror_records", resource="campaigns", records=campaigns)
+            _copy_outlays(copier, vendor, campaigns["id"].to_pylist())
+
+
+def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None:
+    """Copy all outlays of an integration; delete those that no longer exist in the source."""
+
+    def list_outlays(campaign: str) -> tuple[pa.Table, pa.Table]:
+        of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
+        present = copier.list_source("list_outlays", **of_campaign)
+        deleted = copier.list_source("list_outlays", deleted=True, **of_campaign)
+        return present, deleted.filter(pc.is_valid(deleted["deletedAt"]))
+
+    pairs = list(copier.pool.map(list_outlays, campaigns))
+    outlays = pa.concat_tables([table for pair in pairs for table in pair])
+    copier.load("spend", outlays)
+    source_ids = set(outlays["_id"].to_pylist())
+    for campaign in campaigns:
+        of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
+        mirrored = list_all(copier.mirror, "list_outlays", **of_campaign)
+        for outlay_id in sorted(set(mirrored["_id"].to_pylist()) - source_ids):
+            copier.mirror.send("delete_outlay", outlay_id=outlay_id, **of_campaign)
+
+
+def copy_event_types(copier: Copier) -> None:
+    """Copy event types, including archived ones."""
+    for archived in (False, True):
+        event_types = copier.list_source("list_event_types", archived=archived)
+        if event_types.num_rows:
+            copier.mirror.send("mirror_records", resource="event-types", records=event_types)
+
+
+def copy_rates(copier: Copier) -> None:
+    """Copy currency rates; remove those that no longer exist in the source."""
+    rates = copier.list_source("list_rates").to_pylist()
+    mirrored = list_all(copier.mirror, "list_rates").to_pylist()
+    keys = {(rate["currency"], rate["date"]) for rate in rates}
+    removed = [{**rate, "rate": None} for rate in mirrored if (rate["currency"], rate["date"]) not in keys]
+    if rates or removed:
+        copier.mirror.send("set_rates", rates=[*rates, *removed])
+
+
+def copy_interactions(copier: Copier) -> None:
+    """Copy interactions, and hits if the mirror has hits."""
+    if copier.run["interactions"] == "done":
+        return
+    where = copier.changes(interaction, "startDate", _CHANGE_DATES)
+    since = parse_instant(copier.run["interactions"]) or copier.scope
+    is_first = copier.changed is None and copier.run["interactions"] is None
+    with _search(copier, where, since) as (chunks, total), progress("interactions", total) as advance:
+        for chunk in chunks:
+            _load_interactions(copier, chunk, is_first=is_first)
+            copier.save_progress(interactions=format_instant(pc.max(chunk["startDate"]).as_py()))
+            advance(chunk.num_rows)
+    copier.save_progress(interactions="done")
+
+
+def copy_interactions_of(copier: Copier, user_ids: Sequence[str]) -> None:
+    """Copy all interactions of users, changed or not."""
+    with _search(copier, interaction("userId").isin(user_ids), copier.scope) as (chunks, _):
+        for chunk in chunks:
+            _load_interactions(copier, chunk)
+
+
+@contextmanager
+def _search(
+    copier: Copier, where: Predicate | None, since: datetime | None
+) -> Iterator[tuple[Iterator[pa.Table], int]]:
+    """Search interactions sorted by startDate; yields chunks and the total number of records."""
+    answer = copier.source.stream(
+        "search_interactions",
+        where=where,
+        since=since,
+        until=copier.until,
+        columns=_ALL_COLUMNS if copier.state["personal"] else None,
+        sort=["startDate", "_id"],
+        limit=None,
+        filtered=None,
+        bots=None,
+    )
+    with closing(answer):
+        yield _chunks(answer), answer.total or 0
+
+
+def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rechunk tables to the size of a transaction."""
+    buffer: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        rest = table
+        while count + rest.num_rows >= _INTERACTIONS:
+            yield pa.concat_tables([*buffer, rest.slice(0, _INTERACTIONS - count)])
+            rest = rest.slice(_INTERACTIONS - count)
+            buffer, count = [], 0
+        if rest.num_rows:
+            buffer.append(rest)
+            count += rest.num_rows
+    if buffer:
+        yield pa.concat_tables(buffer)
+
+
+def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False) -> None:
+    """Load a page of interactions, without personal columns unless the mirror has them."""
+    if not copier.state["personal"]:
+        page = page.drop_columns([name for name in page.column_names if name in schema.ON_REQUEST])
+    copier.load("interactions", page)
+    if copier.state["hits"]:
+        _copy_hits(copier, page, is_first=is_first)
+
+
+def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
+    """Copy the hits of sessions for which the mirror does not have all hits."""
+    sessions = [
+        (opening, count)
+        for opening, count in zip(page["firstHitId"].to_pylist(), page["hitCount"].to_pylist(), strict=True)
+        if opening is not None and count != 0
+    ]
+
+    def lacks(session: tuple[str, int | None]) -> bool:
+        opening, count = session
+        return copier.mirror.send("list_hits", first_hit_id=opening).count != count
+
+    missing = [opening for opening, count in sessions if is_first or lacks((opening, count))]
+    for start in range(0, len(missing), _SESSIONS):
+        batch = missing[start : start + _SESSIONS]
+        tables = copier.pool.map(lambda id: copier.source.send("list_hits", first_hit_id=id).read(), batch)
+        copier.load("hits", pa.concat_tables(list(tables)))
+
+
+def copy_users(copier: Copier) -> None:
+    """Copy users and their events, found by the users that changed, as services list no events."""
+    where = (
+        _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", _USER_CHANGES)
+    )
+    with progress("users", _users(copier, where, limit=0)[1]) as advance:
+        while True:
+            users, left = _users(copier, where, limit=_USERS)
+            if not users.num_rows:
+                return
+            _copy_events(copier, users)
+            copier.mirror.send("mirror_records", resource="users", records=users)
+            copier.save_progress(users=max(users["_id"].to_pylist()))
+            advance(users.num_rows)
+            if users.num_rows >= left:
+                return
+
+
+def _within(copier: Copier) -> Predicate | None:
+    """Return the predicate for users of the mirrored period, or None for all users."""
+    if copier.scope is None and copier.until is None:
+        return None
+    # Users with only bots or filtered traffic have no counts and no dates.
+    uncounted = (user("interactionCount") == 0) & (user("eventCount") == 0)
+    return reduce(or_, [_between(copier, "EventDate"), _between(copier, "InteractionDate"), uncounted])
+
+
+def _between(copier: Copier, date: str) -> Predicate:
+    """Return the predicate for users whose range from first to last date overlaps the period."""
+    bounds = []
+    if copier.scope is not None:
+        bounds.append(user(f"last{date}") >= copier.scope)
+    if copier.until is not None:
+        bounds.append(user(f"first{date}") <= copier.until)
+    return reduce(and_, bounds)
+
+
+def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
+    answer = copier.source.send(
+        "search_users",
+        columns=["eventCount", "firstEventDate", "lastEventDate", "createdAt"],
+        where=where,
+        sort="_id",
+        id_after=copier.run["users"],
+        limit=limit,
+    )
+    return answer.read(), answer.total or 0
+
+
+def _copy_events(copier: Copier, users: pa.Table) -> None:
+    ids = users["_id"].to_pylist()
+    tables = list(copier.pool.map(partial(_events, copier), _users_with_events(copier, users)))
+    if tables:
+        copier.load("events", pa.concat_tables(tables))
+    if copier.changed is not None:
+        # A merge changes interactions of a user without updating their dates.
+        copy_interactions_of(copier, ids)
+
+
+def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
+    """Return the ids of users who may have events in the period."""
+    mask = pc.greater(users["eventCount"], 0)
+    if copier.scope is not None:
+        mask = pc.and_(mask, pc.greater_equal(users["lastEventDate"], copier.scope))
+    if copier.until is not None:
+        mask = pc.and_(mask, pc.less_equal(users["firstEventDate"], copier.until))
+    ids: list[str] = users.filter(mask)["_id"].to_pylist()
+    return ids
+
+
+def _events(copier: Copier, user_id: str) -> pa.Table:
+    return list_all(
+        copier.source, "list_user_events", id=user_id, since=copier.scope, until=copier.until, sort="_id"
+    )
+
+
+def format_instant(instant: datetime | None) -> str | None:
+    """Format an instant as saved in the mirror."""
+    return None if instant is None else instants.format(instant)
+
+
+def parse_instant(saved: str | None) -> datetime | None:
+    """Parse an instant saved in the mirror."""
+    return None if saved is None else instants.parse(saved, argument="progress")
