@@ -361,7 +361,9 @@ def _compare(options: argparse.Namespace) -> None:
                 peak_mb=statistics.median(run["mb"] for run in results),
             )
         )
-    goals = {name: "≤ 1.4" if name in MAIN else "≤ 3" for name in CONTENDERS if name.startswith("attrib_ds")}
+    goals = {
+        name: "≤ 1.8" if name in MAIN else "≤ 2.5" for name in CONTENDERS if name.startswith("attrib_ds")
+    }
     judged = compared(rows, next(iter(CONTENDERS)))
     report(
         [dataclasses.replace(row, goal=goals.get(row.what.partition(" (")[0])) for row in judged],
