@@ -118,10 +118,10 @@ from .filters import (
 from .filters import (
     user as user,
 )
-from .importers.ga4 import read_ga4 as read_ga4
-from .importers.matomo import read_matomo as read_matomo
+from .importers.exports import read_ga4 as read_ga4
+from .importers.exports import read_matomo as read_matomo
+from .importers.exports import read_snowplow as read_snowplow
 from .importers.own_journeys import read_journeys as read_journeys
-from .importers.snowplow import read_snowplow as read_snowplow
 from .mirroring.mirror import sync as sync
 from .project import Project as Project
 from .project import connect as connect

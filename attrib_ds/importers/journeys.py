@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -18,7 +17,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import printable
-from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows, UnknownCurrency, warn
+from attrib_ds.errors import InvalidRequest, RejectedRows, UnknownCurrency, warn
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
@@ -268,39 +267,6 @@ def create_table(
         for name, sql_type in types.items()
     )
     connection.execute(f"CREATE TABLE {table} AS SELECT {selected} {rows}")
-
-
-def warn_without_conversions(
-    connection: duckdb.DuckDBPyConnection, names: str, rows: str, *, expected: str, advice: str
-) -> None:
-    """Warn if the table ``conversions`` is empty, with the names that occur.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Database of the table.
-    names : str
-        SQL expression for the names.
-    rows : str
-        Rest of the query, from ``FROM`` on.
-    expected : str
-        What the names of conversions are.
-    advice : str
-        How to choose others.
-    """
-    if connection.execute("SELECT count(*) FROM conversions").fetchall()[0][0]:
-        return
-    seen = connection.execute(
-        f"SELECT {names} AS name, count(*) AS times {rows} GROUP BY name HAVING name IS NOT NULL "
-        "ORDER BY times DESC, name"
-    ).fetchall()
-    listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
-    others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
-    warnings.warn(
-        f"there are no conversions: {expected}. Names in the data: {printable(listed)}{others}. {advice}",
-        InputWarning,
-        stacklevel=3,
-    )
 
 
 def assemble(

@@ -31,8 +31,7 @@ from attrib_ds.contract.json_values import encode, shown
 from attrib_ds.contract.operation import projected
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
-from attrib_ds.queries.insights import count_interactions, filter_interactions
-from attrib_ds.queries.intervals import fetch, ordering
+from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_by_id, find_by_slug, insert_campaign, require
 from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
 from attrib_ds.service.events.validation import identity

@@ -9,8 +9,7 @@ import ibis
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.errors import NotSupported
-from attrib_ds.queries.insights import count_interactions, sum_events
-from attrib_ds.queries.intervals import fetch
+from attrib_ds.queries.insights import count_interactions, fetch, sum_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,7 @@ from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import NotFound
-from attrib_ds.queries.insights import sum_events
-from attrib_ds.queries.intervals import fetch, ordering, timestamp
+from attrib_ds.queries.insights import fetch, ordering, sum_events, timestamp
 from attrib_ds.service.events.metrics import as_json
 from attrib_ds.service.outlays import in_project_currency
 

@@ -24,7 +24,7 @@ from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.instants import naive
-from attrib_ds.queries.intervals import timestamp
+from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.query_cache import QueryCache
 from attrib_ds.service.store.sql_tables import sql_table

@@ -1,0 +1,565 @@
+"""Read exports of Google Analytics 4, Matomo and Snowplow: visits, page views and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import duckdb
+
+from attrib_ds.display import printable
+from attrib_ds.errors import InputWarning, InvalidRequest, warn
+from attrib_ds.importers.journeys import (
+    CONVERSIONS,
+    VIEWS,
+    VISITS,
+    Journeys,
+    assemble,
+    create_table,
+    reference_sql,
+    references,
+)
+from attrib_ds.records.export_tables import Export, gather, open_exports
+from attrib_ds.records.frames import Frame, FrameOrPath
+from attrib_ds.records.ga4_events import MARKS, open_ga4_events
+from attrib_ds.records.snowplow_events import open_snowplow_events
+from attrib_ds.records.written_values import plausible
+
+TRAFFIC: Final = ("session", "last_click")
+
+_MAX_NAMES: Final = 20
+#: A session id is the session's start in seconds, unless an app or a server set another one.
+_DAY_MICROS: Final = 86_400_000_000
+
+
+def read_ga4(
+    exports: FrameOrPath | Sequence[FrameOrPath],
+    *,
+    conversions: Sequence[str] = ("purchase",),
+    traffic: str = "session",
+    stitch: bool = True,
+    currency: str | None = None,
+    channels: Frame | None = None,
+) -> Journeys:
+    """Read the event tables that Google Analytics 4 exports to BigQuery.
+
+    Parameters
+    ----------
+    exports : str, Path, DataFrame, or a list of those
+        Rows of ``events_YYYYMMDD``: JSON lines (``.json``, ``.ndjson``, ``.jsonl``, also with ``.gz``),
+        Parquet, or a result of a BigQuery client; also flattened queries with a column for each parameter
+        (``ga_session_id``, ``source``, …), and Fivetran's table ``event``. Days may overlap. A session past
+        midnight is complete only if both days are given.
+    conversions : sequence of str, default ("purchase",)
+        Names of the events that are conversions; each becomes an event type.
+    traffic : {"session", "last_click"}, default "session"
+        Traffic source of a session: ``"session"`` uses the session's own events
+        (``collected_traffic_source``, else the event parameters), otherwise direct; ``"last_click"`` is the
+        source in Google Analytics reports (``session_traffic_source_last_click``), which gives a direct
+        session the campaign of an earlier session, and thus counts the campaign again as a touchpoint.
+    stitch : bool, default True
+        Whether to assign sessions without a ``user_id`` to the user seen on the device, if there is exactly
+        one. Otherwise they belong to the device, as in Google Analytics reports.
+    currency : str, optional
+        Currency of revenue that has none.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default those of the
+        export, else the default rules.
+
+    Returns
+    -------
+    Journeys
+        Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
+        (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``; the tree
+        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
+        the paths.
+
+    Raises
+    ------
+    InvalidRequest
+        If an export cannot be read, an argument is not allowed, or revenue has no currency.
+
+    Warns
+    -----
+    InputWarning
+        If no event has the name of a conversion; the message lists the names in the export.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_ga4
+    >>> def parameter(key, **value):
+    ...     return {"key": key, "value": value}
+    >>> visit = [parameter("ga_session_id", int_value=1735725600), parameter("source", string_value="google"),
+    ...          parameter("medium", string_value="cpc"), parameter("campaign", string_value="spring")]
+    >>> order = [parameter("ga_session_id", int_value=1735725600)]
+    >>> events = pd.DataFrame({"event_timestamp": [1735725600000000, 1735725900000000],
+    ...     "event_name": ["session_start", "purchase"], "user_pseudo_id": ["a.1", "a.1"],
+    ...     "event_params": [visit, order], "ecommerce": [None, {"transaction_id": "T1"}]})
+    >>> journeys = read_ga4(events)
+    >>> attribute(journeys.paths(), "linear")[["node_id", "conversions"]]
+                 node_id  conversions
+    0  google/cpc/spring          1.0
+    """
+    if traffic not in TRAFFIC:
+        raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
+    by_name = references(conversions)
+    connection = duckdb.connect()
+    open_ga4_events(connection, exports)
+    _create_ga4_visits(connection, is_last_click=traffic == "last_click")
+    columns = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
+    is_view = "event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
+    create_table(connection, "views", VIEWS, columns, f"FROM source_events WHERE {is_view}")
+    _create_ga4_conversions(connection, by_name)
+    return _assembled(
+        connection, "ga4", "event_name", by_name, stitch=stitch, currency=currency, channels=channels
+    )
+
+
+def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
+    first = "FIRST({} ORDER BY event_order)".format
+    own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in MARKS)
+    first_filled = ", ".join(
+        f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
+        for name in (
+            "browser", "browser_version", "system", "system_version", "device_type", "region", "city",
+            "channel", "ads_campaign", "ads_campaign_id", "ads_group",
+            "last_source", "last_medium", "last_campaign", "last_campaign_id", "last_content", "last_term",
+            "p_page_location", "p_page_referrer",
+        )
+    )  # fmt: skip
+    connection.execute(
+        f"""
+        CREATE TABLE sessions AS
+        SELECT visit_key, any_value(device) AS device, LAST(account ORDER BY event_order)
+                FILTER (account IS NOT NULL) AS account,
+            min(micros) AS started, max(micros) AS ended, any_value(session) * 1000000 AS session_start,
+            {own}, {first_filled}, bool_or(is_marked) AS is_marked,
+            coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first,
+            {first("first_source")} AS first_source, {first("first_medium")} AS first_medium,
+            {first("first_campaign")} AS first_campaign
+        FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key
+        """
+    )
+    started = (
+        f"CASE WHEN session_start BETWEEN started - {_DAY_MICROS} AND started THEN session_start "
+        "ELSE started END"
+    )
+    is_ad = "is_marked AND gclid IS NOT NULL"
+    has_last = (
+        f"{str(is_last_click).lower()} AND coalesce(last_source, last_medium, last_campaign) IS NOT NULL"
+    )
+    # If a user's first session has no traffic source of its own, the user's source is that of the session.
+    is_user = "NOT is_marked AND is_first"
+    case = (
+        f"CASE WHEN {has_last} THEN {{}} WHEN {is_ad} THEN {{}} WHEN is_marked THEN {{}} ELSE {{}} END".format
+    )
+    user = f"CASE WHEN {is_user} THEN {{}} END".format
+    same = "source IS NOT DISTINCT FROM last_source AND medium IS NOT DISTINCT FROM last_medium"
+    columns = {
+        "source": case("last_source", "'google'", "source", user("first_source")),
+        "medium": case("last_medium", "'cpc'", "medium", user("first_medium")),
+        "campaign": case(
+            "last_campaign", "coalesce(ads_campaign, campaign)", "campaign", user("first_campaign")
+        ),
+        "campaign_id": case(
+            "last_campaign_id", "coalesce(ads_campaign_id, campaign_id)", "campaign_id", "NULL"
+        ),
+        "adset": case("ads_group", "ads_group", "NULL", "NULL"),
+        "ad": case("last_content", "content", "content", "NULL"),
+        "keyword": case("last_term", "term", "term", "NULL"),
+        "channel": case("channel", "NULL", f"CASE WHEN {same} THEN channel END", "NULL"),
+        "started": f"make_timestamp({started})",
+        "ended": "make_timestamp(ended)",
+        "page": "p_page_location",
+        "referrer": "p_page_referrer",
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+
+
+def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
+    named = [f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")]
+    in_usd = (
+        "p_currency IS NULL AND revenue_in_usd IS NOT NULL "
+        "AND (purchase_revenue IS NOT NULL OR p_value IS NULL)"
+    )
+    revenue = f"CASE WHEN {in_usd} THEN revenue_in_usd ELSE coalesce(purchase_revenue, p_value) END"
+    is_broken = f"({revenue} IS NOT NULL AND try_cast({revenue} AS DOUBLE) IS NULL)"
+    columns = {
+        "source_id": f"coalesce({', '.join(named)}, event_key)",
+        "kind": reference_sql("event_name", by_name),
+        "name": "event_name",
+        # A user who signed in later in the session has the account from the start.
+        "account": "coalesce(source_events.account, sessions.account)",
+        "device": "source_events.device",
+        "amount": f"try_cast({revenue} AS DOUBLE)",
+        "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
+    }
+    is_conversion = f"{columns['kind']} IS NOT NULL"
+    connection.execute(
+        "INSERT INTO rejected SELECT file, row, "
+        f"concat('the revenue of a conversion is not a number: ', chr(39), {revenue}, chr(39)) "
+        f"FROM source_events WHERE {is_conversion} AND {is_broken}"
+    )
+    rows = (
+        f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {is_conversion} AND NOT {is_broken}"
+    )
+    create_table(connection, "conversions", CONVERSIONS, columns, rows)
+
+
+def read_snowplow(
+    events: FrameOrPath | Sequence[FrameOrPath],
+    *,
+    conversions: Sequence[str] = ("transaction",),
+    stitch: bool = True,
+    currency: str | None = None,
+    channels: Frame | None = None,
+) -> Journeys:
+    """Read enriched events of Snowplow.
+
+    Parameters
+    ----------
+    events : str, Path, DataFrame, or a list of those
+        Rows of the table ``atomic.events`` (a frame, Parquet, JSON lines, or CSV with a header), or files of
+        enriched events as the pipeline writes them: tab-separated without a header, whatever their names,
+        also with ``.gz``.
+    conversions : sequence of str, default ("transaction",)
+        Values of ``event_name`` (or ``event``) that are conversions; each becomes an event type.
+        ``"transaction"`` includes orders of the e-commerce plug-in.
+    stitch : bool, default True
+        Whether to assign events without a ``user_id`` to the user seen with the same ``domain_userid``, if
+        there is exactly one.
+    currency : str, optional
+        Currency of revenue that has none.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+
+    Returns
+    -------
+    Journeys
+        Sessions by ``domain_sessionid`` (or by ``domain_userid`` and ``domain_sessionidx``) with the traffic
+        source of their first view: the marketing fields ``mkt_*``, else the referrer, else direct; page
+        views; the conversions with the statistic ``revenue``, orders once per ``tr_orderid``; the tree of
+        sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the
+        paths.
+
+    Raises
+    ------
+    InvalidRequest
+        If the events cannot be read, an argument is not allowed, or revenue has no currency.
+
+    Warns
+    -----
+    InputWarning
+        If no event has the name of a conversion; the message lists the names in the export.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from attrib_ds import attribute, read_snowplow
+    >>> events = pd.DataFrame({"event_id": ["11111111-1111-4111-8111-111111111111",
+    ...         "22222222-2222-4222-8222-222222222222"],
+    ...     "event_name": ["page_view", "transaction"], "domain_userid": ["d", "d"],
+    ...     "domain_sessionid": ["s", "s"], "mkt_source": ["google", None], "mkt_medium": ["cpc", None],
+    ...     "derived_tstamp": pd.to_datetime(["2025-01-01 10:00", "2025-01-01 10:05"]),
+    ...     "tr_orderid": [None, "T1"]})
+    >>> journeys = read_snowplow(events)
+    >>> attribute(journeys.paths(), "linear")[["node_id", "conversions"]]
+          node_id  conversions
+    0  google/cpc          1.0
+    """
+    by_name = references(conversions)
+    connection = duckdb.connect()
+    open_snowplow_events(connection, events)
+    _create_snowplow_visits(connection)
+    columns = {"view_key": "event_id", "viewed": "occurred"}
+    is_view = "kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
+    create_table(connection, "views", VIEWS, columns, f"FROM source_events WHERE {is_view}")
+    _create_snowplow_conversions(connection, by_name)
+    return _assembled(
+        connection,
+        "snowplow",
+        "kind",
+        by_name,
+        stitch=stitch,
+        currency=currency,
+        channels=channels,
+    )
+
+
+def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
+    # The first view has the traffic source; a page ping can be recorded before the view of a slow page.
+    opening = ["mkt_medium", "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "mkt_clickid"]
+    opening += ["mkt_network", "refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
+    rest = ["agent", "browser", "browser_version", "system", "device_type"]
+    rest += ["country", "region", "city"]
+    views_first = "(kind NOT IN ('page_view', 'screen_view'), event_order)"
+    source = ", ".join(f"arg_min_null({name}, {views_first}) AS {name}" for name in opening)
+    details = ", ".join(f"arg_min({name}, event_order) AS {name}" for name in rest)
+    connection.execute(
+        "CREATE TABLE sessions AS SELECT visit_key, min(device) AS device, "
+        "arg_max(account, event_order) AS account, "
+        f"min(occurred) AS started, max(occurred) AS ended, bool_or(is_bot) AS is_bot, {source}, {details} "
+        "FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key"
+    )
+    is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
+    is_click = f"NOT ({is_marked}) AND coalesce(mkt_clickid, mkt_network) IS NOT NULL"
+    medium = (
+        "CASE refr_medium WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'email' THEN 'email' "
+        "WHEN 'paid' THEN 'cpc' WHEN 'unknown' THEN 'referral' WHEN 'internal' THEN NULL "
+        "ELSE CASE WHEN refr_medium IS NOT NULL THEN 'referral' END END"
+    )
+    site = f"CASE WHEN ({medium}) IS NOT NULL THEN coalesce(refr_source, refr_urlhost) END"
+    columns = {
+        "source": f"CASE WHEN {is_marked} THEN mkt_source WHEN {is_click} THEN lower(mkt_network) "
+        f"ELSE {site} END",
+        "medium": f"CASE WHEN {is_marked} THEN mkt_medium WHEN {is_click} THEN 'cpc' ELSE {medium} END",
+        "campaign": "mkt_campaign",
+        "ad": "mkt_content",
+        "keyword": "mkt_term",
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+
+
+def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
+    # Orders of the e-commerce plug-in are actions with a transaction entity.
+    is_order = "has_order AND kind = 'snowplow_ecommerce_action'"
+    name = f"CASE WHEN {is_order} THEN 'transaction' ELSE source_events.kind END"
+    columns = {
+        "source_id": "CASE WHEN order_id IS NOT NULL THEN order_id ELSE event_id END",
+        "kind": reference_sql(f"({name})", by_name),
+        "name": "source_events.kind",
+        "account": "coalesce(source_events.account, sessions.account)",
+        "device": "source_events.device",
+        "currency": "money",
+    }
+    rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
+    create_table(connection, "conversions", CONVERSIONS, columns, f"{rows} AND NOT source_events.is_bot")
+
+
+_OPAQUE: Final = (
+    "actionDetails", "customVariables", "pluginsIcons", "experiments", "crashes", "formConversions",
+)  # fmt: skip
+_ACTIONS: Final = (
+    '[{"type":"VARCHAR","timestamp":"VARCHAR","url":"VARCHAR","pageId":"VARCHAR","idpageview":"VARCHAR",'
+    '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
+)
+_ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
+#: When an action took place.
+_SECONDS: Final = f"({plausible('try_cast(timestamp AS BIGINT)', per_second=1)})"
+_REQUIRED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
+
+
+def read_matomo(
+    visits: FrameOrPath | Sequence[FrameOrPath | Mapping[str, Any]],
+    *,
+    stitch: bool = True,
+    currency: str | None = None,
+    channels: Frame | None = None,
+) -> Journeys:
+    """Read visits with their actions from the reporting API of Matomo.
+
+    Parameters
+    ----------
+    visits : list of dict, str, Path, DataFrame, or a list of those
+        Responses of ``Live.getLastVisitsDetails`` with ``format=JSON``: the records of one response, or files
+        (``.json`` with a whole response, or one visit per line). Responses may overlap.
+    stitch : bool, default True
+        Whether to assign visits without a ``userId`` to the user seen with the same ``visitorId``, if there
+        is exactly one.
+    currency : str, optional
+        Currency of revenue if the response has no ``siteCurrency``.
+    channels : DataFrame, optional
+        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+
+    Returns
+    -------
+    Journeys
+        Visits; page views; orders as the event type ``order`` (once per ``orderId``) and goals as the event
+        types ``goal_<id>``, with the statistic ``revenue``; the tree of channels, campaigns and keywords.
+        ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the paths.
+
+    Raises
+    ------
+    InvalidRequest
+        If the visits cannot be read, or revenue has no currency.
+
+    Warns
+    -----
+    InputWarning
+        If there is no order and no goal; the message lists the types of actions.
+    RejectedRows
+        If rows cannot be read; the message has their number and the first reason.
+
+    Examples
+    --------
+    >>> from attrib_ds import attribute, read_matomo
+    >>> order = {"type": "ecommerceOrder", "orderId": "T1", "revenue": 30, "timestamp": 1735725900}
+    >>> visit = {"idSite": 1, "idVisit": 7, "visitorId": "a1", "siteCurrency": "EUR",
+    ...          "firstActionTimestamp": 1735725600, "lastActionTimestamp": 1735725900,
+    ...          "referrerType": "search", "referrerName": "Google", "actionDetails": [order]}
+    >>> journeys = read_matomo([visit])
+    >>> attribute(journeys.paths(), "linear")[["node_id", "value", "currency"]]
+                     node_id  value currency
+    0  organic-search/Google   30.0      EUR
+    """
+    connection = duckdb.connect()
+    opened = open_exports(connection, visits, argument="visits", required=_REQUIRED, opaque=_OPAQUE)
+    gather(
+        connection,
+        opened,
+        _matomo_columns,
+        rules={
+            "visit IS NULL": "idVisit is missing",
+            "started IS NULL": "firstActionTimestamp and serverTimestamp are not numbers of seconds",
+            "device IS NULL AND account IS NULL": "visitorId and userId are missing",
+            f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is not a list of actions",
+        },
+    )
+    # If responses overlap, the latest one is the most complete.
+    connection.execute(
+        "CREATE TABLE latest_visits AS SELECT * FROM records "
+        "QUALIFY row_number() OVER (PARTITION BY visit ORDER BY ended DESC, file, row) = 1"
+    )
+    _create_matomo_visits(connection)
+    connection.execute(
+        f"CREATE TABLE actions AS SELECT visit, device, account, site_currency, number, action.* FROM ("
+        f"SELECT *, unnest({_ACTIONS_READ}) AS action, "
+        "generate_subscripts(from_json(details, '[\"JSON\"]'), 1) AS number FROM latest_visits)"
+    )
+    connection.execute(
+        "INSERT INTO rejected SELECT 'visits', NULL, 'action ' || number || ' of visit ' || visit || ' ("
+        "' || type || ') has no timestamp in seconds' FROM actions "
+        f"WHERE {_SECONDS} IS NULL AND type IN ('action', 'ecommerceOrder', 'goal')"
+    )
+    view = "visit || '.' || coalesce(pageId, idpageview, timestamp || '.' || number)"
+    columns = {
+        "view_key": view,
+        "visit_key": "visit",
+        "viewed": f"make_timestamp({_SECONDS} * 1000000)",
+        "page": "url",
+    }
+    is_view = f"type = 'action' AND {_SECONDS} IS NOT NULL"
+    rows = f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY {view} ORDER BY number) = 1"
+    create_table(connection, "views", VIEWS, columns, rows)
+    _create_matomo_conversions(connection)
+    _warn_without_conversions(
+        connection,
+        "type",
+        "actions",
+        expected="no action has the type 'ecommerceOrder' or 'goal'",
+        advice="Define a goal in Matomo for the actions that are conversions",
+    )
+    return assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
+
+
+def _matomo_columns(export: Export) -> dict[str, str]:
+    """Return the SQL expressions of the fields used, by name."""
+    started, ended = (
+        plausible(export.whole(*columns), per_second=1)
+        for columns in (("firstActionTimestamp",), ("lastActionTimestamp", "serverTimestamp"))
+    )
+    return export.texts("matomo") | {
+        "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
+        "started": f"coalesce({started}, {ended} - coalesce({export.whole('visitDuration')}, 0))",
+        "ended": ended,
+        "device_type": f"lower({export.text('deviceType')})",
+        "country": f"upper(nullif({export.text('countryCode')}, 'xx'))",
+    }
+
+
+def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
+    is_campaign = "kind = 'campaign'"
+    medium = (
+        "CASE kind WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'website' THEN 'referral' "
+        "WHEN 'ai-assistant' THEN 'ai-assistant' WHEN 'direct' THEN NULL "
+        "ELSE CASE WHEN kind IS NOT NULL THEN 'referral' END END"
+    )
+    first = "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')"
+    columns = {
+        "visit_key": "visit",
+        "started": "make_timestamp(started * 1000000)",
+        "ended": "make_timestamp(coalesce(greatest(ended, started), started) * 1000000)",
+        "source": f"CASE WHEN {is_campaign} THEN campaignSource WHEN kind <> 'direct' THEN referrer_name END",
+        "medium": f"CASE WHEN {is_campaign} THEN coalesce(campaignMedium, CASE WHEN campaignSource IS NULL "
+        f"THEN 'campaign' END) ELSE {medium} END",
+        "campaign": f"CASE WHEN {is_campaign} THEN coalesce(campaignName, referrer_name) END",
+        "campaign_id": "campaignId",
+        "ad": "campaignContent",
+        "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
+        "page": first,
+    }
+    create_table(connection, "visits", VISITS, columns, "FROM latest_visits")
+
+
+def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:
+    is_order = "type = 'ecommerceOrder'"
+    # A goal is converted once per visit, or once per page if the goal allows several conversions.
+    goal = "visit || '.' || goalId || '.' || coalesce(goalPageId, timestamp)"
+    revenue = "try_cast(revenue AS DOUBLE)"
+    is_broken = f"(revenue IS NOT NULL AND {revenue} IS NULL)"
+    columns = {
+        "source_id": f"CASE WHEN {is_order} THEN coalesce(orderId, visit || '.' || timestamp) "
+        f"ELSE {goal} END",
+        "kind": f"CASE WHEN {is_order} THEN 'order' ELSE 'goal_' || goalId END",
+        "name": f"CASE WHEN {is_order} THEN 'ecommerceOrder' ELSE goalName END",
+        "occurred": f"make_timestamp({_SECONDS} * 1000000)",
+        # Matomo reports a goal without revenue as revenue 0.
+        "amount": f"CASE WHEN {is_order} THEN {revenue} ELSE nullif({revenue}, 0) END",
+        "currency": "site_currency",
+    }
+    wanted = f"({is_order} OR (type = 'goal' AND goalId IS NOT NULL))"
+    rows = f"FROM actions WHERE {wanted} AND {_SECONDS} IS NOT NULL"
+    connection.execute(
+        "INSERT INTO rejected SELECT 'visits', NULL, concat('action ', number, ' of visit ', visit, "
+        f"' (', type, ') has revenue that is not a number: ', chr(39), revenue, chr(39)) "
+        f"{rows} AND {is_broken}"
+    )
+    rows += f" AND NOT {is_broken}"
+    create_table(connection, "conversions", CONVERSIONS, columns, rows)
+
+
+def _assembled(
+    connection: duckdb.DuckDBPyConnection,
+    origin: str,
+    names: str,
+    by_name: dict[str, str],
+    *,
+    stitch: bool,
+    currency: str | None,
+    channels: Frame | None,
+) -> Journeys:
+    """Build the result of an export of events, which are named by a column."""
+    _warn_without_conversions(
+        connection,
+        names,
+        "source_events",
+        expected=f"no event has the name {' or '.join(map(repr, by_name))}",
+        advice='Choose among them with conversions=["NAME"]',
+    )
+    # Two accounts in one session are two on the device, though the session has the last one.
+    return assemble(
+        connection, origin, stitch=stitch, currency=currency, channels=channels, sightings="source_events"
+    )
+
+
+def _warn_without_conversions(
+    connection: duckdb.DuckDBPyConnection, names: str, table: str, *, expected: str, advice: str
+) -> None:
+    """Warn if there are no conversions, with the names in a column of a table."""
+    if connection.execute("SELECT count(*) FROM conversions").fetchall()[0][0]:
+        return
+    seen = connection.execute(
+        f"SELECT {names} AS name, count(*) AS times FROM {table} GROUP BY name HAVING name IS NOT NULL "
+        "ORDER BY times DESC, name"
+    ).fetchall()
+    listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
+    others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
+    warn(
+        f"there are no conversions: {expected}. Names in the data: {printable(listed)}{others}. {advice}",
+        InputWarning,
+    )
