@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -13,14 +12,14 @@ import pyarrow as pa
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.administration import CheckProject
-from attrib_ds.contract.identifiers import PATTERN
-from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns import CAMPAIGN_NODES
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.loading.batch import is_json
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.table_definitions import TABLES, differences
 
 _MAX_EXAMPLES: Final = 5
-_BATCH_ROWS: Final = 10_000
+#: Check, problem, number of records and examples.
+_Finding = tuple[str, str, int, list[str]]
 #: Columns of JSON text by table.
 _JSON: Final[dict[str, list[str]]] = {
     "interactions": [field.name for field in schema.INTERACTION if schema.is_json(field)],
@@ -35,14 +34,6 @@ _JSON: Final[dict[str, list[str]]] = {
     "settings": ["value"],
     "audit": ["details"],
 }
-
-
-@dataclass(frozen=True)
-class _Finding:
-    check: str
-    problem: str
-    records: int
-    examples: list[str]
 
 
 def check_project(store: Store, request: CheckProject) -> Answer:  # noqa: ARG001  (has no arguments)
@@ -69,12 +60,10 @@ def run_checks(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
         One row per failed check, in the schema of a finding.
     """
     # Damaged or missing tables cannot be checked further.
-    findings = [*_damages(cursor)] or [*_definitions(cursor)] or [*_rules(cursor), *_json(cursor)]
-    rows = {
-        name: pa.array([getattr(finding, name) for finding in findings], schema.FINDING.field(name).type)
-        for name in schema.FINDING.names
-    }
-    return pa.table(rows, schema=schema.FINDING)
+    findings = [*_damages(cursor)] or [*_definitions(cursor)] or [*_rules(cursor)]
+    return pa.Table.from_pylist(
+        [dict(zip(schema.FINDING.names, finding, strict=True)) for finding in findings], schema.FINDING
+    )
 
 
 def _damages(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
@@ -84,7 +73,7 @@ def _damages(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
             cursor.execute(f"SELECT count(hash(whole)) FROM {quoted(table)} AS whole").fetchall()
         except duckdb.Error as error:
             problem = "the file is damaged: tables cannot be read; restore a backup"
-            yield _Finding("readable", problem, 1, [f"{table}: {str(error).splitlines()[0]}"])
+            yield ("readable", problem, 1, [f"{table}: {str(error).splitlines()[0]}"])
             return
 
 
@@ -92,7 +81,7 @@ def _definitions(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
     tables = differences(cursor)
     if tables:
         problem = "tables differ from the definitions of this release"
-        yield _Finding("definitions", problem, len(tables), tables[:_MAX_EXAMPLES])
+        yield ("definitions", problem, len(tables), tables[:_MAX_EXAMPLES])
 
 
 def _rules(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
@@ -103,35 +92,7 @@ def _rules(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
             f"[1:{_MAX_EXAMPLES}] FROM ({broken})"
         ).fetchall()
         if violations[0]:
-            yield _Finding(rule.name, rule.problem, *violations)
-
-
-def _json(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
-    """Parse JSON columns strictly; DuckDB's parser is lenient."""
-    for table, columns in _JSON.items():
-        id = quoted(next(iter(TABLES[table])))
-        for column in columns:
-            rows = cursor.execute(
-                f"SELECT {id}, {quoted(column)} FROM {quoted(table)} WHERE {quoted(column)} IS NOT NULL"
-            )
-            invalid: list[str] = []
-            while batch := rows.fetchmany(_BATCH_ROWS):
-                invalid += [str(record_id) for record_id, text in batch if not _is_json(text)]
-            if invalid:
-                problem = f"{table}.{column} is not JSON"
-                yield _Finding("json", problem, len(invalid), sorted(invalid)[:_MAX_EXAMPLES])
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
+            yield (rule.name, rule.problem, *violations)
 
 
 @dataclass(frozen=True)
@@ -227,12 +188,6 @@ _PATHS: Final = (
     # Nodes in or below a cycle have no path to a root.
     "WHERE tree._id IS NULL OR nodes.path IS DISTINCT FROM tree.path"
 )
-_VERSIONS: Final = (
-    "SELECT eventTypeId, max(reference) AS reference, max(version) AS latest, "
-    "arg_max(fields, version) AS fields, count(*) = max(version) AND min(version) = 1 AS is_whole "
-    "FROM event_type_versions GROUP BY eventTypeId"
-)
-
 RULES: Final[tuple[Rule, ...]] = (
     *(_unique(table, _KEYS.get(table, ("_id",))) for table in TABLES if table not in _WITHOUT_KEY),
     *(_unique(table, columns) for table, columns in _UNIQUE.items()),
@@ -281,23 +236,12 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     _foreign_key("identities", "identities", "userId", "users"),
     _foreign_key("merged-users", "merged_users", "userId", "users"),
-    Rule(
-        "merged-users",
-        "users who were merged into one that was merged itself, or who are still listed",
-        "SELECT _id FROM merged_users WHERE userId IN (SELECT _id FROM merged_users) "
-        "OR _id IN (SELECT _id FROM users)",
-    ),
     _foreign_key("nodes", "nodes", "parentId", "nodes"),
     Rule("nodes", "nodes whose path does not match their parents", _PATHS),
     _foreign_key("nodes", "interactions", "nodeId", "nodes"),
     _foreign_key("nodes", "outlays", "campaignId", "nodes"),
     _foreign_key("nodes", "campaigns", "id", "nodes"),
     _foreign_key("campaigns", "campaigns", "integrationId", "integrations"),
-    Rule(
-        "campaigns",
-        "campaign nodes of an integration that are not listed as campaigns",
-        f"SELECT _id FROM {CAMPAIGN_NODES} WHERE _id NOT IN (SELECT id FROM campaigns)",
-    ),
     _foreign_key("hits", "hits", "sessionId", "interactions"),
     Rule(
         "hits",
@@ -307,39 +251,13 @@ RULES: Final[tuple[Rule, ...]] = (
         "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
         "OR NOT coalesce(bool_or(hits.id = session.firstHitId), false)",
     ),
-    Rule(
-        "event-types",
-        "event types with gaps in their versions, or with fields other than those of the last version",
-        f"SELECT reference FROM event_types FULL JOIN ({_VERSIONS}) AS versions USING (reference) "
-        "WHERE versions.eventTypeId IS DISTINCT FROM event_types._id OR version IS DISTINCT FROM latest "
-        "OR event_types.fields IS DISTINCT FROM versions.fields OR NOT is_whole",
-    ),
-    Rule(
-        "event-types",
-        "events validated against a version that their event type does not have",
-        "SELECT _id FROM events ANTI JOIN event_type_versions AS versions "
-        "ON versions.reference = events.eventType AND versions.version = events.eventTypeVersion "
-        "WHERE eventTypeVersion IS NOT NULL",
-    ),
-    Rule(
-        "periods",
-        "outlays that do not end after they start",
-        "SELECT _id FROM outlays WHERE coalesce(startDate >= endDate, true)",
-    ),
-    Rule(
-        "periods",
-        "interactions that end before they start",
-        "SELECT _id FROM interactions WHERE startDate IS NULL OR endDate < startDate",
-    ),
-    Rule(
-        "amounts",
-        "outlays without an amount of 0 or more in a currency",
-        f"SELECT _id FROM outlays WHERE coalesce({quoted('amount.amount')} < 0, true) "
-        f"OR NOT coalesce(regexp_full_match({quoted('amount.currency')}, {literal(PATTERN)}), false)",
-    ),
-    Rule(
-        "amounts",
-        "rates that are not greater than 0",
-        "SELECT currency || ' ' || date FROM rates WHERE NOT coalesce(rate > 0 AND isfinite(rate), false)",
+    *(
+        Rule(
+            "json",
+            f"{table}.{column} is not JSON",
+            f"SELECT {quoted(next(iter(TABLES[table])))} FROM {table} WHERE NOT {is_json(quoted(column))}",
+        )
+        for table, columns in _JSON.items()
+        for column in columns
     ),
 )

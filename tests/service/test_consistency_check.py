@@ -132,7 +132,7 @@ DAMAGES = {
     ),
     "two event types of a reference": (
         "INSERT INTO event_types SELECT * REPLACE ('ffff' AS _id) FROM event_types",
-        [("unique", "event_types: reference", 1), ("event-types", "gaps in their versions", 1)],
+        [("unique", "event_types: reference", 1)],
     ),
     "a slug twice": (
         "UPDATE campaigns SET campaignSlug = 'brand'",
@@ -215,13 +215,9 @@ DAMAGES = {
         "UPDATE identities SET userId = 'x' WHERE value = 'anna@example.com'",
         [("identities", "userId", 1)],
     ),
-    "merged twice": (
-        f"INSERT INTO merged_users VALUES ('a', 'b', now(), NULL), ('b', '{ANNA}', now(), NULL)",
-        [("merged-users", "merged itself", 1), ("merged-users", "refers to no record", 1)],
-    ),
-    "merged and listed": (
-        f"INSERT INTO merged_users VALUES ('{BEN}', '{ANNA}', now(), NULL)",
-        [("merged-users", "still listed", 1)],
+    "merged into nobody": (
+        "INSERT INTO merged_users VALUES ('a', 'b', now(), NULL)",
+        [("merged-users", "refers to no record", 1)],
     ),
     "a parent that is not there": (
         "UPDATE nodes SET parentId = 'x' WHERE _id = 'leaf'",
@@ -247,10 +243,6 @@ DAMAGES = {
         "DELETE FROM nodes WHERE campaignSlug = 'shoes'",
         [("nodes", "campaigns: id", 1)],
     ),
-    "a campaign node that is not listed": (
-        "DELETE FROM campaigns WHERE campaignSlug = 'shoes'",
-        [("campaigns", "not listed as campaigns", 1)],
-    ),
     "a campaign of no integration": (
         "UPDATE campaigns SET integrationId = 'x' WHERE campaignSlug = 'shoes'",
         [("campaigns", "integrationId", 1)],
@@ -266,34 +258,6 @@ DAMAGES = {
     "a first hit of another session": (
         f"UPDATE interactions SET firstHitId = '{uuid(9)}' WHERE _id = '{hex_id(1)}'",
         [("hits", "hitCount", 1)],
-    ),
-    "a version that is gone": (
-        "DELETE FROM event_type_versions",
-        [("event-types", "gaps in their versions", 1), ("event-types", "does not have", 5)],
-    ),
-    "fields of no version": (
-        "UPDATE event_types SET fields = '[]'",
-        [("event-types", "gaps in their versions", 1)],
-    ),
-    "an outlay that ends before it starts": (
-        "UPDATE outlays SET endDate = startDate",
-        [("periods", "outlays", 1)],
-    ),
-    "an interaction that ends before it starts": (
-        f"UPDATE interactions SET endDate = startDate - INTERVAL 1 DAY WHERE _id = '{hex_id(1)}'",
-        [("periods", "interactions", 1)],
-    ),
-    "an amount below nothing": (
-        'UPDATE outlays SET "amount.amount" = -1',
-        [("amounts", "outlays", 1)],
-    ),
-    "an amount of no currency": (
-        'UPDATE outlays SET "amount.currency" = NULL',
-        [("amounts", "outlays", 1)],
-    ),
-    "a rate of nothing": (
-        "INSERT INTO rates VALUES ('NOK', '2025-01-01', 0)",
-        [("amounts", "rates", 1)],
     ),
     "no JSON": (
         "UPDATE trashed_events SET errors = '{'",
@@ -338,7 +302,7 @@ def test_damage_is_found(damaged, name):
 def test_every_rule_is_tested():
     tested = {(check, part) for _, expected in DAMAGES.values() for check, part, _ in expected}
     for rule in RULES:
-        if rule.name not in {"unique", "project"}:
+        if rule.name not in {"unique", "project", "json"}:
             assert any(check == rule.name and part in rule.problem for check, part in tested), rule
 
 
@@ -352,7 +316,7 @@ def test_examples_are_the_first_ids(damaged):
 def test_findings_identify_records_without_text_ids(damaged):
     """A version is identified by its event type."""
     found = damaged("INSERT INTO event_type_versions SELECT * FROM event_type_versions")
-    assert {row["check"] for row in found.values()} == {"unique", "event-types"}
+    assert {row["check"] for row in found.values()} == {"unique"}
 
 
 @pytest.mark.slow

@@ -130,7 +130,7 @@ class Checks:
 
     def text(self, name: str) -> None:
         """Add a column of unchanged text."""
-        self.column(name, self.source.text(name) if self.has(name) else "CAST(NULL AS VARCHAR)")
+        self._typed(name, self.source.text, "VARCHAR")
 
     def word(
         self,
@@ -144,101 +144,107 @@ class Checks:
         always: bool = False,
     ) -> None:
         """Add a column of trimmed text that fully matches a pattern, if given."""
-        value = self.source.word(name) if self.has(name) else "CAST(NULL AS VARCHAR)"
-        self.column(
-            name,
-            f"lower({value})" if lower else value,
-            final=f"coalesce({quoted(name)}, {default})" if default else None,
-            always=always or required,
+
+        def read(column: str) -> str:
+            return f"lower({self.source.word(column)})" if lower else self.source.word(column)
+
+        # The dot matches line breaks too.
+        wrong = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')" if pattern else None
+        self._typed(
+            name, read, "VARCHAR", f"is not {form}", wrong, required=required, default=default, always=always
         )
-        if required:
-            self.require(name)
-        if pattern is not None and self.has(name):
-            # The dot matches line breaks too.
-            mismatch = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')"
-            self.rule(mismatch, f"{labelled_value(name)} || {literal(f' is not {form}')}")
 
     def choice(self, name: str, allowed: Collection[str], *, default: str | None = None) -> None:
         """Add a column of an enumeration; required without a default."""
         self.word(name, required=default is None, default=literal(default) if default else None)
         if self.has(name):
             options = ", ".join(literal(option) for option in allowed)
-            reason = literal(f" is not one of {', '.join(allowed)}")
-            self.rule(f"{quoted(name)} NOT IN ({options})", f"{labelled_value(name)} || {reason}")
+            self._rule_of_form(
+                name, f"{quoted(name)} NOT IN ({options})", f"is not one of {', '.join(allowed)}"
+            )
 
     def instant(
         self, name: str, *, required: bool = False, recent: bool = False, default: str | None = None
     ) -> None:
         """Add a column of UTC instants; ``recent`` refuses those before 1990."""
-        value = truncated(self.source.instant(name)) if self.has(name) else "CAST(NULL AS TIMESTAMP)"
-        final = f"coalesce({quoted(name)}, {default})" if default else None
-        self.column(name, value, final=final, always=required)
-        if required:
-            self.require(name)
-        if self.has(name):
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", _NO_INSTANT)
-            if recent:
-                self.rule(f"{quoted(name)} < {_EARLIEST}", f"{labelled_value(name)} || ' is before 1990'")
+
+        def read(column: str) -> str:
+            return truncated(self.source.instant(column))
+
+        self._typed(name, read, "TIMESTAMP", _NO_INSTANT, required=required, default=default)
+        if recent and self.has(name):
+            self.rule(f"{quoted(name)} < {_EARLIEST}", f"{labelled_value(name)} || ' is before 1990'")
 
     def number(self, name: str, *, low: float | None = None, high: float | None = None) -> None:
         """Add a column of finite numbers within bounds."""
-        value = self.source.number(name) if self.has(name) else "CAST(NULL AS DOUBLE)"
-        self.column(name, value)
-        if self.has(name):
-            infinite = f"{quoted(name)} IS NULL OR NOT isfinite({quoted(name)})"
-            self._rule_of_form(name, infinite, "is not a finite number")
-            bounds = [f"{quoted(name)} < {low}"] * (low is not None)
-            bounds += [f"{quoted(name)} > {high}"] * (high is not None)
-            if bounds:
-                inside = f"isfinite({quoted(name)}) AND ({' OR '.join(bounds)})"
-                allowed = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
-                self.rule(inside, f"{labelled_value(name)} || {literal(f' is not {allowed}')}")
+        infinite = f"{quoted(name)} IS NULL OR NOT isfinite({quoted(name)})"
+        self._typed(name, self.source.number, "DOUBLE", "is not a finite number", infinite)
+        if low is not None and self.has(name):
+            outside = f"{quoted(name)} < {low}" + ("" if high is None else f" OR {quoted(name)} > {high}")
+            allowed = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
+            self._rule_of_form(name, f"isfinite({quoted(name)}) AND ({outside})", f"is not {allowed}")
 
     def count(self, name: str) -> None:
         """Add a column of whole numbers of 0 or more."""
-        number = self.source.number(name) if self.has(name) else "NULL"
-        whole = f"CASE WHEN {number} % 1 = 0 AND {number} >= 0 THEN TRY_CAST({number} AS BIGINT) END"
-        self.column(name, f"CAST({whole} AS BIGINT)")
-        if self.has(name):
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a whole number of 0 or more")
+
+        def read(column: str) -> str:
+            number = self.source.number(column)
+            return f"CASE WHEN {number} % 1 = 0 AND {number} >= 0 THEN TRY_CAST({number} AS BIGINT) END"
+
+        self._typed(name, read, "BIGINT", "is not a whole number of 0 or more")
 
     def flag(self, name: str, *, default: str | None = None, form: str = "is neither true nor false") -> None:
         """Add a column of booleans, also written 1 and 0."""
-        value = self.source.flag(name) if self.has(name) else "CAST(NULL AS BOOLEAN)"
-        self.column(name, value, final=f"coalesce({quoted(name)}, {default})" if default else None)
-        if self.has(name):
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+        self._typed(name, self.source.flag, "BOOLEAN", form, default=default)
 
     def amount(self, name: str, *, required: bool = False) -> None:
-        """Add a column of amounts of money, exact to 6 digits after the point (G-042)."""
-        value = self.source.amount(name) if self.has(name) else "CAST(NULL AS DECIMAL(24,6))"
-        self.column(name, value, always=required)
-        if required:
-            self.require(name)
-        if self.has(name):
-            form = "is not an amount of at most 18 digits before and 6 after the point"
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", form)
+        """Add a column of amounts of money, exact to 6 digits after the point."""
+        form = "is not an amount of at most 18 digits before and 6 after the point"
+        self._typed(name, self.source.amount, "DECIMAL(24,6)", form, required=required)
 
-    def json(self, name: str) -> None:
-        """Add a column of JSON objects, as text."""
-        text = f"NULLIF({self.source.text(name)}, '')" if self.has(name) else "CAST(NULL AS VARCHAR)"
-        is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
-        self.column(name, f"CASE WHEN {is_object} THEN {text} END")
+    def json(self, name: str, kind: str = "OBJECT", expected: str = "a JSON object") -> None:
+        """Add a column of JSON objects, or of another type of JSON, as text."""
+
+        def read(column: str) -> str:
+            text = f"NULLIF({self.source.text(column)}, '')"
+            return f"CASE WHEN {is_json(text, kind)} THEN {text} END"
+
+        self._typed(name, read, "VARCHAR")
         if self.has(name):
             is_null = f"{original(name)} <> 'null' AND {quoted(name)} IS NULL"
-            self.rule(is_null, f"{labelled_value(name)} || {not_json(original(name), 'a JSON object')}")
+            self.rule(is_null, f"{labelled_value(name)} || {not_json(original(name), expected)}")
 
     def texts(self, name: str) -> None:
         """Add a column of lists of text."""
-        value = "CAST(NULL AS VARCHAR[])"
-        if self.has(name):
-            is_list = self.source.types[name].endswith("]")
-            text = self.source.word(name)
-            read = f"TRY_CAST(CASE WHEN {is_json(text)} THEN CAST({text} AS JSON) END AS VARCHAR[])"
-            value = f"CAST({quoted(name)} AS VARCHAR[])" if is_list else read
-        self.column(name, value)
-        if self.has(name):
-            self._rule_of_form(name, f"{quoted(name)} IS NULL", "is not a list of texts")
+
+        def read(column: str) -> str:
+            if self.source.types[column].endswith("]"):
+                return f"CAST({quoted(column)} AS VARCHAR[])"
+            text = self.source.word(column)
+            return f"TRY_CAST(CASE WHEN {is_json(text)} THEN CAST({text} AS JSON) END AS VARCHAR[])"
+
+        self._typed(name, read, "VARCHAR[]", "is not a list of texts")
+
+    def _typed(
+        self,
+        name: str,
+        read: Callable[[str], str],
+        kind: str,
+        form: str = "",
+        wrong: str | None = None,
+        *,
+        required: bool = False,
+        default: str | None = None,
+        always: bool = False,
+    ) -> None:
+        """Add a column of a type, and the rule that cells have its form; null is wrong by default."""
+        value = read(name) if self.has(name) else f"CAST(NULL AS {kind})"
+        final = f"coalesce({quoted(name)}, {default})" if default else None
+        self.column(name, value, final=final, always=always or required)
+        if required:
+            self.require(name)
+        if self.has(name) and (wrong or (form and kind != "VARCHAR")):
+            self._rule_of_form(name, wrong or f"{quoted(name)} IS NULL", form)
 
     def require(self, name: str) -> None:
         """Add the rule that a column is not null."""
@@ -321,8 +327,8 @@ def original(column: str) -> str:
     return quoted(f"original {column}")
 
 
-def is_json(text: str) -> str:
-    """Return SQL for whether a text is standard JSON.
+def is_json(text: str, kind: str | None = None) -> str:
+    """Return SQL for whether a text is standard JSON, of a type if given.
 
     DuckDB also accepts NaN, Infinity and trailing commas.
 
@@ -333,7 +339,8 @@ def is_json(text: str) -> str:
     >>> [duckdb.execute(f"SELECT {is_json('?1')}", [text]).fetchone()[0] for text in texts]
     [True, False, False, False]
     """
-    return f"(json_valid({text}) AND NOT {_is_lenient(text)})"
+    is_valid = f"(json_valid({text}) AND NOT {_is_lenient(text)})"
+    return is_valid if kind is None else f"CASE WHEN {is_valid} THEN json_type({text}) = '{kind}' END"
 
 
 def not_json(text: str, expected: str) -> str:
