@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import duckdb
@@ -12,14 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.campaigns import (
-    CreateCampaign,
-    CreateIntegration,
-    GetCampaign,
-    ListCampaigns,
-    ListIntegrations,
-    UpdateCampaign,
-)
+from attrib_ds.contract import campaigns as contract
 from attrib_ds.contract.identifiers import VendorId
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
@@ -43,7 +36,7 @@ _COLUMNS: Final = {"campaignId": "id"}
 _FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
 
 
-def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
+def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
     """Return one page of campaigns; none for an unknown integration (G-162)."""
     filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
     # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
@@ -64,7 +57,7 @@ def list_campaigns(store: Store, request: ListCampaigns) -> Answer:
         )
 
 
-def get_campaign(store: Store, request: GetCampaign) -> Answer:
+def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
     """Return one campaign, explicit or implicit (R286)."""
     with store.read() as backend:
         query = f"{OF_VENDOR} AND id = ?"
@@ -74,7 +67,7 @@ def get_campaign(store: Store, request: GetCampaign) -> Answer:
     return Answer.of(table)
 
 
-def create_campaign(store: Store, request: CreateCampaign) -> Answer:
+def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
     """Create an explicit campaign with its node and return its id.
 
     Raises
@@ -93,22 +86,14 @@ def create_campaign(store: Store, request: CreateCampaign) -> Answer:
                 f"campaign_slug: {request.campaignSlug!r} is taken; a slug is unique in its integration",
                 field="campaign_slug",
             )
-        insert_campaign(
-            connection,
-            integration,
-            project_id=request.projectId,
-            id=id,
-            slug=request.campaignSlug,
-            name=request.name,
-            active=request.active,
-            explicit=True,
-        )
+        properties = {"active": request.active, "explicit": True}
+        insert_campaign(connection, integration, id, request.campaignSlug, request.name, properties)
 
     store.write(job)
     return Answer(value=id)
 
 
-def update_campaign(store: Store, request: UpdateCampaign) -> Answer:
+def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
     """Update a campaign and its node; return 1 if a stored value changed, else 0 (G-163)."""
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:
@@ -146,17 +131,12 @@ def find_by_slug(
 def insert_campaign(
     connection: duckdb.DuckDBPyConnection,
     integration: Integration,
-    *,
-    project_id: str,
     id: str,
     slug: str | None,
     name: str,
-    explicit: bool,
-    active: bool = True,
-    external_id: str | None = None,
-    implicit: bool = False,
+    properties: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
-    """Insert a campaign with its node, which has the same id (G-218).
+    """Insert a campaign with its node, which has the same id; by default an active one that traffic made.
 
     Parameters
     ----------
@@ -164,38 +144,48 @@ def insert_campaign(
         Inside a transaction.
     integration : Integration
         Must have no campaign with the slug.
-    project_id, id, slug, name : str
+    id, slug, name : str
         Properties of the campaign; traffic that names an id has no slug.
-    explicit, active : bool
-        Properties of the campaign.
-    external_id, implicit
-        Properties of the node; see :func:`insert_campaign_node`.
+    properties : mapping of str to object, optional
+        ``active`` and ``explicit`` of the campaign; ``externalId`` and ``implicit`` of the node.
     """
     now = instants.now()
     campaign = {
         "id": id,
         "integrationId": integration.id,
-        "projectId": project_id,
+        "projectId": integration.project_id,
         "name": name,
         "campaignSlug": slug,
-        "active": active,
-        "explicit": explicit,
+        "active": properties.get("active", True),
+        "explicit": properties.get("explicit", False),
         "createdAt": now,
         "updatedAt": now,
     }
     insert_record(connection, "campaigns", campaign)
-    insert_campaign_node(
-        connection,
-        integration,
-        project_id=project_id,
-        id=id,
-        name=name,
-        slug=slug,
-        external_id=external_id,
-        active=active,
-        implicit=implicit,
-        now=now,
-    )
+    of_node = {name: properties[name] for name in ("externalId", "implicit") if name in properties}
+    insert_campaign_node(connection, integration, campaign, of_node)
+
+
+def insert_campaign_node(
+    connection: duckdb.DuckDBPyConnection,
+    integration: Integration,
+    campaign: Mapping[str, Any],
+    properties: Mapping[str, object],
+) -> None:
+    """Insert the node of a campaign below the root of its integration, with further properties."""
+    copied = ("projectId", "integrationId", "name", "campaignSlug", "active", "createdAt", "updatedAt")
+    node = {
+        **{name: campaign[name] for name in copied},
+        "_id": campaign["id"],
+        "vendorId": integration.vendor_id,
+        "parentId": integration.node_id,
+        "type": "campaign",
+        "channel": integration.channel,
+        "path": [*integration.path, integration.node_id],
+        "implicit": False,
+        **properties,
+    }
+    insert_record(connection, "nodes", node)
 
 
 CUSTOM_ADS: Final = "custom-ads"
@@ -209,7 +199,7 @@ class Integration:
 
     Parameters
     ----------
-    id, vendor_id, currency : str
+    id, project_id, vendor_id, currency : str
         Ids and currency of the integration.
     node_id : str
         Root of its nodes.
@@ -222,6 +212,7 @@ class Integration:
     """
 
     id: str
+    project_id: str
     vendor_id: str
     currency: str
     node_id: str
@@ -230,7 +221,7 @@ class Integration:
     is_loaded: bool
 
 
-def create_integration(store: Store, request: CreateIntegration) -> Answer:
+def create_integration(store: Store, request: contract.CreateIntegration) -> Answer:
     """Create an integration and return its id.
 
     An integration that a loaded node made keeps its id, its nodes and their channels; name and currency are
@@ -287,7 +278,7 @@ def create_integration(store: Store, request: CreateIntegration) -> Answer:
     return Answer(value=store.write(job))
 
 
-def list_integrations(store: Store, request: ListIntegrations) -> Answer:  # noqa: ARG001  (signature of all handlers)
+def list_integrations(store: Store, request: contract.ListIntegrations) -> Answer:  # noqa: ARG001  (signature of all handlers)
     """Return all integrations, sorted by ``vendorId``."""
     with store.read() as backend:
         listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
@@ -298,8 +289,7 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
     """Return the integration with a ``vendorId``, or None."""
     record = read_record(
         connection,
-        "SELECT integration._id, integration.currency, integration.parameters, nodes._id AS nodeId, "
-        "nodes.path, nodes.channel FROM integrations AS integration "
+        "SELECT integration.*, nodes.path, nodes.channel FROM integrations AS integration "
         "JOIN nodes ON nodes._id = integration.nodeId "
         "WHERE integration.vendorId = ? AND integration.deletedAt IS NULL",
         vendor_id,
@@ -308,6 +298,7 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
         return None
     return Integration(
         id=record["_id"],
+        project_id=record["projectId"],
         vendor_id=vendor_id,
         currency=record["currency"],
         node_id=record["nodeId"],
@@ -330,56 +321,6 @@ def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: 
         "create one with create_integration",
         field=argument,
     )
-
-
-def insert_campaign_node(
-    connection: duckdb.DuckDBPyConnection,
-    integration: Integration,
-    *,
-    project_id: str,
-    id: str,
-    name: str,
-    slug: str | None = None,
-    external_id: str | None = None,
-    active: bool = True,
-    implicit: bool = False,
-    now: datetime,
-) -> None:
-    """Insert a node of type ``campaign`` below the root of an integration (G-218).
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Inside a transaction.
-    integration : Integration
-        From :func:`find`.
-    project_id, id, name : str
-        Properties of the node.
-    slug, external_id : str, optional
-        Further ids of the node.
-    active, implicit : bool
-        Properties of the node; an implicit node was created from records that refer to it.
-    now : datetime
-        Aware.
-    """
-    node = {
-        "_id": id,
-        "projectId": project_id,
-        "integrationId": integration.id,
-        "vendorId": integration.vendor_id,
-        "parentId": integration.node_id,
-        "type": "campaign",
-        "name": name,
-        "externalId": external_id,
-        "channel": integration.channel,
-        "campaignSlug": slug,
-        "path": [*integration.path, integration.node_id],
-        "active": active,
-        "createdAt": now,
-        "updatedAt": now,
-        "implicit": implicit,
-    }
-    insert_record(connection, "nodes", node)
 
 
 #: Integration of each campaign node: the one whose root, or whose vendor, is the nearest ancestor.

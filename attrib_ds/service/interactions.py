@@ -17,16 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract import interactions as contract
 from attrib_ds.contract.identifiers import Slug
-from attrib_ds.contract.interactions import (
-    CreateOfflineInteraction,
-    GetInteraction,
-    GetNode,
-    InteractionInsights,
-    ListHits,
-    ListNodes,
-    SearchInteractions,
-)
 from attrib_ds.contract.json_values import encode, shown
 from attrib_ds.contract.operation import projected
 from attrib_ds.errors import InvalidRequest, NotFound
@@ -46,7 +38,7 @@ from attrib_ds.service.store.table_access import insert_record, read_record, rea
 _NEWEST_FIRST = {"startDate": -1}
 
 
-def search_interactions(store: Store, request: SearchInteractions) -> Answer:
+def search_interactions(store: Store, request: contract.SearchInteractions) -> Answer:
     """Return one page of interactions as a stream, with their total from the same snapshot (G-101, G-104).
 
     The tables always have the column ``type``: JSON of offline interactions omits some properties.
@@ -74,7 +66,7 @@ def search_interactions(store: Store, request: SearchInteractions) -> Answer:
         )
 
 
-def get_interaction(store: Store, request: GetInteraction) -> Answer:
+def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
     """Return one interaction with all properties, bots and filtered traffic included (R162)."""
     with store.read() as backend:
         interactions = backend.table("interactions")
@@ -85,7 +77,7 @@ def get_interaction(store: Store, request: GetInteraction) -> Answer:
     return Answer.of(table)
 
 
-def list_hits(store: Store, request: ListHits) -> Answer:
+def list_hits(store: Store, request: contract.ListHits) -> Answer:
     """Return the hits of the session that starts with a hit, oldest first; none for an unknown hit (R167)."""
     with store.read() as backend:
         interactions, hits = backend.table("interactions"), backend.table("hits")
@@ -95,13 +87,13 @@ def list_hits(store: Store, request: ListHits) -> Answer:
         return Answer.of(fetch(ordered, schema.HIT))
 
 
-def interaction_insights(store: Store, request: InteractionInsights) -> Answer:
+def interaction_insights(store: Store, request: contract.InteractionInsights) -> Answer:
     """Count interactions by group and interval; see :func:`.count_interactions`."""
     with store.read() as backend:
         return count_interactions(backend.table("interactions"), request, nodes=node_table(backend))
 
 
-def list_nodes(store: Store, request: ListNodes) -> Answer:
+def list_nodes(store: Store, request: contract.ListNodes) -> Answer:
     """Return one page of nodes, sorted by id, with their total from the same snapshot."""
     with store.read() as backend:
         nodes = backend.table("nodes")
@@ -116,7 +108,7 @@ def list_nodes(store: Store, request: ListNodes) -> Answer:
     return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
-def get_node(store: Store, request: GetNode) -> Answer:
+def get_node(store: Store, request: contract.GetNode) -> Answer:
     """Return one node."""
     with store.read() as backend:
         nodes = backend.table("nodes")
@@ -140,7 +132,7 @@ _ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
 }
 
 
-def create_offline_interaction(store: Store, request: CreateOfflineInteraction) -> Answer:
+def create_offline_interaction(store: Store, request: contract.CreateOfflineInteraction) -> Answer:
     """Store an offline interaction and return it, as :func:`get_interaction` does.
 
     A repeated ``externalId`` of an integration is not stored again; the first interaction is returned
@@ -167,9 +159,7 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
         first = _first(connection, integration, request.externalId)
         if first is not None:
             return _stored(connection, first, is_new=False)
-        resolved = resolve_node(
-            connection, integration, request.nodeData, project_id=request.projectId, new_id=campaign_id
-        )
+        node_id, is_complete = resolve_node(connection, integration, request.nodeData, campaign_id)
         _refuse_erased(connection, person, request.date)
         user_id = resolve(connection, store.ids, person.identities)
         interaction = {
@@ -184,10 +174,10 @@ def create_offline_interaction(store: Store, request: CreateOfflineInteraction) 
             "createdAt": now,
             "userData": encode(person.user_data),
             "integrationId": integration.id,
-            "nodeId": resolved.node_id,
+            "nodeId": node_id,
             "externalId": request.externalId,
             "isBot": False,
-            "partialResolvedVendorId": None if resolved.is_complete else integration.vendor_id,
+            "partialResolvedVendorId": None if is_complete else integration.vendor_id,
             "rawUserData": encode(request.userData),
             "rawNodeData": encode(request.nodeData),
         }
@@ -306,30 +296,12 @@ _LEVELS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """Result of :func:`resolve_node`.
-
-    Parameters
-    ----------
-    node_id : str
-        The node.
-    is_complete : bool
-        Whether all properties were resolved.
-    """
-
-    node_id: str
-    is_complete: bool
-
-
 def resolve_node(
     connection: duckdb.DuckDBPyConnection,
     integration: Integration,
     node_data: Mapping[str, Any],
-    *,
-    project_id: str,
     new_id: str,
-) -> Resolved:
+) -> tuple[str, bool]:
     """Follow the properties down the tree; create unknown campaigns (G-144, G-160).
 
     Parameters
@@ -340,16 +312,16 @@ def resolve_node(
         Owner of the tree.
     node_data : mapping of str to object
         ``vendorId`` and the advertising properties; null means missing.
-    project_id : str
-        The project.
     new_id : str
         Id of a new campaign.
 
     Returns
     -------
-    Resolved
+    str
         The deepest matching node. Without properties the campaign with the slug ``default``; without a match
         the root of the integration.
+    bool
+        Whether all properties were resolved.
 
     Raises
     ------
@@ -366,12 +338,10 @@ def resolve_node(
     for name, value in texts.items():
         child_id = _below(connection, node_id, name, value)
         if child_id is None and node_id == integration.node_id:
-            child_id = _create_campaign(
-                connection, integration, name, value, project_id=project_id, new_id=new_id
-            )
+            child_id = _create_campaign(connection, integration, name, value, new_id)
         if child_id is not None:
             node_id, matched = child_id, matched + 1
-    return Resolved(node_id, is_complete=matched == len(texts) and texts.keys() >= properties.keys())
+    return node_id, matched == len(texts) and texts.keys() >= properties.keys()
 
 
 def _below(connection: duckdb.DuckDBPyConnection, node_id: str, name: str, value: str) -> str | None:
@@ -387,13 +357,7 @@ def _below(connection: duckdb.DuckDBPyConnection, node_id: str, name: str, value
 
 
 def _create_campaign(
-    connection: duckdb.DuckDBPyConnection,
-    integration: Integration,
-    name: str,
-    value: str,
-    *,
-    project_id: str,
-    new_id: str,
+    connection: duckdb.DuckDBPyConnection, integration: Integration, name: str, value: str, new_id: str
 ) -> str | None:
     """Create the campaign of a campaign property and return its node; None for other properties."""
     if name == "campaignSlug":
@@ -401,9 +365,7 @@ def _create_campaign(
         existing = find_by_slug(connection, integration, value)
         if existing is not None:
             return str(existing["id"])
-        insert_campaign(
-            connection, integration, project_id=project_id, id=new_id, slug=value, name=value, explicit=False
-        )
+        insert_campaign(connection, integration, new_id, value, value)
         return new_id
     if name != "campaignId":
         return None
@@ -412,17 +374,7 @@ def _create_campaign(
     # Use the ad platform's id, so that a tree loaded later replaces this node.
     is_free = read_record(connection, "SELECT _id FROM nodes WHERE _id = ?", value) is None
     id = value if is_free else new_id
-    insert_campaign(
-        connection,
-        integration,
-        project_id=project_id,
-        id=id,
-        slug=None,
-        name=value,
-        explicit=False,
-        external_id=value,
-        implicit=True,
-    )
+    insert_campaign(connection, integration, id, None, value, {"externalId": value, "implicit": True})
     return id
 
 

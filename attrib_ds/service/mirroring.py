@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer
-from attrib_ds.contract.administration import BeginMirror, KeepMirror, MirrorRecords
+from attrib_ds.contract import administration as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
@@ -31,7 +31,7 @@ _FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "versio
 _POLICY: Final = "expirationPolicy."
 
 
-def begin_mirror(store: Store, request: BeginMirror) -> Answer:
+def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
     """Return the state of the mirror; an empty project becomes a mirror.
 
     Raises
@@ -71,13 +71,13 @@ def begin_mirror(store: Store, request: BeginMirror) -> Answer:
     return Answer(value=store.write(write))
 
 
-def keep_mirror(store: Store, request: KeepMirror) -> Answer:
+def keep_mirror(store: Store, request: contract.KeepMirror) -> Answer:
     """Save and return the state of the mirror."""
     store.write(lambda connection: _save(connection, request.progress))
     return Answer(value=request.progress)
 
 
-def mirror_records(store: Store, request: MirrorRecords) -> Answer:
+def mirror_records(store: Store, request: contract.MirrorRecords) -> Answer:
     """Store records as they are in the source; return their number."""
     store_records = _STORE_BY_RESOURCE[request.resource]
     store.write(lambda connection: store_records(connection, request.records, store))
@@ -166,17 +166,7 @@ def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table,
         if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
-            insert_campaign_node(
-                connection,
-                integration,
-                project_id=campaign["projectId"],
-                id=campaign["id"],
-                name=campaign["name"],
-                slug=campaign["campaignSlug"],
-                active=campaign["active"],
-                implicit=True,
-                now=now,
-            )
+            insert_campaign_node(connection, integration, campaign, {"implicit": True})
 
 
 def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store, now: datetime) -> None:

@@ -11,15 +11,7 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.campaigns import (
-    CreateOutlay,
-    DeleteOutlay,
-    GetOutlay,
-    ListOutlays,
-    ListRates,
-    SetRates,
-    UpdateOutlay,
-)
+from attrib_ds.contract import campaigns as contract
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
@@ -43,7 +35,7 @@ _OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} 
 _COLUMNS: Final = {"amount": "amount.amount"}
 
 
-def list_outlays(store: Store, request: ListOutlays) -> Answer:
+def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
     """Return one page of a campaign's outlays; none for an unknown campaign (G-168).
 
     Returns either deleted outlays or, by default, those that are not (G-078).
@@ -71,7 +63,7 @@ def list_outlays(store: Store, request: ListOutlays) -> Answer:
         )
 
 
-def get_outlay(store: Store, request: GetOutlay) -> Answer:
+def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
     """Return one outlay of the campaign; outlays of other campaigns are not found (R298)."""
     with store.read() as backend:
         values = [request.vendorId, request.parentCampaignId, request.outlayId]
@@ -83,7 +75,7 @@ def get_outlay(store: Store, request: GetOutlay) -> Answer:
     return Answer.of(table)
 
 
-def create_outlay(store: Store, request: CreateOutlay) -> Answer:
+def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
     """Create an outlay in the currency of its integration and return its id.
 
     Raises
@@ -117,7 +109,7 @@ def create_outlay(store: Store, request: CreateOutlay) -> Answer:
     return Answer(value=id)
 
 
-def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
+def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
     """Update an outlay; return 1 if a stored value changed, else 0 (G-163).
 
     Raises
@@ -155,7 +147,7 @@ def update_outlay(store: Store, request: UpdateOutlay) -> Answer:
     return Answer(value=store.write(job))
 
 
-def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
+def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
     """Mark an outlay as deleted; return 1 (G-078).
 
     Raises
@@ -176,7 +168,7 @@ def delete_outlay(store: Store, request: DeleteOutlay) -> Answer:
 
 
 def _find(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, request: GetOutlay
+    connection: duckdb.DuckDBPyConnection, integration: Integration, request: contract.GetOutlay
 ) -> dict[str, Any] | None:
     if find_by_id(connection, integration, request.parentCampaignId) is None:
         return None
@@ -205,7 +197,7 @@ def _check_period(outlay: dict[str, Any], *, changed: str) -> None:
         )
 
 
-def _unknown(request: GetOutlay) -> NotFound:
+def _unknown(request: contract.GetOutlay) -> NotFound:
     return NotFound(
         f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}",
         field="outlay_id",
@@ -278,7 +270,7 @@ def in_project_currency_query(metrics: str, currency: str) -> str:
     )
 
 
-def set_rates(store: Store, request: SetRates) -> Answer:
+def set_rates(store: Store, request: contract.SetRates) -> Answer:
     """Set exchange rates from dates on; return the number of rates that changed.
 
     A rate of the same currency and date is replaced, or removed if the new one is null; other rates stay.
@@ -324,7 +316,7 @@ def set_rates(store: Store, request: SetRates) -> Answer:
     return Answer(value=store.write(write))
 
 
-def list_rates(store: Store, request: ListRates) -> Answer:
+def list_rates(store: Store, request: contract.ListRates) -> Answer:
     """Return one page of rates, by currency, then by date."""
     with store.read() as backend:
         return read_page(

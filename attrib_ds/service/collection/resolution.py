@@ -123,9 +123,7 @@ def _resolve_sources(connection: duckdb.DuckDBPyConnection, *, project_id: str, 
         for search, referrer, is_internal in zip(*keys.to_pydict().values(), strict=True)
     ]
     custom = {source.custom_campaign for source in sources if source.custom_campaign is not None}
-    campaigns = {
-        campaign: _campaign_node(connection, *campaign, project_id=project_id) for campaign in sorted(custom)
-    }
+    campaigns = {campaign: _campaign_node(connection, *campaign) for campaign in sorted(custom)}
     inserted = insert_source_nodes(
         connection, (source.nodes for source in sources), project_id=project_id, now=now
     )
@@ -141,9 +139,7 @@ def _resolve_sources(connection: duckdb.DuckDBPyConnection, *, project_id: str, 
     return inserted + sum(is_new for _, is_new in campaigns.values())
 
 
-def _campaign_node(
-    connection: duckdb.DuckDBPyConnection, vendor_id: str, slug: str, *, project_id: str
-) -> tuple[str, bool]:
+def _campaign_node(connection: duckdb.DuckDBPyConnection, vendor_id: str, slug: str) -> tuple[str, bool]:
     """Return the node of a custom campaign, and whether it is new (G-160)."""
     integration = require(connection, vendor_id, argument="utm_source")
     existing = find_by_slug(connection, integration, slug)
@@ -151,7 +147,5 @@ def _campaign_node(
         return str(existing["id"]), False
     # Derived, so that the id does not depend on the order of arrival.
     id = hashlib.sha256(f"{integration.id}\n{slug}".encode()).hexdigest()[:24]
-    insert_campaign(
-        connection, integration, project_id=project_id, id=id, slug=slug, name=slug, explicit=False
-    )
+    insert_campaign(connection, integration, id, slug, slug)
     return id, True

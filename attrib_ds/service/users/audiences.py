@@ -17,9 +17,9 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract import users as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.contract.request import truncate
-from attrib_ds.contract.users import CreateAudience, DeleteAudience, GetAudience, ListAudiences
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json
 from attrib_ds.filters.ibis_form import to_ibis
@@ -39,7 +39,7 @@ ConditionRecord = Mapping[str, Any]
 _COLUMNS = "_id, projectId, name, condition"
 
 
-def create_audience(store: Store, request: CreateAudience) -> Answer:
+def create_audience(store: Store, request: contract.CreateAudience) -> Answer:
     """Create and return an audience.
 
     Raises
@@ -71,7 +71,7 @@ def create_audience(store: Store, request: CreateAudience) -> Answer:
     return _read(store, new_id)
 
 
-def list_audiences(store: Store, request: ListAudiences) -> Answer:
+def list_audiences(store: Store, request: contract.ListAudiences) -> Answer:
     """Return one page of audiences, sorted by name, with their current sizes."""
     page = "" if request.limit is None else f"LIMIT {request.limit}"
     with store.read() as backend:
@@ -83,12 +83,12 @@ def list_audiences(store: Store, request: ListAudiences) -> Answer:
     return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
 
 
-def get_audience(store: Store, request: GetAudience) -> Answer:
+def get_audience(store: Store, request: contract.GetAudience) -> Answer:
     """Return one audience with its current size."""
     return _read(store, request.id)
 
 
-def delete_audience(store: Store, request: DeleteAudience) -> Answer:
+def delete_audience(store: Store, request: contract.DeleteAudience) -> Answer:
     """Delete an audience, not its users; return 1.
 
     Raises

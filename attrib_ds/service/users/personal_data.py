@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.users import DeleteUser, ExportUserData, GetUser
+from attrib_ds.contract import users as contract
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
@@ -36,13 +36,13 @@ _HISTORY: Final = (
 )
 
 
-def export_user_data(store: Store, request: ExportUserData) -> Answer:
+def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
     """Return all data of a user as one object.
 
     ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
     ``earlierMetrics`` (values replaced by updates), each as in its resource.
     """
-    user = get_user(store, GetUser(projectId=request.projectId, id=request.id)).read()
+    user = get_user(store, contract.GetUser(projectId=request.projectId, id=request.id)).read()
     with store.read() as backend:
         connection = backend.con
         of_user = [find_survivor(connection, request.id)]
@@ -99,7 +99,7 @@ class _Person:
     others: tuple[str, ...]
 
 
-def delete_user(store: Store, request: DeleteUser) -> Answer:
+def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     """Erase a user; return 1."""
     now = naive(instants.now())
 

@@ -17,7 +17,7 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.users import GetUser, ListUserEvents, ListUserMetrics, SearchUsers
+from attrib_ds.contract import users as contract
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import Predicate
 from attrib_ds.instants import naive
@@ -45,7 +45,7 @@ _FIELDS: Final = "fields."
 _UNORDERED: Final = frozenset({"eventTypesCount", "eventTypeMeta", "metrics", "mostProbableLocation"})
 
 
-def search_users(store: Store, request: SearchUsers) -> Answer:
+def search_users(store: Store, request: contract.SearchUsers) -> Answer:
     """Return one page of users as a stream, with their total from the same snapshot (G-104).
 
     The users of the page are selected first, and only those are described; other users are computed only as
@@ -91,7 +91,7 @@ def search_users(store: Store, request: SearchUsers) -> Answer:
     return replace(answer, offset=request.offset, limit=request.limit)
 
 
-def _ranked(backend: Backend, users: ir.Table, request: SearchUsers) -> ir.Table:
+def _ranked(backend: Backend, users: ir.Table, request: contract.SearchUsers) -> ir.Table:
     """Add the column ``rank`` to sort users by, unless they are sorted by id."""
     sort = request.sort
     if sort in {None, "_id"}:
@@ -115,7 +115,7 @@ def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.T
     return sql_table(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
 
 
-def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:
+def _order(table: ir.Table, request: contract.SearchUsers) -> list[ir.Value]:
     """Return the sort keys: nulls last in both directions, ties broken by id (G-099)."""
     is_descending = request.order == "DESC"
     if "rank" not in table.columns:
@@ -124,7 +124,7 @@ def _order(table: ir.Table, request: SearchUsers) -> list[ir.Value]:
     return [first, table["_id"].asc()]
 
 
-def get_user(store: Store, request: GetUser) -> Answer:
+def get_user(store: Store, request: contract.GetUser) -> Answer:
     """Return one user with all properties; the id of a merged user means the survivor."""
     with store.read() as backend:
         survivor = find_survivor(backend.con, request.id)
@@ -140,7 +140,7 @@ def _unknown(id: str) -> NotFound:
     return NotFound(f"id: there is no user {id!r}", field="id")
 
 
-def list_user_events(store: Store, request: ListUserEvents) -> Answer:
+def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:
     """Return one page of the events of a user as a stream, newest first by default.
 
     An unknown user has no events.
@@ -152,7 +152,7 @@ def list_user_events(store: Store, request: ListUserEvents) -> Answer:
     return _listed(store, request, "events", conditions, chosen, sort, read_events, schema.EVENT)
 
 
-def list_user_metrics(store: Store, request: ListUserMetrics) -> Answer:
+def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer:
     """Return one page of the states and statistics of a user's events as a stream, newest first by default.
 
     Deleted ones are left out.
@@ -184,7 +184,7 @@ def _read_metrics(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> pa.T
 
 def _listed(
     store: Store,
-    request: ListUserEvents | ListUserMetrics,
+    request: contract.ListUserEvents | contract.ListUserMetrics,
     table: str,
     conditions: Mapping[str, Any],
     chosen: str,
