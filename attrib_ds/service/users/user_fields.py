@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
@@ -28,20 +28,19 @@ _GROUPS: Final = ("fields", "eventTypesCount", "metrics")
 
 @dataclass(frozen=True)
 class UserField:
-    """The declaration of a user field.
+    """A user field, as the event types declare it.
 
     Parameters
     ----------
     type : str
-        Type of its values, such as ``email``.
-    discriminating, placing : frozenset of str
-        Labels, see :func:`label`, of the event types that declare it discriminant, and of those that
-        declare it a most probable location.
+        Type of its values, such as ``email``; that of the oldest event type.
+    is_discriminant, is_placing : bool
+        Whether any event type declares it discriminant, or a most probable location.
     """
 
     type: str
-    discriminating: frozenset[str] = frozenset()
-    placing: frozenset[str] = frozenset()
+    is_discriminant: bool = False
+    is_placing: bool = False
 
 
 class ProjectKeys:
@@ -56,8 +55,6 @@ class ProjectKeys:
     ----------
     fields : dict of str to UserField
         User fields of the event types, and those of every project.
-    declared : frozenset of str
-        Keys of the fields that event types declare.
     declarations : tuple
         All declarations, for comparison: equal unless an event type changed.
 
@@ -77,28 +74,29 @@ allowed: fields.email, fields.phone, fields.vendorUserId
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         rows = connection.execute(
-            "SELECT versions.reference, versions.version, event_types.version, versions.fields "
-            "FROM event_type_versions AS versions "
+            "SELECT versions.reference, versions.fields FROM event_type_versions AS versions "
             "JOIN event_types ON versions.reference = event_types.reference "
             "ORDER BY versions.version = event_types.version DESC, event_types.createdAt, "
             "versions.reference, versions.version DESC"
         ).fetchall()
         self.declarations = tuple(rows)
-        self._event_types = {reference for reference, _, _, _ in rows}
+        self._event_types = {reference for reference, _ in rows}
         self._metrics = {_COUNTED}
-        declared: dict[str, list[tuple[str, int, bool, dict[str, Any]]]] = {}
-        for reference, version, present, fields in rows:
-            for field in json.loads(fields):
-                if field["entity"] == "user":
-                    declaration = (reference, version, version == present, field)
-                    declared.setdefault(field["storageKey"], []).append(declaration)
-                elif field["type"] in {"state", "number", "currency"}:
-                    self._metrics.add(field["storageKey"])
-                    if field["type"] == "state":
-                        self._metrics.add(f"state-delay-{field['storageKey']}")
-        self.declared = frozenset(declared)
-        self.fields = {key: _merged(declarations) for key, declarations in declared.items()}
-        self.fields |= {key: UserField(kind) for key, (kind, _) in ALWAYS.items() if key not in self.fields}
+        self.fields: dict[str, UserField] = {}
+        for field in (field for _, fields in rows for field in json.loads(fields)):
+            key = field["storageKey"]
+            if field["entity"] == "user":
+                before = self.fields.get(key, UserField(field["type"]))
+                self.fields[key] = UserField(
+                    before.type,
+                    before.is_discriminant or bool(field.get("discriminant")),
+                    before.is_placing or bool(field.get("isMostProbableLocation")),
+                )
+            elif field["type"] in {"state", "number", "currency"}:
+                self._metrics.add(key)
+                if field["type"] == "state":
+                    self._metrics.add(f"state-delay-{key}")
+        self.fields = {key: UserField(*declared) for key, declared in ALWAYS.items()} | self.fields
 
     def check(self, keys: Iterable[str], *, argument: str) -> None:
         """Refuse keys that the project does not have.
@@ -174,31 +172,6 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         return {
             name for (name,) in self._connection.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall()
         }
-
-
-def label(reference: str, version: int | None) -> str:
-    """Return the label of a version of an event type; the current version if None.
-
-    Examples
-    --------
-    >>> label("order", 2), label("order", None)
-    ('order 2', 'order ')
-    """
-    return f"{reference} {'' if version is None else version}"
-
-
-def _merged(declarations: list[tuple[str, int, bool, dict[str, Any]]]) -> UserField:
-    """Merge the declarations of a field; the type is that of the oldest event type."""
-    labels: dict[str, set[str]] = {"discriminant": set(), "isMostProbableLocation": set()}
-    for reference, version, is_present, field in declarations:
-        for flag, marked in labels.items():
-            if field.get(flag):
-                marked |= {label(reference, version)} | ({label(reference, None)} if is_present else set())
-    return UserField(
-        declarations[0][3]["type"],
-        frozenset(labels["discriminant"]),
-        frozenset(labels["isMostProbableLocation"]),
-    )
 
 
 #: Pattern of keys; other members of ``userData`` are no fields.
@@ -326,18 +299,18 @@ def typed(current: str, kind: str) -> str:
 
 
 def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
-    columns = 'userId, eventDate, eventType, eventTypeVersion, _id AS sourceId, "user" AS document'
+    columns = 'userId, eventDate, _id AS sourceId, "user" AS document'
     current, raw = "json_extract(entry, '$.current')", "json_extract(entry, '$.raw')"
     date = TYPED["date"].format("json_extract_string(entry, '$.date')")
     default = _by_key({key: kind for key, (kind, _) in ALWAYS.items()}, "string")
-    discriminant = _is_declared(project_keys.fields, "discriminating")
+    discriminant = _is_one_of(key for key, field in project_keys.fields.items() if field.is_discriminant)
+    placing = _is_one_of(key for key, field in project_keys.fields.items() if field.is_placing)
     return (
         f"""SELECT userId, key, coalesce(json_extract_string(entry, '$.type'), {default}) AS type, """
         f"coalesce({current}, {raw}) AS current, coalesce({raw}, {current}) AS raw, "
         f"coalesce({date}, eventDate) AS date, "
         f"{_flag('invalid')} AS invalid, {_flag('anonymized')} AS anonymized, "
-        f"{discriminant} OR {_is_undeclared(project_keys)} AS discriminant, "
-        f"""{_is_declared(project_keys.fields, "placing")} AS "placing", 'event' AS source, sourceId """
+        f"{discriminant} AS discriminant, {placing} AS \"placing\", 'event' AS source, sourceId "
         f"FROM ({_entries(columns, 'events', users, keys)}) AS entries"
     )
 
@@ -345,7 +318,8 @@ def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) ->
 def _of_interactions(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
     columns = "userId, startDate, _id AS sourceId, userData AS document, rawUserData AS sent"
     kinds = {key: field.type for key, field in project_keys.fields.items()}
-    certain = [key for key, field in project_keys.fields.items() if _identifies(key, field)]
+    certain = [key for key, (_, is_certain) in ALWAYS.items() if is_certain]
+    certain += [key for key, field in project_keys.fields.items() if field.is_discriminant]
     text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
     return (
         f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
@@ -381,32 +355,14 @@ def _listed(values: Iterable[str]) -> str:
     return f"[{', '.join(literal(value) for value in values)}]"
 
 
-def _is_one_of(keys: list[str]) -> str:
-    return f"key IN ({', '.join(map(literal, keys))})" if keys else "false"
+def _is_one_of(keys: Iterable[str]) -> str:
+    listed = ", ".join(map(literal, keys))
+    return f"key IN ({listed})" if listed else "false"
 
 
 def _by_key(values: Mapping[str, str], otherwise: str) -> str:
     cases = (f"WHEN {literal(key)} THEN {literal(value)}" for key, value in values.items())
     return f"CASE key {' '.join(cases)} ELSE {literal(otherwise)} END"
-
-
-def _is_declared(fields: Mapping[str, UserField], flag: str) -> str:
-    labels = sorted(f"{label}/{key}" for key, field in fields.items() for label in getattr(field, flag))
-    if not labels:
-        return "false"
-    # As `project_keys.label` writes an event type.
-    row_label = "eventType || ' ' || coalesce(eventTypeVersion::VARCHAR, '') || '/' || key"
-    return f"({row_label}) IN ({', '.join(map(literal, labels))})"
-
-
-def _is_undeclared(project_keys: ProjectKeys) -> str:
-    """Return a SQL condition for undeclared fields that are identifying in every project."""
-    declared = project_keys.declared
-    return _is_one_of([key for key, (_, is_certain) in ALWAYS.items() if is_certain and key not in declared])
-
-
-def _identifies(key: str, field: UserField) -> bool:
-    return bool(field.discriminating) or ALWAYS.get(key, ("", False))[1]
 
 
 @lru_cache(maxsize=1)
