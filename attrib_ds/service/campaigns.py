@@ -233,17 +233,8 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
         If somebody created an integration with that ``vendorId``.
     """
     new_id = store.ids.new()
-    now = instants.now()
-    record = {
-        "projectId": request.projectId,
-        "vendorId": request.vendorId,
-        "type": CUSTOM_ADS,
-        "name": request.name,
-        "currency": request.currency or store.meta.currency,
-        "parameters": "{}",
-        "createdAt": now,
-        "updatedAt": now,
-    }
+    currency = request.currency or store.meta.currency
+    record = integration_record(request.projectId, request.vendorId, request.name, currency, {})
 
     def job(connection: duckdb.DuckDBPyConnection) -> str:
         existing = find(connection, request.vendorId)
@@ -276,6 +267,23 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
         return new_id
 
     return Answer(value=store.write(job))
+
+
+def integration_record(
+    project_id: str, vendor_id: str, name: str, currency: str, parameters: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return a new record of the table ``integrations`` without its ids."""
+    now = instants.now()
+    return {
+        "projectId": project_id,
+        "vendorId": vendor_id,
+        "type": CUSTOM_ADS,
+        "name": name,
+        "currency": currency,
+        "parameters": encode(parameters),
+        "createdAt": now,
+        "updatedAt": now,
+    }
 
 
 def list_integrations(store: Store, request: contract.ListIntegrations) -> Answer:  # noqa: ARG001  (signature of all handlers)
@@ -335,12 +343,7 @@ CAMPAIGN_NODES: Final = (
 
 
 def register_integrations(
-    connection: duckdb.DuckDBPyConnection,
-    *,
-    project_id: str,
-    currency: str,
-    now: str,
-    new_id: Callable[[], str],
+    connection: duckdb.DuckDBPyConnection, project_id: str, currency: str, new_id: Callable[[], str]
 ) -> None:
     """Create the integrations of loaded roots with a new ``vendorId``, and claim their nodes.
 
@@ -350,8 +353,6 @@ def register_integrations(
         Inside the transaction that inserted the nodes.
     project_id, currency : str
         Id and currency of the project; ``create_integration`` may set another currency later.
-    now : str
-        SQL for the time of loading.
     new_id : callable
         Generates the id of an integration whose node has no ``integrationId``.
     """
@@ -367,11 +368,8 @@ def register_integrations(
             continue
         seen.add(vendor_id)
         taken.add(integration_id)
-        connection.execute(
-            "INSERT INTO integrations (_id, projectId, vendorId, type, name, currency, parameters, nodeId, "
-            f"createdAt, updatedAt) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})",
-            [integration_id, project_id, vendor_id, CUSTOM_ADS, name, currency, encode(LOADED), node_id],
-        )
+        record = integration_record(project_id, vendor_id, name, currency, LOADED)
+        insert_record(connection, "integrations", {"_id": integration_id, **record, "nodeId": node_id})
     connection.execute(
         "UPDATE nodes SET integrationId = coalesce(nodes.integrationId, integration._id), "
         "vendorId = coalesce(nodes.vendorId, integration.vendorId) FROM integrations AS integration "

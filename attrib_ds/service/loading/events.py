@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import duckdb
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
@@ -32,10 +34,6 @@ from attrib_ds.service.loading.batch import (
 )
 from attrib_ds.service.store.ids import HEX_ID, UUID
 from attrib_ds.service.store.table_definitions import TABLES
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Pattern of references of event types (G-155).
 _REFERENCE: Final = "[a-z0-9]+([-_][a-z0-9]+)*"
@@ -190,19 +188,8 @@ _NESTED_RULES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Keys:
-    """Keys of metrics with separate columns.
-
-    Parameters
-    ----------
-    states, numbers, amounts : tuple of str
-        Keys of states, of number statistics and of currency statistics.
-    """
-
-    states: tuple[str, ...]
-    numbers: tuple[str, ...]
-    amounts: tuple[str, ...]
+#: Parts with separate columns, None for the value itself, by the kind and key of a metric.
+Keys: TypeAlias = Mapping[tuple[str, str], set[str | None]]
 
 
 def is_metric(column: str) -> bool:
@@ -235,7 +222,7 @@ def add_metric_columns(checks: Checks) -> Keys:
     InvalidRequest
         If a key is not allowed or reserved.
     """
-    _add_nested(checks)
+    checks.json("metrics", "ARRAY", "a list of metrics")
     parts_by_key: dict[tuple[str, str], set[str | None]] = {}
     for column in checks.source.columns:
         match = _COLUMN.fullmatch(column)
@@ -243,39 +230,21 @@ def add_metric_columns(checks: Checks) -> Keys:
             _check_key(checks.argument, column, match[2])
             parts_by_key.setdefault((match[1], match[2]), set()).add(match[3])
     for (kind, key), parts in parts_by_key.items():
-        for part, required in (("date", None), ("currency", "amount")):
-            if part in parts and required not in parts:
-                beside = f"{kind}.{key}.{required}" if required else f"{kind}.{key}"
-                column = f"{kind}.{key}.{part}"
+        name = f"{kind}.{key}"
+        for part, required in (("date", name), ("currency", f"{name}.amount")):
+            if part in parts and not checks.has(required):
                 raise InvalidRequest(
-                    f"{checks.argument}: the column {column!r} requires the column {beside!r}",
+                    f"{checks.argument}: the column {f'{name}.{part}'!r} requires the column {required!r}",
                     field=checks.argument,
                 )
-    states = tuple(key for kind, key in parts_by_key if kind == "states")
-    numbers = tuple(
-        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and None in parts
-    )
-    amounts = tuple(
-        key for (kind, key), parts in parts_by_key.items() if kind == "statistics" and "amount" in parts
-    )
-    for key in states:
-        _add_state(checks, f"states.{key}")
-    for key in numbers:
-        checks.number(f"statistics.{key}")
-    for key in amounts:
-        _add_amount(checks, f"statistics.{key}")
-    return Keys(states, numbers, amounts)
-
-
-def _add_nested(checks: Checks) -> None:
-    text = checks.source.word("metrics") if checks.has("metrics") else "CAST(NULL AS VARCHAR)"
-    is_array = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'ARRAY' END"
-    checks.column("metrics", f"CASE WHEN {is_array} THEN {text} END")
-    if checks.has("metrics"):
-        wrong = f"{original('metrics')} <> 'null' AND {quoted('metrics')} IS NULL"
-        checks.rule(
-            wrong, f"{labelled_value('metrics')} || {not_json(original('metrics'), 'a list of metrics')}"
-        )
+        if kind == "states":
+            checks.flag(name, form="is neither 0 nor 1")
+            checks.instant(f"{name}.date", recent=True)
+        elif None in parts:
+            checks.number(name)
+        if "amount" in parts:
+            _add_amount(checks, name)
+    return parts_by_key
 
 
 def _check_key(argument: str, column: str, key: str) -> None:
@@ -288,11 +257,6 @@ def _check_key(argument: str, column: str, key: str) -> None:
         raise InvalidRequest(
             f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
         )
-
-
-def _add_state(checks: Checks, name: str) -> None:
-    checks.flag(name, form="is neither 0 nor 1")
-    checks.instant(f"{name}.date", recent=True)
 
 
 def _add_amount(checks: Checks, name: str) -> None:
@@ -326,7 +290,7 @@ def stage_metrics(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: K
     queries = _from_columns(staged, keys)
     if "metrics" in staged.source_columns:
         nested = _read_nested(connection, staged, project)
-        queries.append(f"SELECT * EXCLUDE (problem) FROM {nested}")
+        queries.append(f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in")
     connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
     # A delay exists while its state is 1 (G-072).
     delay = {
@@ -342,7 +306,7 @@ def stage_metrics(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: K
         f"JOIN (SELECT row, eventDate FROM {staged.relation}) USING (row) WHERE type = 'state' AND number = 1"
     )
     if "metrics" in staged.source_columns:
-        _restore_built_in(connection, staged, table)
+        _restore_built_in(connection, nested, table)
     duplicates = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, "
@@ -368,23 +332,20 @@ def _from_columns(staged: Staged, keys: Keys) -> list[str]:
     """Return the queries of metrics with separate columns, and of event counts."""
     flags = {"anonymized": "false", "invalid": "false"}
     queries = [_rows(staged, key="event-count", kind="number", number="1", **flags)]
-    for key in keys.states:
-        state = quoted(f"states.{key}")
-        has_date = f"states.{key}.date" in staged.columns
-        date = f"coalesce({quoted(f'states.{key}.date') if has_date else 'NULL'}, {quoted('eventDate')})"
-        is_present = f"{state} IS NOT NULL"
-        queries.append(
-            _rows(staged, key=key, kind="state", number=state, date=date, where=is_present, **flags)
-        )
-    for key in keys.numbers:
-        number = quoted(f"statistics.{key}")
-        is_present = f"{number} IS NOT NULL"
-        queries.append(_rows(staged, key=key, kind="number", number=number, where=is_present, **flags))
-    for key in keys.amounts:
-        amount, currency = (quoted(f"statistics.{key}.{part}") for part in ("amount", "currency"))
-        money = {"amount": amount, "currency": currency}
-        is_present = f"{amount} IS NOT NULL"
-        queries.append(_rows(staged, key=key, kind="currency", where=is_present, **money, **flags))
+    for (kind, key), parts in keys.items():
+        name = f"{kind}.{key}"
+        value = quoted(name)
+        given = {"where": f"{value} IS NOT NULL", **flags}
+        if kind == "states":
+            date = quoted(f"{name}.date") if "date" in parts else "NULL"
+            date = f"coalesce({date}, {quoted('eventDate')})"
+            queries.append(_rows(staged, key=key, kind="state", number=value, date=date, **given))
+        elif None in parts:
+            queries.append(_rows(staged, key=key, kind="number", number=value, **given))
+        if "amount" in parts:
+            amount, currency = (quoted(f"{name}.{part}") for part in ("amount", "currency"))
+            given["where"] = f"{amount} IS NOT NULL"
+            queries.append(_rows(staged, key=key, kind="currency", amount=amount, currency=currency, **given))
     return queries
 
 
@@ -407,11 +368,11 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
                 coalesce(metric.data.invalid, false) AS invalid,
                 metric.createdAt AS given_created, {_instant("metric.createdAt")} AS createdAt,
                 metric.updatedAt AS given_updated, {_instant("metric.updatedAt")} AS updatedAt,
-                metric.deletedAt AS given_deleted, {_instant("metric.deletedAt")} AS deletedAt
+                metric.deletedAt AS given_deleted, {_instant("metric.deletedAt")} AS deletedAt,
+                -- Those of exported events are recomputed.
+                coalesce(metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-'), false)
+                    AS is_built_in
             FROM listed
-            -- Built-in metrics of exported events are recomputed.
-            WHERE metric.key IS NULL
-                OR NOT (metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-'))
         ), valued AS (
             SELECT *, json_type(value) = 'OBJECT' AS is_object, json_extract_string(value, '$') AS text,
                 coalesce(given_type, CASE WHEN type = 'state' THEN 'state'
@@ -428,7 +389,8 @@ def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project:
                         ELSE {literal(project.currency)} END END AS currency
             FROM valued
         )
-        SELECT row, {columns}, CASE {problem} END AS problem FROM typed
+        SELECT row, {columns}, CASE WHEN NOT is_built_in THEN CASE {problem} END END AS problem, is_built_in
+        FROM typed
         """
     )
     name = f"coalesce({quote_text('key')}, 'one')"
@@ -443,35 +405,22 @@ def _instant(text: str) -> str:
     return truncated(instant(text))
 
 
-def _restore_built_in(connection: duckdb.DuckDBPyConnection, staged: Staged, table: str) -> None:
+def _restore_built_in(connection: duckdb.DuckDBPyConnection, nested: str, table: str) -> None:
     """Restore ids and dates of exported built-in metrics, and deleted delays."""
-    built_in = f"{staged.relation.rsplit('.', 1)[0]}.built_in_metrics"
-    connection.execute(
-        f"""
-        CREATE TABLE {built_in} AS
-        WITH listed AS (
-            SELECT row, unnest(from_json(metrics, '{_SHAPE}')) AS metric FROM {staged.relation}
-        )
-        SELECT row, metric._id AS _id, metric.key AS key,
-            {_instant("metric.createdAt")} AS createdAt, {_instant("metric.updatedAt")} AS updatedAt,
-            {_instant("metric.deletedAt")} AS deletedAt, {_instant("metric.data.date")} AS date,
-            TRY_CAST(json_extract_string(metric.data.current, '$') AS DOUBLE) AS number
-        FROM listed WHERE metric.key = 'event-count' OR starts_with(metric.key, 'state-delay-')
-        QUALIFY count(*) OVER (PARTITION BY row, metric.key) = 1
-            AND count(*) OVER (PARTITION BY metric._id) = 1 AND regexp_full_match(metric._id, '{HEX_ID}')
-        """
+    built_in = (
+        f"(SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE is_built_in "
+        "QUALIFY count(*) OVER (PARTITION BY row, key) = 1 AND count(*) OVER (PARTITION BY _id) = 1 "
+        f"AND regexp_full_match(_id, '{HEX_ID}')) AS built_in"
     )
     connection.execute(
         f"UPDATE {table} AS metric SET _id = built_in._id, createdAt = built_in.createdAt, "
-        f"updatedAt = built_in.updatedAt FROM {built_in} AS built_in "
+        f"updatedAt = built_in.updatedAt FROM {built_in} "
         "WHERE metric.row = built_in.row AND metric.key = built_in.key"
     )
-    values = {"type": "'statistic'", "dataType": "'number'", "anonymized": "false", "invalid": "false"}
-    from_source = ("_id", "key", "date", "number", "createdAt", "updatedAt", "deletedAt")
-    selected = ", ".join(values.get(name, name if name in from_source else "NULL") for name in _COLUMNS)
     connection.execute(
-        f"INSERT INTO {table} SELECT row, {selected} FROM {built_in} ANTI JOIN {table} USING (row, key) "
-        "WHERE deletedAt IS NOT NULL AND date IS NOT NULL AND isfinite(number)"
+        f"INSERT INTO {table} SELECT * REPLACE ('statistic' AS type, 'number' AS dataType) "
+        f"FROM {built_in} ANTI JOIN {table} AS metric USING (row, key) "
+        "WHERE deletedAt IS NOT NULL AND isfinite(number)"
     )
 
 

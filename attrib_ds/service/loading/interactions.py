@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import Final
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds import instants, schema
@@ -36,12 +38,9 @@ from attrib_ds.service.loading.batch import (
 )
 from attrib_ds.service.store.ids import HEX_ID, UUID
 
-if TYPE_CHECKING:
-    import duckdb
-
-
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
-_WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId"}
+_WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}
+_HIT_WORDS: Final = {"id", "projectId", "sessionId", "hitType"}
 # Durations may be rounded to milliseconds.
 _TOLERANCE: Final = 0.001
 _SESSION_ONLY: Final = [
@@ -126,7 +125,7 @@ def _check_properties(checks: Checks) -> None:
             checks.json(field.name)
         elif field.name in {"updateDate", "vendorUpdateDate"}:
             checks.instant(field.name)
-        elif pa.types.is_string(field.type) and field.name not in _WORDS | {"projectId"}:
+        elif pa.types.is_string(field.type) and field.name not in _WORDS:
             checks.text(field.name)
 
 
@@ -211,35 +210,35 @@ def check_hits(connection: duckdb.DuckDBPyConnection, source: Source, project: P
     checks.refuse_unknown(schema.HIT.names, schema.properties(schema.HIT))
     checks.project(project.project_id)
     checks.word("id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
-    checks.word("sessionId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
+    checks.word("sessionId", pattern=HEX_ID, form=_HEX_FORM, required=True)
     checks.instant("serverDate", required=True, recent=True)
-    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
-    checks.flag("isBot", default="false")
-    checks.number("geo.latitude", low=-90, high=90)
-    checks.number("geo.longitude", low=-180, high=180)
     checks.word("hitType", default="'pageview'")
-    for field in schema.HIT:
-        if pa.types.is_string(field.type) and field.name not in {"id", "projectId", "sessionId", "hitType"}:
-            checks.text(field.name)
+    _check_hit(checks, [name for name in schema.HIT.names if name not in _HIT_WORDS])
     staged = checks.stage(connection)
     checks.unique(connection, staged, "id")
     return Batch(staged, "id", _insert_hits)
 
 
+def _check_hit(checks: Checks, names: Collection[str]) -> None:
+    """Check what hits and raw hits have in common; of the names, those of texts."""
+    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
+    checks.flag("isBot", default="false")
+    checks.number("geo.latitude", low=-90, high=90)
+    checks.number("geo.longitude", low=-180, high=180)
+    for name in names:
+        if pa.types.is_string(schema.HIT.field(name).type):
+            checks.text(name)
+
+
 def _insert_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
     valid.reject_stored(connection, "hits", "id")
-    session = quote_text(quoted("sessionId"))
-    sessions = "LEFT JOIN interactions AS session ON staged.sessionId = session._id"
     valid.reject(
         connection,
-        f"SELECT row, 'sessionId: ' || {session} || ' is not an interaction of this project' "
-        f"FROM {valid.staged.relation} AS staged {sessions} "
-        "WHERE staged.sessionId IS NOT NULL AND session._id IS NULL",
-    )
-    valid.reject(
-        connection,
-        f"SELECT row, 'sessionId: ' || {session} || ' is offline and has no hits' "
-        f"FROM {valid.staged.relation} AS staged {sessions} WHERE session.type = 'offline'",
+        f"SELECT row, 'sessionId: ' || {quote_text(quoted('sessionId'))} || CASE WHEN session._id IS NULL "
+        "THEN ' is not an interaction of this project' ELSE ' is offline and has no hits' END "
+        f"FROM {valid.staged.relation} AS staged LEFT JOIN interactions AS session "
+        "ON staged.sessionId = session._id WHERE staged.sessionId IS NOT NULL "
+        "AND (session._id IS NULL OR session.type = 'offline')",
     )
     with valid.replace_stored(connection, "hits", "id") as replaced:
         touched = f"SELECT sessionId FROM {valid.rows} UNION SELECT sessionId FROM {replaced}"
@@ -307,9 +306,7 @@ def check_raw_hits(
             "hits: there is no column 'ip', whose addresses geo and asn look up", field="hits"
         )
     checks.project(project.project_id)
-    checks.word(
-        "trackerId", pattern=_TRACKER, form="text of 1 to 128 characters without spaces", required=True
-    )
+    checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)
     checks.instant("date", required=True, recent=True)
     checks.not_later("date", project.now)
@@ -322,13 +319,7 @@ def check_raw_hits(
     # An empty text is that of a request without a user agent.
     checks.text("userAgent")
     checks.word("hitType", default="'pageview'", always=True)
-    checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
-    checks.flag("isBot", default="false")
-    checks.number("geo.latitude", low=-90, high=90)
-    checks.number("geo.longitude", low=-180, high=180)
-    for field in schema.HIT:
-        if field.name in COLUMNS and pa.types.is_string(field.type):
-            checks.text(field.name)
+    _check_hit(checks, [*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")])
     checks.word("ip", always=True)
     checks.derive("address", quoted("ip"))
     for name, value in url_parts(quoted("pageUrl"), "pageUrl").items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import duckdb
 
 from attrib_ds import schema
 from attrib_ds.records.sources import Source, quoted
@@ -25,10 +27,6 @@ from attrib_ds.service.loading.batch import (
     labelled_value,
     quote_text,
 )
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 _WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
 
@@ -84,13 +82,7 @@ def _insert_nodes(
     with valid.replace_stored(connection, "nodes", "_id", changed="updatedAt", filled=filled):
         loaded = valid.insert(connection, "nodes", values={"path": "[]", "implicit": "false"})
     update_paths(connection)
-    register_integrations(
-        connection,
-        project_id=project.project_id,
-        currency=project.currency,
-        now=project.now,
-        new_id=project.ids.new,
-    )
+    register_integrations(connection, project.project_id, project.currency, project.ids.new)
     register_campaigns(connection)
     fill_integrations(connection)
     return {"nodes": loaded}
@@ -210,14 +202,9 @@ def _insert_spend(
     connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project
 ) -> dict[str, int]:
     valid.reject_stored(connection, "outlays", "_id")
+    campaigns = f"SELECT campaignId FROM {valid.rows}"
     with valid.replace_stored(connection, "outlays", "_id", changed="updatedAt"):
-        return _insert_new(connection, valid, project)
-
-
-def _insert_new(connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project) -> dict[str, int]:
-    # Interactions create implicit nodes as channels; a node with spend is a campaign.
-    connection.execute(
-        f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN (SELECT campaignId FROM {valid.rows})"
-    )
-    implicit = insert_implicit_nodes(connection, valid, project, column="campaignId", kind="campaign")
-    return {"spend": valid.insert(connection, "outlays"), "implicit_nodes": implicit}
+        # Interactions create implicit nodes as channels; a node with spend is a campaign.
+        connection.execute(f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN ({campaigns})")
+        implicit = insert_implicit_nodes(connection, valid, project, column="campaignId", kind="campaign")
+        return {"spend": valid.insert(connection, "outlays"), "implicit_nodes": implicit}
