@@ -10,16 +10,20 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract import administration as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
-from attrib_ds.records.sources import quoted
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import arrow_view, insert_record, insert_records, read_record
+from attrib_ds.service.store.table_access import (
+    arrow_view,
+    insert_record,
+    insert_records,
+    read_record,
+    update_record,
+)
 from attrib_ds.service.store.table_definitions import TABLES
 
 #: Name of the setting with the state of the mirror.
@@ -113,30 +117,24 @@ def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, s
     for record in types.to_pylist():
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
         event_type = {name: flat[name] for name in TABLES["event_types"] if name in flat}
-        changing = [name for name in event_type if name not in _FIXED]
-        existing = read_record(
-            connection, "SELECT * FROM event_types WHERE reference = ?", event_type["reference"]
-        )
+        reference = event_type["reference"]
+        existing = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
         if existing is None:
             insert_record(connection, "event_types", {**event_type, "version": 1})
             _insert_version(connection, event_type, 1, event_type["createdAt"])
             continue
-        if all(existing[name] == event_type[name] for name in changing):
+        changes = {
+            name: value
+            for name, value in event_type.items()
+            if name not in _FIXED and existing[name] != value
+        }
+        if not changes:
             continue
-        version = existing["version"] + (existing["fields"] != event_type["fields"])
-        assigned = ", ".join(f"{quoted(name)} = ?" for name in (*changing, "version"))
-        values = [*(event_type[name] for name in changing), version]
-        connection.execute(
-            f"UPDATE event_types SET {assigned} WHERE reference = ?",
-            [
-                *(naive(value) if isinstance(value, datetime) else value for value in values),
-                event_type["reference"],
-            ],
-        )
+        version = existing["version"] + ("fields" in changes)
+        update_record(connection, "event_types", "reference", reference, {**changes, "version": version})
         if version != existing["version"]:
-            _insert_version(
-                connection, {**event_type, "_id": existing["_id"]}, version, event_type["updatedAt"]
-            )
+            renamed = {**event_type, "_id": existing["_id"]}
+            _insert_version(connection, renamed, version, event_type["updatedAt"])
 
 
 def _insert_version(
@@ -183,122 +181,6 @@ def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: St
     meta = store.meta
     record = integration_record(meta.project_id, root["vendorId"], root["name"], meta.currency, {})
     insert_record(connection, "integrations", {"_id": id, **record, "nodeId": root["_id"]})
-
-
-_STORE_BY_RESOURCE[request.resource]
-    store.write(lambda connection: store_records(connection, request.records, store))
-    return Answer(value=request.records.num_rows)
-
-
-def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
-    return None if row is None else json.loads(row[0])
-
-
-def _save(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
-    connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
-    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode(dict(progress))])
-
-
-def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
-
-
-def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
-    """Set the creation date of users; users without records are ignored."""
-    with arrow_view(connection, users.select(["_id", "createdAt"])) as view:
-        connection.execute(
-            "UPDATE users SET createdAt = source.created_at "
-            f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS created_at FROM {view}) AS source "
-            "WHERE users._id = source.id AND users.createdAt <> source.created_at"
-        )
-
-
-def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
-    """Store event types; changed fields create a new version, as in the source (G-158)."""
-    for record in types.to_pylist():
-        flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
-        event_type = {name: flat[name] for name in TABLES["event_types"] if name in flat}
-        changing = [name for name in event_type if name not in _FIXED]
-        existing = read_record(
-            connection, "SELECT * FROM event_types WHERE reference = ?", event_type["reference"]
-        )
-        if existing is None:
-            insert_record(connection, "event_types", {**event_type, "version": 1})
-            _insert_version(connection, event_type, 1, event_type["createdAt"])
-            continue
-        if all(existing[name] == event_type[name] for name in changing):
-            continue
-        version = existing["version"] + (existing["fields"] != event_type["fields"])
-        assigned = ", ".join(f"{quoted(name)} = ?" for name in (*changing, "version"))
-        values = [*(event_type[name] for name in changing), version]
-        connection.execute(
-            f"UPDATE event_types SET {assigned} WHERE reference = ?",
-            [
-                *(naive(value) if isinstance(value, datetime) else value for value in values),
-                event_type["reference"],
-            ],
-        )
-        if version != existing["version"]:
-            _insert_version(
-                connection, {**event_type, "_id": existing["_id"]}, version, event_type["updatedAt"]
-            )
-
-
-def _insert_version(
-    connection: duckdb.DuckDBPyConnection, event_type: Mapping[str, Any], version: int, made_at: datetime
-) -> None:
-    record = {
-        "eventTypeId": event_type["_id"],
-        "reference": event_type["reference"],
-        "version": version,
-        "fields": event_type["fields"],
-        "createdAt": naive(made_at),
-    }
-    insert_records(connection, "event_type_versions", [record])
-
-
-def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
-    """Store campaigns, with their integrations, which are derived from nodes."""
-    for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
-        _store_integration(connection, integration_id, store)
-    rows = connection.execute("SELECT _id, vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
-    vendors = dict(rows)
-    for campaign in campaigns.to_pylist():
-        integration = find(connection, vendors[campaign["integrationId"]])
-        connection.execute("DELETE FROM campaigns WHERE id = ?", [campaign["id"]])
-        insert_record(connection, "campaigns", campaign)
-        if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
-            # Created after the nodes were read; the next sync reads its node.
-            assert integration is not None  # noqa: S101  (created above)
-            insert_campaign_node(connection, integration, campaign, {"implicit": True})
-
-
-def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store) -> None:
-    """Create an integration from the root of its nodes, unless it exists."""
-    if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
-        return
-    root = read_record(
-        connection,
-        "SELECT _id, vendorId, name FROM nodes WHERE integrationId = ? AND vendorId IS NOT NULL "
-        "ORDER BY type = 'integration' DESC, len(path), _id LIMIT 1",
-        id,
-    )
-    if root is None:
-        raise InvalidRequest(f"records: no node belongs to the integration {id!r}", field="records")
-    record = {
-        "_id": id,
-        "projectId": store.meta.project_id,
-        "vendorId": root["vendorId"],
-        "type": CUSTOM_ADS,
-        "name": root["name"],
-        "currency": store.meta.currency,
-        "parameters": "{}",
-        "createdAt": now,
-        "updatedAt": now,
-        "nodeId": root["_id"],
-    }
-    insert_record(connection, "integrations", record)
 
 
 _STORE_BY_RESOURCE: Final[dict[str, Callable[[duckdb.DuckDBPyConnection, pa.Table, Store], None]]] = {
