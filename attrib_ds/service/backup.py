@@ -219,7 +219,7 @@ def _refused(problem: str) -> InvalidRequest:
 def exchange(part: Path, target: Path, line: Line | None = None) -> None:
     """Replace the file of a project, which must not be open, by a validated copy.
 
-    Erasures since the backup and the audit log are first carried over from the replaced file (G-209, G-211),
+    Erasures since the backup and the audit log are first carried over from the replaced file,
     unless it is damaged.
 
     Parameters

@@ -37,7 +37,7 @@ _FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
 
 
 def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
-    """Return one page of campaigns; none for an unknown integration (G-162)."""
+    """Return one page of campaigns; none for an unknown integration."""
     filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
     # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
     filters["contains(lower(name), lower(?))"] = request.nameLike
@@ -58,7 +58,7 @@ def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
 
 
 def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
-    """Return one campaign, explicit or implicit (R286)."""
+    """Return one campaign, explicit or implicit."""
     with store.read() as backend:
         query = f"{OF_VENDOR} AND id = ?"
         table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
@@ -73,9 +73,9 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
     Raises
     ------
     InvalidRequest
-        If there is no such integration (G-162).
+        If there is no such integration.
     Conflict
-        If the slug is taken, also by an implicit campaign (G-160).
+        If the slug is taken, also by an implicit campaign.
     """
     id = store.ids.new()
 
@@ -94,7 +94,7 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
 
 
 def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
-    """Update a campaign and its node; return 1 if a stored value changed, else 0 (G-163)."""
+    """Update a campaign and its node; return 1 if a stored value changed, else 0."""
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:
         integration = find(connection, request.vendorId)
@@ -317,7 +317,7 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
 
 
 def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: str) -> Integration:
-    """Return the integration with a ``vendorId``; raises an error that names the argument (G-162, R188)."""
+    """Return the integration with a ``vendorId``; raises an error that names the argument."""
     integration = find(connection, vendor_id)
     if integration is not None:
         return integration

@@ -39,7 +39,7 @@ _NEWEST_FIRST = {"startDate": -1}
 
 
 def search_interactions(store: Store, request: contract.SearchInteractions) -> Answer:
-    """Return one page of interactions as a stream, with their total from the same snapshot (G-101, G-104).
+    """Return one page of interactions as a stream, with their total from the same snapshot.
 
     The tables always have the column ``type``: JSON of offline interactions omits some properties.
     """
@@ -67,7 +67,7 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
 
 
 def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
-    """Return one interaction with all properties, bots and filtered traffic included (R162)."""
+    """Return one interaction with all properties, bots and filtered traffic included."""
     with store.read() as backend:
         interactions = backend.table("interactions")
         query = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
@@ -78,7 +78,7 @@ def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
 
 
 def list_hits(store: Store, request: contract.ListHits) -> Answer:
-    """Return the hits of the session that starts with a hit, oldest first; none for an unknown hit (R167)."""
+    """Return the hits of the session that starts with a hit, oldest first; none for an unknown hit."""
     with store.read() as backend:
         interactions, hits = backend.table("interactions"), backend.table("hits")
         session = interactions.filter(interactions.firstHitId == request.firstHitId)
@@ -125,7 +125,7 @@ def node_table(backend: Backend) -> ir.Table:
 
 
 _AHEAD: Final = timedelta(hours=24)
-#: Identity fields of every project (G-216). Phones may be shared; they identify only if declared to.
+#: Identity fields of every project. Phones may be shared; they identify only if declared to.
 _ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
     key: {"storageKey": key, "type": kind, "discriminant": key != "phone"}
     for key, kind in (("email", "email"), ("phone", "phone"), (VENDOR, "string"))
@@ -135,8 +135,8 @@ _ALWAYS: Final[dict[str, Mapping[str, Any]]] = {
 def create_offline_interaction(store: Store, request: contract.CreateOfflineInteraction) -> Answer:
     """Store an offline interaction and return it, as :func:`get_interaction` does.
 
-    A repeated ``externalId`` of an integration is not stored again; the first interaction is returned
-    (G-143). ``Answer.value`` is whether the interaction is new.
+    A repeated ``externalId`` of an integration is not stored again; the first interaction is returned.
+    ``Answer.value`` is whether the interaction is new.
 
     Raises
     ------
@@ -219,7 +219,7 @@ class _Person:
 def _read_person(
     connection: duckdb.DuckDBPyConnection, user_data: dict[str, Any], *, currency: str
 ) -> _Person:
-    """Normalise identity fields; refuse other keys (R186)."""
+    """Normalise identity fields; refuse other keys."""
     fields, countries = _identity_fields(connection)
     settings = Settings(currency, countries)
     normalised: dict[str, Any] = {}
@@ -246,7 +246,7 @@ def _read_person(
             identities.append(pair)
         if field["type"] == "email":
             normalised[key] = normalised[key].lower()
-    # Priority: email, then declared identity fields, then the vendor's id (G-145).
+    # Priority: email, then declared identity fields, then the vendor's id.
     ranks = {"email": 0, VENDOR: 2}
     return _Person(normalised, sorted(identities, key=lambda pair: ranks.get(pair[0], 1)))
 
@@ -254,7 +254,7 @@ def _read_person(
 def _identity_fields(
     connection: duckdb.DuckDBPyConnection,
 ) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
-    """Return the identity fields of the project by key, and countries for phone numbers (G-216)."""
+    """Return the identity fields of the project by key, and countries for phone numbers."""
     declared = connection.execute(
         "SELECT fields, phoneParsingConfig FROM event_types ORDER BY createdAt, reference"
     ).fetchall()
@@ -270,7 +270,7 @@ def _identity_fields(
 
 
 def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date: datetime) -> None:
-    """Refuse data of a person who was erased after its date (G-209)."""
+    """Refuse data of a person who was erased after its date."""
     marks = [(identity_kind(kind), value) for kind, value in person.identities]
     erased = find_buried(connection, marks).values()
     if any(naive(date) <= erased_at for erased_at in erased):
@@ -281,12 +281,12 @@ def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date:
         )
 
 
-#: Slug of the campaign of traffic without a campaign (G-160).
+#: Slug of the campaign of traffic without a campaign.
 _DEFAULT_SLUG: Final = "default"
-#: Longest id of a node (G-217).
+#: Longest id of a node.
 _LONGEST: Final = 128
 _BY_ID: Final = "(_id = $value OR externalId = $value)"
-#: Node type and condition by property, from the top of the tree down (G-219).
+#: Node type and condition by property, from the top of the tree down.
 _LEVELS: Final = {
     "campaignId": ("campaign", _BY_ID),
     "campaignSlug": ("campaign", "campaignSlug = $value"),
@@ -302,7 +302,7 @@ def resolve_node(
     node_data: Mapping[str, Any],
     new_id: str,
 ) -> tuple[str, bool]:
-    """Follow the properties down the tree; create unknown campaigns (G-144, G-160).
+    """Follow the properties down the tree; create unknown campaigns.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: 
 
 
 def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
-    """Store event types; changed fields create a new version, as in the source (G-158)."""
+    """Store event types; changed fields create a new version, as in the source."""
     for record in types.to_pylist():
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
         event_type = {name: flat[name] for name in TABLES["event_types"] if name in flat}

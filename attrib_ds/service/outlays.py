@@ -36,13 +36,13 @@ _COLUMNS: Final = {"amount": "amount.amount"}
 
 
 def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
-    """Return one page of a campaign's outlays; none for an unknown campaign (G-168).
+    """Return one page of a campaign's outlays; none for an unknown campaign.
 
-    Returns either deleted outlays or, by default, those that are not (G-078).
+    Returns either deleted outlays or, by default, those that are not.
     """
     bounds: dict[str, object] = {"(deletedAt IS NOT NULL) = ?": bool(request.deleted)}
     if request.since is not None:
-        # The end of the period is exclusive (G-165).
+        # The end of the period is exclusive.
         bounds["endDate > ?"] = request.since
     if request.until is not None:
         bounds["startDate <= ?"] = request.until
@@ -64,7 +64,7 @@ def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
 
 
 def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
-    """Return one outlay of the campaign; outlays of other campaigns are not found (R298)."""
+    """Return one outlay of the campaign; outlays of other campaigns are not found."""
     with store.read() as backend:
         values = [request.vendorId, request.parentCampaignId, request.outlayId]
         table = read_table(
@@ -81,7 +81,7 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
     Raises
     ------
     InvalidRequest
-        If there is no such integration or campaign (G-168).
+        If there is no such integration or campaign.
     """
     id = store.ids.new()
 
@@ -110,14 +110,14 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
 
 
 def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
-    """Update an outlay; return 1 if a stored value changed, else 0 (G-163).
+    """Update an outlay; return 1 if a stored value changed, else 0.
 
     Raises
     ------
     NotFound
         If the campaign has no such outlay.
     InvalidRequest
-        If the period would be empty (R296), or the new campaign does not exist (G-166).
+        If the period would be empty, or the new campaign does not exist.
     """
 
     def job(connection: duckdb.DuckDBPyConnection) -> int:
@@ -148,7 +148,7 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
 
 
 def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
-    """Mark an outlay as deleted; return 1 (G-078).
+    """Mark an outlay as deleted; return 1.
 
     Raises
     ------
@@ -205,7 +205,7 @@ def _unknown(request: contract.GetOutlay) -> NotFound:
 
 
 def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> ir.Table:
-    """Add a column with the amounts of metrics in the project's currency (G-065, G-116).
+    """Add a column with the amounts of metrics in the project's currency.
 
     The rate is the latest one that is not after the metric's date. Rows are neither added nor removed.
 

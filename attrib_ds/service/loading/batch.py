@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds.contract import identifiers
@@ -17,18 +18,14 @@ from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
 from attrib_ds.service.store.ids import HexIds
 from attrib_ds.service.store.table_definitions import TABLES
 
-if TYPE_CHECKING:
-    import duckdb
-
-
-#: Earlier instants are errors, such as seconds read as milliseconds (G-041).
+#: Earlier instants are errors, such as seconds read as milliseconds.
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"
 _NO_INSTANT: Final = "is not a date with a time, such as 2025-01-31T12:00:00Z"
 _LONGEST_SHOWN: Final = 80
 #: JSON syntax that DuckDB accepts and the standard does not, and JSON strings, where it is text.
 _LENIENT: Final = r"(?i)nan|inf|,\s*[\]}]"
 _STRING: Final = r'"(?:[^"\\]|\\.)*"'
-#: Pattern of the ids of nodes, campaigns and outlays (G-217).
+#: Pattern of the ids of nodes, campaigns and outlays.
 NAME: Final = ".{1,128}"
 NAME_FORM: Final = "text of 1 to 128 characters"
 CURRENCY: Final = identifiers.PATTERN
@@ -101,7 +98,7 @@ class Checks:
             self.rule(f"{original(column)} IS NOT NULL", f"{labelled_value(column)} || ' is not an object'")
 
     def not_later(self, name: str, now: str) -> None:
-        """Refuse instants of a column that are more than a day after SQL ``now``, as for events (G-134)."""
+        """Refuse instants of a column that are more than a day after SQL ``now``, as for events."""
         reason = f"{labelled_value(name)} || ' is more than 24 hours in the future'"
         self.rule(f"{quoted(name)} > {now} + INTERVAL 24 HOUR", reason)
 
@@ -364,7 +361,7 @@ def quote_text(text: str) -> str:
 
 
 def truncated(moment: str) -> str:
-    """Return SQL for an instant of type TIMESTAMP, truncated to milliseconds (G-224)."""
+    """Return SQL for an instant of type TIMESTAMP, truncated to milliseconds."""
     return f"date_trunc('milliseconds', {moment})"
 
 
@@ -564,7 +561,7 @@ def insert_implicit_nodes(
 
 
 def reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows, source: IdentitySource) -> None:
-    """Reject rows of people who were erased after the date of the row (G-209).
+    """Reject rows of people who were erased after the date of the row.
 
     Parameters
     ----------

@@ -35,10 +35,10 @@ from attrib_ds.service.loading.batch import (
 from attrib_ds.service.store.ids import HEX_ID, UUID
 from attrib_ds.service.store.table_definitions import TABLES
 
-#: Pattern of references of event types (G-155).
+#: Pattern of references of event types.
 _REFERENCE: Final = "[a-z0-9]+([-_][a-z0-9]+)*"
 _REFERENCE_FORM: Final = "lower-case letters and digits with single - or _ between them"
-#: Maps of keys to typed values (G-051).
+#: Maps of keys to typed values.
 _MAPS: Final = ("event", "user")
 _OBJECTS: Final = ("states", "statistics", "expirationPolicy")
 
@@ -156,7 +156,7 @@ def _typed(raw: str, current: str) -> str:
     )
 
 
-#: Pattern of storage keys (G-155).
+#: Pattern of storage keys.
 KEY: Final = "[A-Za-z][A-Za-z0-9_-]{0,63}"
 _COLUMN: Final = re.compile(r"(states|statistics)\.([^.]+)(?:\.(date|amount|currency))?")
 _PARTS: Final = {"states": {None, "date"}, "statistics": {None, "amount", "currency"}}
@@ -292,7 +292,7 @@ def stage_metrics(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: K
         nested = _read_nested(connection, staged, project)
         queries.append(f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in")
     connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
-    # A delay exists while its state is 1 (G-072).
+    # A delay exists while its state is 1.
     delay = {
         "_id": "NULL",
         "key": "'state-delay-' || key",

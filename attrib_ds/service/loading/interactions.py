@@ -83,7 +83,7 @@ def check_interactions(connection: duckdb.DuckDBPyConnection, source: Source, pr
     _check_properties(checks)
     checks.instant("ingestedAt", default=project.now)
     is_offline = f"{quoted('type')} = 'offline'"
-    # Offline interactions always have a creation date (R025).
+    # Offline interactions always have a creation date.
     created = f"coalesce({quoted('createdAt')}, CASE WHEN {is_offline} THEN {project.now} END)"
     checks.instant("createdAt")
     checks.derive("createdAt", created)
@@ -161,7 +161,7 @@ def _insert_interactions(
 
 
 def _integration(valid: ValidRows) -> str:
-    """Return SQL for the integration of a row: its own, else that of a session's node (G-225)."""
+    """Return SQL for the integration of a row: its own, else that of a session's node."""
     of_node = (
         f"CASE WHEN valid.type = 'session' THEN (SELECT owner.integrationId FROM {INTEGRATIONS} AS owner "
         "WHERE owner._id = valid.nodeId) END"
@@ -170,7 +170,7 @@ def _integration(valid: ValidRows) -> str:
 
 
 def _delete_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows, replaced: str) -> None:
-    """Delete hits of replaced sessions with other counts; they are loaded again, or unknown (R036)."""
+    """Delete hits of replaced sessions with other counts; they are loaded again, or unknown."""
     if not valid.is_replacing:
         return
     counts = {
@@ -244,7 +244,7 @@ def _insert_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dic
         touched = f"SELECT sessionId FROM {valid.rows} UNION SELECT sessionId FROM {replaced}"
         connection.execute(f"CREATE TEMP TABLE touched_sessions AS {touched}")
         loaded = valid.insert(connection, "hits")
-    # A session counts the hits that can be listed (R036) and was opened by one of them (R035).
+    # A session counts the hits that can be listed and was opened by one of them.
     connection.execute(
         "UPDATE interactions SET hitCount = counted.hits, firstHitId = counted.opening FROM ("
         "SELECT hits.sessionId, count(*) AS hits, "
@@ -258,7 +258,7 @@ def _insert_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dic
     return {"hits": loaded}
 
 
-#: Columns of raw hits, named as the tracking script sends them (G-189).
+#: Columns of raw hits, named as the tracking script sends them.
 COLUMNS: Final = (
     *("projectId", "trackerId", "hitId", "date", "pageUrl", "referrer", "userAgent", "hitType"),
     *("timezoneOffset", "isBot", "ip", *schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")),
@@ -361,7 +361,7 @@ def _insert_raw_hits(
 
 
 def _reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
-    """Reject hits of browsers of people who were erased after the date of the hit (G-209)."""
+    """Reject hits of browsers of people who were erased after the date of the hit."""
     marks = f"SELECT row, {literal(identity_kind(TRACKER))} AS kind, trackerId AS value, serverDate AS seen"
     erased = buried_rows(connection, f"({marks} FROM {valid.rows})")
     if erased is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds import instants, schema
@@ -13,22 +16,14 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.access_logs import AccessLog, open_access_log
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
 from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
-from attrib_ds.records.sources import ROW, open_source, quoted
+from attrib_ds.records.sources import ROW, Source, open_source, quoted
 from attrib_ds.service.collection.address_lookup import AddressLookup
 from attrib_ds.service.collection.visitor_secret import visitor_secret
 from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
+from attrib_ds.service.store.store import Store
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    import duckdb
-
-    from attrib_ds.records.sources import Source
-    from attrib_ds.service.store.store import Store
-
-    Check = Callable[[duckdb.DuckDBPyConnection, Source, Project], Batch]
+Check: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Source, Project], Batch]
 
 REJECTED: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]

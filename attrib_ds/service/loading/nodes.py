@@ -89,7 +89,7 @@ def _insert_nodes(
 
 
 def _reject_taken_slugs(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
-    """Reject campaigns whose slug another campaign of their integration has (G-223)."""
+    """Reject campaigns whose slug another campaign of their integration has."""
     slug = '"campaignSlug"'
     if "campaignSlug" not in valid.staged.columns:
         return

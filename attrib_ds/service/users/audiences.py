@@ -384,14 +384,14 @@ def _compares_count(users: ir.Table, records: ir.Table, condition: ConditionReco
 
 
 _FIELDS: Final = "fields."
-#: Type in which values of a field are compared (G-093), by the type of the field; others as text.
+#: Type in which values of a field are compared, by the type of the field; others as text.
 _COMPARED_AS: Final = {"number": "number", "boolean": "boolean", "date": "date"}
 
 
 def match_users(backend: Backend, users: ir.Table, predicate: Predicate, *, argument: str) -> ir.Table:
     """Return the users who match a predicate.
 
-    A field of several values matches when any of them does; a negative operator, when none does (G-091).
+    A field of several values matches when any of them does; a negative operator, when none does.
 
     Parameters
     ----------

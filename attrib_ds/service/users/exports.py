@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import duckdb
 import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, File
+from attrib_ds.contract import users as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import load_exact
@@ -28,14 +31,8 @@ from attrib_ds.service.store.store import Store
 from attrib_ds.service.users.search import describe, select_users
 from attrib_ds.service.users.user_fields import ProjectKeys
 
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
 
-    from attrib_ds.contract.users import ExportUsers, OutputFormat, Transformer
-
-
-def export_users(store: Store, request: ExportUsers) -> Answer:
+def export_users(store: Store, request: contract.ExportUsers) -> Answer:
     """Return a file of the users that a search with the same criteria finds, sorted by id.
 
     CSV is streamed. An XLSX file is first written to disk completely, since its beginning contains the
@@ -56,7 +53,7 @@ def export_users(store: Store, request: ExportUsers) -> Answer:
     return Answer(value=file)
 
 
-def _users(store: Store, request: ExportUsers) -> Answer:
+def _users(store: Store, request: contract.ExportUsers) -> Answer:
     config = request.exporterDataConfig
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
@@ -70,34 +67,29 @@ def _users(store: Store, request: ExportUsers) -> Answer:
     return describe(store, find, config.columns)
 
 
-def _rows(users: Answer, request: ExportUsers) -> Iterator[list[tuple[Cell, ...]]]:
-    transformations = [
-        (transformer.key, transformation(transformer)) for transformer in request.transformerConfig
-    ]
+def _rows(users: Answer, request: contract.ExportUsers) -> Iterator[Iterable[tuple[Cell, ...]]]:
+    keys = request.exporterDataConfig.columns
+    changes = [(transformer.key, transformation(transformer)) for transformer in request.transformerConfig]
     try:
         for batch in (batch for table in users for batch in table.to_batches()):
-            yield rows_of(_column(batch, key, transformations) for key in request.exporterDataConfig.columns)
+            columns = [(key, cells_of(batch, key)) for key in keys]
+            for changed, transform in changes:
+                columns = [
+                    (key, [transform(cell) for cell in cells] if key == changed else cells)
+                    for key, cells in columns
+                ]
+            yield zip(*(cells for _, cells in columns), strict=True)
     except duckdb.Error as error:
         raise ServiceFailure(f"the project's file could not be read: {error}") from error
-
-
-def _column(
-    batch: pa.RecordBatch, key: str, transformations: list[tuple[str, Callable[[Cell], Cell]]]
-) -> list[Cell]:
-    cells = cells_of(batch, key)
-    for transformed_key, transform in transformations:
-        if transformed_key == key:
-            cells = [transform(cell) for cell in cells]
-    return cells
 
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def csv_pieces(
-    header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]], form: OutputFormat
+    header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]], form: contract.OutputFormat
 ) -> Iterator[bytes]:
-    r"""Write rows as CSV: lines end with CR LF, missing values are empty (G-121).
+    r"""Write rows as CSV: lines end with CR LF, missing values are empty.
 
     Parameters
     ----------
@@ -106,7 +98,7 @@ def csv_pieces(
     batches : iterable of iterables of rows
         The rows.
     form : OutputFormat
-        Delimiter, encoding, and whether to escape formulas (G-122).
+        Delimiter, encoding, and whether to escape formulas.
 
     Yields
     ------
@@ -161,7 +153,7 @@ def check_xlsx(rows: int) -> None:
     Raises
     ------
     InvalidRequest
-        If there are too many rows for a sheet (G-125).
+        If there are too many rows for a sheet.
     NotSupported
         If the extra ``[excel]`` is not installed.
     """
@@ -256,7 +248,7 @@ def _unfit(problem: str) -> InvalidRequest:
 #: A cell before formatting: a list has several values, None is empty.
 Cell: TypeAlias = "str | bool | int | float | Decimal | datetime | list[Cell] | None"
 
-#: Separates the values of a list (G-124).
+#: Separates the values of a list.
 SEPARATOR: Final = "|"
 
 
@@ -359,11 +351,6 @@ def _nested(members: dict[str, Any]) -> str | None:
     return encode(tree) if tree else None
 
 
-def rows_of(columns: Iterable[Sequence[Cell]]) -> list[tuple[Cell, ...]]:
-    """Transpose columns of equal length to rows."""
-    return list(zip(*columns, strict=True))
-
-
 #: Precision for all digits of the largest double.
 _EXACT: Final = Context(prec=340, rounding=ROUND_HALF_UP)
 _MONTHS: Final = {"year": 12, "semester": 6, "quarter": 3, "month": 1}
@@ -375,7 +362,7 @@ _PARTS: Final[dict[str, dict[str, int]]] = {
 }
 
 
-def transformation(transformer: Transformer) -> Callable[[Cell], Cell]:
+def transformation(transformer: contract.Transformer) -> Callable[[Cell], Cell]:
     """Return the function of a transformer.
 
     Parameters

@@ -185,9 +185,9 @@ def _metric_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> st
 
 
 def _all_metrics(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
-    """Select the aggregations of all metrics as one object (R080).
+    """Select the aggregations of all metrics as one object.
 
-    It includes the number of amounts without a rate, if there are any (G-065).
+    It includes the number of amounts without a rate, if there are any.
     """
     if "metrics" not in names:
         return None
@@ -225,7 +225,7 @@ def _by_key(keys: Collection[str] | None) -> str:
         "SELECT userId, key, type, max, min, count, unconverted, "
         # No sum without values.
         "CASE WHEN count > 0 THEN added END AS sum, "
-        # Rounding must not move the average beyond the extremes (R081).
+        # Rounding must not move the average beyond the extremes.
         "CASE WHEN count > 0 THEN greatest(least(added / nullif(count, 0), max), min) END AS average "
         f"FROM ({by_key}) AS added_up"
     )
@@ -277,7 +277,7 @@ _VENDOR: Final = "vendorUserId"
 
 
 def _fields(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:
-    """Select one column per field: a JSON list of the one value that the mode selects (G-105)."""
+    """Select one column per field: a JSON list of the one value that the mode selects."""
     keys = [name.removeprefix(_FIELDS) for name in names if name.startswith(_FIELDS)]
     if not keys:
         return None

@@ -23,9 +23,9 @@ from attrib_ds.service.store.ids import HEX_ID
 from attrib_ds.service.users.properties import properties_query
 from attrib_ds.service.users.user_fields import ProjectKeys, field_values, text_of
 
-#: Time limit of a query, in seconds, its validation included (G-096, G-230).
+#: Time limit of a query, in seconds, its validation included.
 SECONDS: Final = 5.0
-#: Maximum number of rows of a query (G-096).
+#: Maximum number of rows of a query.
 MOST_ROWS: Final = 1_000_000
 _MEMORY: Final = "256MB"
 _SETTINGS: Final = {
@@ -56,7 +56,7 @@ _LONGEST_MESSAGE: Final = 300
 
 
 def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = None) -> pa.Table:
-    """Return the user ids in the first column of a query (R252).
+    """Return the user ids in the first column of a query.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _run(sandbox: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 
 
 def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
-    """Replace merged users by their survivors (G-148)."""
+    """Replace merged users by their survivors."""
     merged = dict(backend.con.execute("SELECT _id, userId FROM merged_users").fetchall())
     if not merged:
         return ids

@@ -46,7 +46,7 @@ _UNORDERED: Final = frozenset({"eventTypesCount", "eventTypeMeta", "metrics", "m
 
 
 def search_users(store: Store, request: contract.SearchUsers) -> Answer:
-    """Return one page of users as a stream, with their total from the same snapshot (G-104).
+    """Return one page of users as a stream, with their total from the same snapshot.
 
     The users of the page are selected first, and only those are described; other users are computed only as
     far as filters and sorting need.
@@ -105,7 +105,7 @@ def _ranked(backend: Backend, users: ir.Table, request: contract.SearchUsers) ->
 
 
 def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.Table:
-    """Return the value of a field to sort users by; text is case-insensitive (G-106)."""
+    """Return the value of a field to sort users by; text is case-insensitive."""
     project_keys = ProjectKeys(backend.con)
     # Consecutive duplicates do not affect the order.
     values = reduced(all_values(project_keys, f"({backend.compile(users)}) AS users", keys=[key]), mode)
@@ -116,7 +116,7 @@ def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.T
 
 
 def _order(table: ir.Table, request: contract.SearchUsers) -> list[ir.Value]:
-    """Return the sort keys: nulls last in both directions, ties broken by id (G-099)."""
+    """Return the sort keys: nulls last in both directions, ties broken by id."""
     is_descending = request.order == "DESC"
     if "rank" not in table.columns:
         return [table["_id"].desc() if is_descending else table["_id"].asc()]
@@ -251,7 +251,7 @@ def describe(
         Store of the users.
     find : callable
         Takes a backend of the store; returns the users with their ``_id`` and ``place`` in the result, from
-        0, and the total number of matches, from the same snapshot (G-104).
+        0, and the total number of matches, from the same snapshot.
     keys, mode
         As for :func:`.properties_query`.
 
@@ -319,7 +319,7 @@ def select_users(
     id_from: str | None = None,
     id_to: str | None = None,
 ) -> ir.Table:
-    """Return the users who meet all of the given criteria (G-095).
+    """Return the users who meet all of the given criteria.
 
     Parameters
     ----------

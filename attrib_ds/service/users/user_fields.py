@@ -16,7 +16,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.records.sources import literal
 
-#: Fields of every project (G-216): type, and whether a value identifies one person.
+#: Fields of every project: type, and whether a value identifies one person.
 ALWAYS: Final[dict[str, tuple[str, bool]]] = {
     "email": ("email", True),
     "phone": ("phone", False),
@@ -230,7 +230,7 @@ def all_values(project_keys: ProjectKeys, users: str, *, keys: Iterable[str] | N
 
 
 def reduced(values: str, mode: str) -> str:
-    """Return the query of one value per user and field (G-105).
+    """Return the query of one value per user and field.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def reduced(values: str, mode: str) -> str:
 
 
 def as_entry() -> str:
-    """Return a SQL expression over :func:`field_values` for a value as nested JSON (R077)."""
+    """Return a SQL expression over :func:`field_values` for a value as nested JSON."""
     members = {
         **{name: name for name in ("type", "current", "raw")},
         "date": instant_text("date"),
@@ -272,7 +272,7 @@ def object_of(key: str, value: str) -> str:
 
 
 def instant_text(instant: str) -> str:
-    """Return a SQL expression that formats an instant as :func:`attrib_ds.instants.format` does (G-036)."""
+    """Return a SQL expression that formats an instant as :func:`attrib_ds.instants.format` does."""
     return f"strftime({instant}, '%Y-%m-%dT%H:%M:%S.%gZ')"
 
 
@@ -284,7 +284,7 @@ def text_of(current: str) -> str:
 
 
 def case_folded(text: str) -> str:
-    """Return a SQL expression that case-folds text (G-106)."""
+    """Return a SQL expression that case-folds text."""
     letters, forms = _singly_folded()
     lowered = f"translate(lower({text}), {literal(letters)}, {literal(forms)})"
     for letter in _LONGER:
