@@ -1,3 +1,5 @@
+"""Requests about campaigns, and currencies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from attrib_ds.contract import OPERATIONS, Request, to_wire
+from attrib_ds.contract.identifiers import CURRENCIES
 
 Ask = Callable[..., Request]
 Refusal = Callable[..., str]
@@ -122,3 +125,21 @@ def test_an_outlay_moves_by_id(receive: Ask, given: object) -> None:  # G-166
 @pytest.mark.parametrize("refused", [5, "", {}, {"id": 5}, {"id": ""}, ["c2"]])
 def test_an_outlay_moves_to_nothing_else(bad_request: Refusal, refused: object) -> None:
     assert bad_request("update_outlay", body={"campaignId": refused}).startswith("/campaignId: ")
+
+
+@pytest.mark.parametrize(
+    "code", ["EUR", "USD", "NOK", "XXX", "ZWG", "XCG", "DEM", "FRF", "HRK", "BGN", "ZRN"]
+)
+def test_codes_in_force_and_withdrawn_are_known(code):
+    assert code in CURRENCIES
+
+
+@pytest.mark.parametrize("code", ["ZZZ", "eur", "EURO", "BTC", "", "EU"])
+def test_other_codes_are_not(code):
+    assert code not in CURRENCIES
+
+
+def test_there_are_as_many_as_in_the_lists():
+    """178 currencies in list one, and 129 more in list three."""
+    assert len(CURRENCIES) == 178 + 129
+    assert all(len(code) == 3 and code.isupper() and code.isascii() for code in CURRENCIES)

@@ -1,6 +1,9 @@
+"""Requests about users: searches, audiences and exports."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -172,3 +175,242 @@ def test_metric_types(ask: Ask, refusal: Refusal) -> None:  # R266
     assert ask("list_user_metrics", type="statistic").type == "statistic"
     assert ask("list_user_metrics").type is None
     assert refusal("list_user_metrics", type="number").startswith("type: ")
+
+
+BUYERS = {"type": "event", "eventType": "order", "operator": "greaterThanOrEquals", "value": 2}
+VISITORS = {
+    "type": "interaction",
+    "filter": {"type": "predicate", "field": "geo.countryCode", "operator": "equals", "value": "FR"},
+    "operator": "equals",
+    "value": 0,
+}
+MEMBERS = {"type": "audience", "operator": "in", "value": ["a1", "a2"]}
+COUNTED = {"type": "counters", "field": "eventCount", "operator": "greaterThan", "value": 3}
+
+
+def _all_of(*rules: Any) -> dict[str, Any]:
+    return {"type": "condition", "condition": "AND", "rules": list(rules)}
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        BUYERS,
+        BUYERS | {"since": "2025-01-01T00:00:00Z", "until": None},
+        VISITORS,
+        {"type": "interaction", "operator": "greaterThan", "value": 0},
+        MEMBERS,
+        MEMBERS | {"operator": "notIn"},
+        COUNTED,
+        _all_of(),
+        _all_of(BUYERS, _all_of(VISITORS, MEMBERS, COUNTED)) | {"not": True},
+        {"type": "operation", "operator": "OR", "operands": [BUYERS, COUNTED]},
+    ],
+)
+def test_conditions_accepted(ask: Ask, accepted: dict[str, Any]) -> None:  # G-094
+    assert ask("search_users", fields=[], audience=accepted).audienceCondition == accepted
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "a1",
+        5,
+        [BUYERS],
+        {},
+        {"type": "events"},
+        BUYERS | {"eventType": None},
+        BUYERS | {"operator": "contains"},
+        BUYERS | {"value": -1},
+        BUYERS | {"value": 1.5},
+        BUYERS | {"value": "2"},
+        BUYERS | {"value": True},
+        BUYERS | {"since": "2025-01-01"},
+        VISITORS | {"filter": {"type": "predicate", "field": "geo.cty", "operator": "equals", "value": "x"}},
+        VISITORS | {"value": None},
+        MEMBERS | {"value": []},
+        MEMBERS | {"value": "a1"},
+        MEMBERS | {"value": [5]},
+        MEMBERS | {"value": ["a"] * 10_001},
+        MEMBERS | {"operator": "equals"},
+        COUNTED | {"field": "eventCnt"},
+        _all_of(BUYERS, 5),
+        _all_of(BUYERS) | {"condition": "XOR"},
+        _all_of(BUYERS) | {"not": "yes"},
+        {"type": "condition", "condition": "AND", "rules": BUYERS},
+        {"type": "condition", "condition": "AND"},
+        _all_of(*[MEMBERS] * 200),
+    ],
+)
+def test_conditions_refused(refusal: Refusal, refused: object) -> None:
+    assert refusal("search_users", fields=[], audience=refused).startswith("audience")
+
+
+def test_conditions_have_up_to_ten_levels(ask: Ask, refusal: Refusal) -> None:
+    tree = MEMBERS
+    for _ in range(9):
+        tree = _all_of(tree)
+    assert ask("search_users", fields=[], audience=tree).audienceCondition == tree
+    told = "audience: is nested too deeply; expected at most 10 levels"
+    assert refusal("search_users", fields=[], audience=_all_of(tree)) == told
+
+
+def test_predicates_of_users_are_conditions(ask: Ask, refusal: Refusal) -> None:
+    request = ask("search_users", fields=[], audience=user("eventCount") > 3)
+    assert request.audienceCondition == COUNTED | {"operatorType": "number"}
+    other = interaction("type") == "session"
+    assert refusal("search_users", fields=[], audience=other).startswith("audience: filters interactions")
+
+
+def test_the_values_of_a_condition_have_limits_together(ask: Ask, refusal: Refusal) -> None:
+    rules = [
+        {"type": "fields", "field": "note", "operatorType": "string", "operator": "contains", "value": "a"}
+    ]
+    searched = VISITORS | {
+        "filter": {"type": "predicate", "field": "geo.city", "operator": "matches", "value": "a"}
+    }
+    allowed = _all_of(_all_of(*rules * 30), *[searched] * 20)
+    assert ask("search_users", fields=[], audience=allowed).audienceCondition == allowed
+    for excessive in (_all_of(*rules * 51), _all_of(allowed, *rules)):
+        message = refusal("search_users", fields=[], audience=excessive)
+        assert "at most 50 patterns and substrings, this one has 51" in message
+
+
+EXPORT = {
+    "filename": "users",
+    "exporterDataConfig": {"columns": ["_id", "fields.email", "createdAt"]},
+    "outputFormatConfig": {"type": "csv"},
+    "transformerConfig": [],
+}
+
+
+def _with(part: str, **members: Any) -> dict[str, Any]:
+    return EXPORT | {part: EXPORT[part] | members}  # type: ignore[operator]
+
+
+def test_exports_accepted(receive: Ask) -> None:
+    request = receive("export_users", body=EXPORT)
+    assert request.exporterDataConfig.columns == ("_id", "fields.email", "createdAt")  # R262
+    assert request.outputFormatConfig.sanitizeFormulas is True
+    assert request.transformerConfig == ()
+
+
+@pytest.mark.parametrize("missing", EXPORT)
+def test_exports_need_four_parts(bad_request: Refusal, missing: str) -> None:  # R256
+    rest = {name: value for name, value in EXPORT.items() if name != missing}
+    assert bad_request("export_users", body=rest) == f"/{missing}: is required"
+
+
+def test_python_arguments_reach_the_parts(ask: Ask, receive: Ask) -> None:
+    predicate = user("eventCount") > 3
+    request = ask(
+        "export_users",
+        path="users",
+        columns=["_id", "createdAt"],
+        where=predicate,
+        format="CSV",
+        sanitize_formulas=False,
+        transformers=[{"type": "date", "key": "createdAt", "level": "day"}],
+    )
+    assert request.filename == "users"
+    assert request.exporterDataConfig.filters == predicate
+    assert (request.outputFormatConfig.type, request.outputFormatConfig.sanitizeFormulas) == ("csv", False)
+    assert request.transformerConfig[0].level == "day"
+
+
+@pytest.mark.parametrize("accepted", ["users", "a" * 128, "été 2025.v1", ".."])
+def test_filenames_accepted(receive: Ask, accepted: str) -> None:
+    assert receive("export_users", body=EXPORT | {"filename": accepted}).filename == accepted
+
+
+@pytest.mark.parametrize(
+    "refused", ["", "a" * 129, "a/b", "a\\b", "a\x00", "a\n", "a\x7f", "\x85", "\ud800", 5, None]
+)
+def test_filenames_refused(bad_request: Refusal, refused: object) -> None:  # G-120
+    assert bad_request("export_users", body=EXPORT | {"filename": refused}).startswith("/filename: ")
+
+
+@pytest.mark.parametrize(("given", "held"), [("csv", "csv"), ("XLSX", "xlsx"), ("Csv", "csv")])
+def test_types_accepted(receive: Ask, given: str, held: str) -> None:  # R257, G-119
+    request = receive("export_users", body=_with("outputFormatConfig", type=given))
+    assert request.outputFormatConfig.type == held
+
+
+@pytest.mark.parametrize(
+    ("part", "members", "label"),
+    [
+        ("outputFormatConfig", {"type": "pdf"}, "/outputFormatConfig/type"),
+        ("outputFormatConfig", {"type": 5}, "/outputFormatConfig/type"),
+        ("outputFormatConfig", {"delimiter": "--"}, "/outputFormatConfig/delimiter"),
+        ("outputFormatConfig", {"encoding": "latin-1"}, "/outputFormatConfig/encoding"),
+        ("outputFormatConfig", {"sanitizeFormulas": "no"}, "/outputFormatConfig/sanitizeFormulas"),
+        ("exporterDataConfig", {"columns": []}, "/exporterDataConfig/columns"),
+        ("exporterDataConfig", {"columns": "_id"}, "/exporterDataConfig/columns"),
+        ("exporterDataConfig", {"columns": ["_id", "nonsense"]}, "/exporterDataConfig/columns/1"),  # R258
+        ("exporterDataConfig", {"filters": "x"}, "/exporterDataConfig/filters"),
+        ("exporterDataConfig", {"audience": ""}, "/exporterDataConfig/audience"),
+        ("exporterDataConfig", {"audience": {"type": "x"}}, "/exporterDataConfig/audience"),
+    ],
+)
+def test_parts_refused(bad_request: Refusal, part: str, members: dict[str, Any], label: str) -> None:
+    assert bad_request("export_users", body=_with(part, **members)).startswith(f"{label}: ")
+
+
+def test_parts_are_objects(bad_request: Refusal) -> None:
+    message = bad_request("export_users", body=EXPORT | {"outputFormatConfig": "csv"})
+    assert message == "/outputFormatConfig: 'csv' is not allowed; expected an object"
+
+
+@pytest.mark.parametrize("audience", ["a1", {"type": "audience", "operator": "in", "value": ["a1"]}])
+def test_an_audience_is_an_id_or_a_condition(receive: Ask, audience: object) -> None:  # R259
+    request = receive("export_users", body=_with("exporterDataConfig", audience=audience))
+    assert request.exporterDataConfig.audience == audience
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        {"type": "date", "key": "createdAt", "level": "week"},
+        {"type": "number", "key": "_id", "level": 0},
+        {"type": "case", "key": "fields.email", "level": "lower"},
+        {"type": "hash", "key": "fields.email", "level": "sha256"},
+        {"type": "hash", "key": "fields.email"},
+        {"type": "join", "key": "fields.email", "level": ", "},
+    ],
+)
+def test_transformers_accepted(receive: Ask, accepted: dict[str, Any]) -> None:  # R260, G-123
+    request = receive("export_users", body=EXPORT | {"transformerConfig": [accepted]})
+    assert request.transformerConfig[0].type == accepted["type"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "label"),
+    [
+        ({"type": "reverse", "key": "_id", "level": 1}, "type"),
+        ({"key": "_id", "level": 1}, "type"),
+        ({"type": "date", "level": "day"}, "key"),
+        ({"type": "date", "key": "updatedAt", "level": "day"}, "key"),
+        ({"type": "date", "key": "nonsense", "level": "day"}, "key"),
+        ({"type": "date", "key": "createdAt", "level": "century"}, "level"),
+        ({"type": "date", "key": "createdAt"}, "level"),
+        ({"type": "number", "key": "_id", "level": -1}, "level"),
+        ({"type": "number", "key": "_id", "level": True}, "level"),
+        ({"type": "case", "key": "_id", "level": "title"}, "level"),
+        ({"type": "hash", "key": "_id", "level": "md5"}, "level"),
+        ({"type": "join", "key": "_id", "level": "x" * 17}, "level"),
+    ],
+)
+def test_transformers_refused(bad_request: Refusal, refused: dict[str, Any], label: str) -> None:
+    message = bad_request("export_users", body=EXPORT | {"transformerConfig": [refused]})
+    assert message.startswith(f"/transformerConfig/0/{label}: ")
+
+
+def test_python_messages_name_python_arguments(refusal: Refusal) -> None:
+    message = refusal(
+        "export_users",
+        path="users",
+        columns=["_id"],
+        format="csv",
+        transformers=[{"type": "date", "key": "createdAt", "level": "day"}],
+    )
+    assert message == "transformers/0/key: 'createdAt' is not among the columns"
