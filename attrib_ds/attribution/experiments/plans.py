@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.models.model import check_level
+from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attrib_ds.attribution.paths.paths import Paths
-
-    #: One amount, several, or a mapping from nodes to amounts.
-    Amounts = float | Sequence[float] | Mapping[str, float]
+#: One amount, several, or a mapping from nodes to amounts.
+Amounts = float | Sequence[float] | Mapping[str, float]
 
 #: Largest fraction of users to withhold a node from; a comparison is most precise at about this fraction.
 _LARGEST_SHARE: Final = 0.5
-#: Bounds of precisions and shares, both excluded.
-_LIMITS: Final = {"precision": (0.0, math.inf), "share": (0.0, 1.0)}
 
 
 def plan_holdout(
@@ -129,8 +123,12 @@ def plan_holdout(
         )
     is_binary = paths is None
     rows = []
-    limits = {"effect": (-count * (1 - mean) if is_binary else -math.inf, count * mean)}
-    for node_id, amount in _amounts(goal, amounts, limits | _LIMITS):
+    limits = {
+        "effect": (-count * (1 - mean) if is_binary else -math.inf, count * mean),
+        "precision": (0.0, math.inf),
+        "share": (0.0, 1.0),
+    }
+    for node_id, amount in _amounts(goal, amounts, *limits[goal]):
         caused = amount if goal == "effect" else 0.0
         # The rate of withheld users, who convert at most once if the rate was given.
         other = mean - caused / count
@@ -203,35 +201,22 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
     return count, mean, float((per_user**2).sum() / count - mean**2)
 
 
-def _amounts(
-    goal: str, given: Any, limits: Mapping[str, tuple[float, float]]
-) -> list[tuple[str | None, float]]:
-    pairs: list[tuple[str | None, Any]]
+def _amounts(goal: str, given: Any, low: float, high: float) -> list[tuple[str | None, float]]:
+    """Return amounts with their nodes, if they have some."""
     if isinstance(given, Mapping):
-        pairs = [(str(node), amount) for node, amount in given.items()]
-    elif isinstance(given, int | float) and not isinstance(given, bool):
-        pairs = [(None, given)]
+        pairs: list[tuple[str | None, Any]] = [(str(node), amount) for node, amount in given.items()]
     else:
-        try:
-            pairs = [(None, amount) for amount in given]
-        except TypeError:
-            pairs = [(None, given)]
-    low, high = limits[goal]
-    words = {
-        "effect": f"conversions {f'above {low:,.6g} and ' if math.isfinite(low) else ''}below the total of "
-        f"{high:,.6g}",
-        "precision": "conversions above 0",
-        "share": "between 0 and 1",
-    }
-    checked: list[tuple[str | None, float]] = []
-    for node, amount in pairs:
+        pairs = [(None, amount) for amount in (given if isinstance(given, Iterable) else [given])]
+    for _, amount in pairs:
         is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
         if not is_number or not low < float(amount) < high:
-            raise InvalidRequest(f"{goal}: {amount!r} is not allowed; allowed: {words[goal]}", field=goal)
-        checked.append((node, float(amount)))
-    if not checked:
+            raise InvalidRequest(
+                f"{goal}: {amount!r} is not allowed; allowed: numbers above {low:,.6g} and below {high:,.6g}",
+                field=goal,
+            )
+    if not pairs:
         raise InvalidRequest(f"{goal} is empty; allowed: at least one number", field=goal)
-    return checked
+    return [(node, float(amount)) for node, amount in pairs]
 
 
 def _smallest_share(variance: float, without: float, wanted: float) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 import ibis
 import ibis.expr.types as ir
@@ -28,6 +28,10 @@ _COVARIATE = "covariate_"
 #: the lower bound of their number, and the bound is at least so large.
 _TRUNCATED_SHARE: Final = 0.05
 _FEWEST_MISSING: Final = 20
+#: Arrays of histories with one entry per user, touchpoint and conversion.
+_USERS: Final = ("until", "covariates", "fold", "user_number")
+_TOUCHPOINTS: Final = ("touch_user", "touch_node", "touch_time")
+_EVENTS: Final = ("event_user", "event_time", "event_currency", "event_number", "conversions", "value")
 #: Microseconds.
 _DAY: Final = 86_400_000_000.0
 #: Maximum number of categories; a column with more holds names or notes.
@@ -197,79 +201,69 @@ class Histories:
         Who was never touched is often not recorded unless the user converted, and with such a selection
         touchpoints seem to prevent conversions. From the first touchpoint on, everybody is recorded.
         """
-        count = len(self.since)
-        first = np.full(count, np.inf)
+        first = np.full(len(self.since), np.inf)
         begins = np.flatnonzero(np.diff(self.touch_user, prepend=-1))
         first[self.touch_user[begins]] = self.touch_time[begins]
         since = np.maximum(self.since, first)
         is_kept = since <= self.until
         number = np.cumsum(is_kept) - 1
-        is_touch = is_kept[self.touch_user]
         is_event = self.event_time >= np.where(is_kept, since, np.inf)[self.event_user]
+        touches = self._at(_TOUCHPOINTS, is_kept[self.touch_user])
+        events, others = self._at(_EVENTS, is_event), self._at(_EVENTS, ~is_event)
+        columns = {
+            **self._at(_USERS, is_kept),
+            **touches,
+            **events,
+            "since": since[is_kept],
+            "touch_user": number[touches["touch_user"]],
+            "event_user": number[events["event_user"]],
+        }
         unobserved = Unobserved(
-            self.fold[self.event_user[~is_event]],
-            self.event_currency[~is_event],
-            self.conversions[~is_event],
-            self.value[~is_event],
-            self.event_number[~is_event],
+            self.fold[others["event_user"]],
+            *(others[name] for name in ("event_currency", "conversions", "value", "event_number")),
         )
-        return Histories(
-            since[is_kept],
-            self.until[is_kept],
-            self.covariates[is_kept],
-            self.fold[is_kept],
-            number[self.touch_user[is_touch]],
-            self.touch_node[is_touch],
-            self.touch_time[is_touch],
-            number[self.event_user[is_event]],
-            self.event_time[is_event],
-            self.event_currency[is_event],
-            self.event_number[is_event],
-            self.conversions[is_event],
-            self.value[is_event],
-            self.currencies,
-            unobserved,
-            self.user_number[is_kept],
-            self.covariate_names,
-            self.origin,
-        )
+        return replace(self, **columns, unobserved=unobserved)
 
     def of_conversions(self, numbers: Codes) -> Histories:
         """Return the histories with some conversions only, by their positions among all."""
-        is_event, is_unobserved = (
-            np.isin(each, numbers) for each in (self.event_number, self.unobserved.event_number)
-        )
         rest = self.unobserved
-        return replace(
-            self,
-            event_user=self.event_user[is_event],
-            event_time=self.event_time[is_event],
-            event_currency=self.event_currency[is_event],
-            event_number=self.event_number[is_event],
-            conversions=self.conversions[is_event],
-            value=self.value[is_event],
-            unobserved=Unobserved(
-                rest.fold[is_unobserved],
-                rest.currency[is_unobserved],
-                rest.conversions[is_unobserved],
-                rest.value[is_unobserved],
-                rest.event_number[is_unobserved],
-            ),
-        )
+        is_kept = np.isin(rest.event_number, numbers)
+        unobserved = Unobserved(*(getattr(rest, each.name)[is_kept] for each in fields(rest)))
+        events = self._at(_EVENTS, np.isin(self.event_number, numbers))
+        return replace(self, **events, unobserved=unobserved)
+
+    def _at(self, names: Sequence[str], which: NDArray[np.bool_]) -> dict[str, Any]:
+        """Return some entries of arrays by name."""
+        return {name: getattr(self, name)[which] for name in names}
 
 
 def _assembled(
     users: pa.Table, covariates: Sequence[str], touchpoints: pa.Table, conversions: pa.Table
 ) -> Histories:
-    check_users_are_observed(conversions["number"].is_null().to_numpy())
+    _refuse(
+        conversions["number"].is_null().to_numpy(),
+        conversions["event_id"],
+        "conversions are of users who are not among those observed",
+        "one row for every user who converted",
+    )
     since, until = (_moments(users[name]) for name in ("since", "until"))
-    check_order(since > until, users["user_id"])
+    _refuse(
+        since > until,
+        users["user_id"],
+        "observations end before they begin",
+        "since no later than until",
+    )
     origin = since.min() if len(since) else np.datetime64("1970-01-01", "us")
     begins, ends = (_days(moments, origin) for moments in (since, until))
     event_user = conversions["number"].to_numpy().astype(np.int64)
     event_time = _days(_moments(conversions["event_date"]), origin)
     is_outside = (event_time < begins[event_user]) | (event_time > ends[event_user])
-    check_conversions_are_inside(is_outside, conversions["event_id"])
+    _refuse(
+        is_outside,
+        conversions["event_id"],
+        "conversions lie outside the observation of their users",
+        "since and until that include every conversion",
+    )
     touch_user = touchpoints["number"].to_numpy().astype(np.int64)
     touch_time = _days(_moments(touchpoints["date"]), origin)
     # Touchpoints before the observation are kept: part of their adstock may be left in it.
@@ -401,33 +395,12 @@ def everybody(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
     return seen.filter(seen.user_id.notnull()).select("user_id").distinct().cross_join(ends)
 
 
-def check_users_are_observed(is_missing: NDArray[np.bool_]) -> None:
-    """Refuse conversions of users without an observation."""
-    if is_missing.any():
+def _refuse(is_wrong: NDArray[np.bool_], ids: pa.ChunkedArray, complaint: str, allowed: str) -> None:
+    """Refuse rows that contradict the observation of users, and name the first."""
+    if is_wrong.any():
+        example = ids[int(is_wrong.argmax())].as_py()
         raise InvalidRequest(
-            f"users: {int(is_missing.sum())} conversions are of users who are not among those "
-            "observed; allowed: one row for every user who converted",
-            field="users",
-        )
-
-
-def check_order(is_reversed: NDArray[np.bool_], user_ids: pa.ChunkedArray) -> None:
-    """Refuse observations that end before they begin."""
-    if is_reversed.any():
-        raise InvalidRequest(
-            f"users: {int(is_reversed.sum()):,} observations end before they begin, for example that of "
-            f"{user_ids[int(is_reversed.argmax())].as_py()!r}; allowed: since no later than until",
-            field="users",
-        )
-
-
-def check_conversions_are_inside(is_outside: NDArray[np.bool_], event_ids: pa.ChunkedArray) -> None:
-    """Refuse conversions outside the observation of their users."""
-    if is_outside.any():
-        raise InvalidRequest(
-            f"users: {int(is_outside.sum())} conversions lie outside the observation of their users, for "
-            f"example {event_ids[int(is_outside.argmax())].as_py()!r}; allowed: since and until "
-            "that include every conversion",
+            f"users: {int(is_wrong.sum()):,} {complaint}, for example {example!r}; allowed: {allowed}",
             field="users",
         )
 

@@ -155,12 +155,12 @@ def test_simulated_experiments_detect_harm_as_often_as_planned():
     [
         ({}, "effect: 0 of effect, precision and share are given"),
         ({"effect": 3, "share": 0.1}, "effect: 2 of effect, precision and share are given"),
-        ({"share": 1}, "share: 1 is not allowed; allowed: between 0 and 1"),
+        ({"share": 1}, "share: 1 is not allowed; allowed: numbers above 0 and below 1"),
         ({"share": []}, "share is empty; allowed: at least one"),
-        ({"precision": 0}, "precision: 0 is not allowed; allowed: conversions above 0"),
+        ({"precision": 0}, "precision: 0 is not allowed; allowed: numbers above 0 and below inf"),
         (
             {"effect": 10},
-            "effect: 10 is not allowed; allowed: conversions above -90 and below the total of 10",
+            "effect: 10 is not allowed; allowed: numbers above -90 and below 10",
         ),
         ({"effect": -90}, "effect: -90 is not allowed"),
         ({"effect": float("nan")}, "effect: nan is not allowed"),

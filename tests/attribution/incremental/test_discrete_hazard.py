@@ -410,7 +410,7 @@ def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
         ({"users": lambda users: users.iloc[:100]}, "users: .* conversions are of users who are not among"),
         (
             {"users": lambda users: users.assign(until=users["since"] - DAY)},
-            "users: 8,000 observations end before they begin, for example that of 'u0",
+            "users: 8,000 observations end before they begin, for example 'u0",
         ),
         (
             {"users": lambda users: users.assign(mail=users["user_id"])},
