@@ -23,20 +23,20 @@ from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.merging import find_survivor, split_off
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.append_log import append_log_of
-from attrib_ds.service.store.audit import Line
-from attrib_ds.service.store.file_errors import DAMAGED, with_advice
-from attrib_ds.service.store.private_files import (
+from attrib_ds.service.store.audit import AuditEntry
+from attrib_ds.service.store.files import (
+    DAMAGED,
+    counter_of,
     create_private_file,
     create_private_folder,
     flush_folder,
+    log_of,
+    logs_of,
     private_creation,
+    with_advice,
 )
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
-from attrib_ds.service.store.table_access import arrow_view
-from attrib_ds.service.store.table_definitions import TABLES, differences, foreign
-from attrib_ds.service.store.write_counter import counter_of
-from attrib_ds.service.store.writer import log_of, logs_of
+from attrib_ds.service.store.tables import TABLES, arrow_view, differences, foreign
 from attrib_ds.service.users.personal_data import erase, erase_events
 
 
@@ -216,7 +216,7 @@ def _refused(problem: str) -> InvalidRequest:
     return InvalidRequest(f"source: {problem}", field="source")
 
 
-def exchange(part: Path, target: Path, line: Line | None = None) -> None:
+def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
     """Replace the file of a project, which must not be open, by a validated copy.
 
     Erasures since the backup and the audit log are first carried over from the replaced file,
@@ -228,7 +228,7 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
         From :func:`prepared`.
     target : Path
         The project's file.
-    line : Line, optional
+    line : AuditEntry, optional
         Audit entry of the restoration.
 
     Raises
@@ -243,7 +243,7 @@ def exchange(part: Path, target: Path, line: Line | None = None) -> None:
             if preserved is not None:
                 carry_over(preserved, part, line)
             # Logs of the replaced file must not be replayed into the new one.
-            for log in [*logs_of(target), append_log_of(target)]:
+            for log in logs_of(target):
                 if log.exists():
                     log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
             counter_of(target).unlink(missing_ok=True)
@@ -327,7 +327,7 @@ def read_preserved_records(connection: duckdb.DuckDBPyConnection) -> PreservedRe
     return PreservedRecords(tombstones.read_salts(connection), tables)
 
 
-def carry_over(preserved: PreservedRecords, part: Path, line: Line | None) -> None:
+def carry_over(preserved: PreservedRecords, part: Path, line: AuditEntry | None) -> None:
     """Insert preserved records into the restored file, and repeat erasures that it does not have.
 
     Parameters
@@ -336,7 +336,7 @@ def carry_over(preserved: PreservedRecords, part: Path, line: Line | None) -> No
         Records of the replaced project.
     part : Path
         The restored file, not open elsewhere.
-    line : Line or None
+    line : AuditEntry or None
         Audit entry of the restoration.
     """
     with closing(open_file(part, exclusive=True)) as connection:

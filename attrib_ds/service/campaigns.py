@@ -17,7 +17,7 @@ from attrib_ds.contract.identifiers import VendorId
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import (
+from attrib_ds.service.store.tables import (
     changes_of,
     insert_record,
     read_page,

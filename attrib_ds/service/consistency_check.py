@@ -15,7 +15,7 @@ from attrib_ds.contract.administration import CheckProject
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.loading.batch import is_json
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_definitions import TABLES, differences
+from attrib_ds.service.store.tables import TABLES, differences
 
 _MAX_EXAMPLES: Final = 5
 #: Check, problem, number of records and examples.

@@ -25,15 +25,15 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_by_id, find_by_slug, insert_campaign, require
-from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
+from attrib_ds.service.events.normalisation import Conventions as Settings
+from attrib_ds.service.events.normalisation import InvalidValue, is_missing, normalise
 from attrib_ds.service.events.validation import identity
-from attrib_ds.service.identity.lifetime_index import renumber
-from attrib_ds.service.identity.registry import register
-from attrib_ds.service.identity.resolution import VENDOR, resolve
+from attrib_ds.service.identity.identities import VENDOR, resolve
+from attrib_ds.service.identity.merging import register, renumber
 from attrib_ds.service.identity.tombstones import find_buried, identity_kind
-from attrib_ds.service.store.cursors import BATCH_ROWS
+from attrib_ds.service.store.connections import BATCH_ROWS
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import insert_record, read_record, read_table
+from attrib_ds.service.store.tables import insert_record, read_record, read_table
 
 _NEWEST_FIRST = {"startDate": -1}
 

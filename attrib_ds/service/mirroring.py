@@ -17,14 +17,14 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import (
+from attrib_ds.service.store.tables import (
+    TABLES,
     arrow_view,
     insert_record,
     insert_records,
     read_record,
     update_record,
 )
-from attrib_ds.service.store.table_definitions import TABLES
 
 #: Name of the setting with the state of the mirror.
 _SETTING: Final = "sync"

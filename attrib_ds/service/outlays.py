@@ -16,9 +16,8 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
 from attrib_ds.service.campaigns import OF_VENDOR, Integration, find, find_by_id, require
-from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import (
+from attrib_ds.service.store.tables import (
     arrow_view,
     changes_of,
     insert_record,
@@ -26,6 +25,7 @@ from attrib_ds.service.store.table_access import (
     read_page,
     read_record,
     read_table,
+    sql_table,
     update_record,
 )
 

@@ -17,7 +17,15 @@ from attrib_ds.contract import Answer, File
 from attrib_ds.contract.hits import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
 from attrib_ds.contract.settings import CreateHoldout
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
+from attrib_ds.errors import (
+    AttribError,
+    Conflict,
+    InvalidRequest,
+    NotSupported,
+    ServiceFailure,
+    Unavailable,
+)
+from attrib_ds.service.account_keys import create_key, list_keys, revoke_key
 from attrib_ds.service.backup import back_up_project, exchange, prepared
 from attrib_ds.service.campaigns import (
     create_campaign,
@@ -27,7 +35,7 @@ from attrib_ds.service.campaigns import (
     list_integrations,
     update_campaign,
 )
-from attrib_ds.service.collection.hit_intake import HitIntake
+from attrib_ds.service.collection.hits import HitIntake
 from attrib_ds.service.consistency_check import check_project
 from attrib_ds.service.events.event_types import (
     archive_event_type,
@@ -63,13 +71,18 @@ from attrib_ds.service.outlays import (
     set_rates,
     update_outlay,
 )
-from attrib_ds.service.project_keys import create_key, list_keys, revoke_key
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.file_errors import is_final, with_advice
-from attrib_ds.service.store.holdouts import create_holdout, delete_holdout, list_holdouts
-from attrib_ds.service.store.readers_writer_lock import ReadersWriterLock
-from attrib_ds.service.store.settings import SettingsCache, get_settings, update_settings
+from attrib_ds.service.store.files import is_final, with_advice
+from attrib_ds.service.store.settings import (
+    SettingsCache,
+    create_holdout,
+    delete_holdout,
+    get_settings,
+    list_holdouts,
+    update_settings,
+)
 from attrib_ds.service.store.store import MEMORY, Store
+from attrib_ds.service.store.threads import ReadersWriterLock
 from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.service.users.exports import export_users
 from attrib_ds.service.users.personal_data import delete_user, export_user_data
@@ -85,12 +98,11 @@ if TYPE_CHECKING:
     from attrib_ds.contract import Operation
     from attrib_ds.contract.administration import LoadRecords, RestoreProject
     from attrib_ds.contract.events import CreateEvent
-    from attrib_ds.service.events.ingestion import Started
-    from attrib_ds.service.store.audit import Line
-    from attrib_ds.service.store.cancellation import Cancellation
+    from attrib_ds.service.store.audit import AuditEntry
+    from attrib_ds.service.store.connections import Cancellation
     from attrib_ds.service.store.settings import ProjectSettings
 
-    Handler: TypeAlias = Callable[["Service", Any, Line | None, Cancellation | None], Answer]
+    Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, Cancellation | None], Answer]
 
 T = TypeVar("T")
 
@@ -98,7 +110,6 @@ T = TypeVar("T")
 _ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
-_SECONDS_TO_CLOSE: Final = 10.0
 
 
 class Service:
@@ -107,20 +118,16 @@ class Service:
     Created by :meth:`open`. Thread-safe.
     """
 
-    def __init__(self, store: Store, address: str, *, has_log: bool = False) -> None:
+    def __init__(self, store: Store, address: str, *, is_served: bool = False) -> None:
         self._address = address
-        self._has_log = has_log
+        self._is_served = is_served
         self._lock = ReadersWriterLock()
         self._is_broken = False
         self._use(store)
 
     def _use(self, store: Store) -> None:
         self._store = store
-        try:
-            self._ingestion = Ingestion(store, has_log=self._has_log)
-        except BaseException:
-            store.close()
-            raise
+        self._ingestion = Ingestion(store, is_served=self._is_served)
         self._hits = HitIntake(store)
         self._states = States(store)
         self._expirations = Expirations(store)
@@ -136,7 +143,7 @@ class Service:
         *,
         currency: str = "EUR",
         timezone: str = "UTC",
-        has_log: bool = False,
+        is_served: bool = False,
     ) -> Service:
         """Open a project, or create it.
 
@@ -150,9 +157,8 @@ class Service:
             Whether to open it read-only; several processes may read a file while none writes.
         currency, timezone : str
             Currency and time zone of a new project.
-        has_log : bool, default False
-            Whether accepted events are appended to a log before they are stored, which is faster for a server
-            with many clients.
+        is_served : bool, default False
+            Whether clients come over HTTP; they are told the outcome of an event before the tables have it.
 
         Returns
         -------
@@ -178,7 +184,7 @@ class Service:
         >>> service.close()
         """
         store = Store.open(path, project_id, read_only=read_only, currency=currency, timezone=timezone)
-        service = cls(store, str(path), has_log=has_log)
+        service = cls(store, str(path), is_served=is_served)
         if not read_only:
             service._resume()
         return service
@@ -292,7 +298,9 @@ class Service:
 
         return replace(answer, tables=tables, close=close)
 
-    def start(self, operation: Operation, request: CreateEvent, account: str | None = None) -> Started | None:
+    def start(
+        self, operation: Operation, request: CreateEvent, account: str | None = None
+    ) -> Future[Answer | None] | None:
         """Start to create one event, without making the thread wait.
 
         Parameters
@@ -306,16 +314,18 @@ class Service:
 
         Returns
         -------
-        Started, or None
-            None if the project is being restored or has to be opened again; :meth:`send` waits for that.
+        Future of Answer, or None
+            Set once the event is durable, in another thread. No future if the project is being restored or
+            has to be opened again, no answer if the nonce is known and its outcome has to be looked up:
+            :meth:`send` waits for both.
         """
 
-        def begin() -> Started:
+        def begin() -> Future[Any]:
             self._check_project(request)
             line = audit.line_of(operation.name, request, account)
             return _STARTERS[operation.name](self._ingestion, request, line)
 
-        return self._start(begin, lambda started: started.future)
+        return self._start(begin)
 
     def start_hit(self, record: dict[str, Any]) -> Future[None] | None:
         """Start to store a hit, without making the thread wait; see :meth:`start`.
@@ -323,36 +333,41 @@ class Service:
         Parameters
         ----------
         record : dict
-            From :func:`~attrib_ds.service.collection.pending_hits.pending_hit`.
+            From :func:`~attrib_ds.service.collection.hits.pending_hit`.
 
         Returns
         -------
         Future, or None
             Set once the hit is durable. None if the project is being restored or has to be opened again.
         """
-        return self._start(lambda: self._hits.submit(record), lambda future: future)
+        return self._start(lambda: self._hits.submit(record))
 
-    def _start(self, begin: Callable[[], T], future_of: Callable[[T], Future[Any]]) -> T | None:
+    def _start(self, begin: Callable[[], Future[T]]) -> Future[T] | None:
         """Begin something with shared access, which is released when its future is set."""
+        for intake in (self._ingestion.intake, self._hits):
+            self._note(intake.failure)
         leave = None if self._is_broken else self._lock.try_acquire_shared()
         if leave is None:
             return None
         try:
-            started = begin()
+            future = begin()
         except BaseException:
             leave()
             raise
 
         def end(done: Future[Any]) -> None:
-            error = done.exception()
-            self._is_broken |= error is not None and is_final(error) and self._address != MEMORY
+            self._note(done.exception())
             leave()
 
-        future_of(started).add_done_callback(end)
-        return started
+        future.add_done_callback(end)
+        return future
+
+    def _note(self, error: BaseException | None) -> None:
+        """Remember that the database has shut down, if an error says so."""
+        self._is_broken |= error is not None and is_final(error) and self._address != MEMORY
 
     def _carry_out(
-        self, name: str, request: Any, line: Line | None, cancellation: Cancellation | None
+        self, name: str, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
     ) -> Answer:
         handler = _HANDLERS.get(name)
         if handler is None:
@@ -361,6 +376,8 @@ class Service:
         if name not in _ACCEPTING:
             # Every other operation finds the events that were accepted before it.
             self._ingestion.settle()
+        if name == "back_up_project":
+            self._settle_hits()
         answer = handler(self, request, line, cancellation)
         try:
             self._log_read(line)
@@ -370,6 +387,12 @@ class Service:
                 answer.value.close()
             raise
         return answer
+
+    def _settle_hits(self) -> None:
+        try:
+            self._hits.settle()
+        except TimeoutError:
+            raise Unavailable("accepted hits wait to be stored; try again later") from None
 
     def _read(self, answer: Answer) -> Generator[pa.Table, None, None]:
         with self._translated_errors():
@@ -394,12 +417,12 @@ class Service:
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
 
-    def _log_read(self, line: Line | None) -> None:
+    def _log_read(self, line: AuditEntry | None) -> None:
         """Record a read operation in the audit log before returning its answer, unless read-only."""
         if line is not None and line.is_read and not self._store.is_read_only:
             self._store.write(lambda connection: audit.append(connection, [line]))
 
-    def _restore(self, request: RestoreProject, line: Line | None) -> Answer:
+    def _restore(self, request: RestoreProject, line: AuditEntry | None) -> Answer:
         """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""
         self._store.require_writing()
         if self._address == MEMORY:
@@ -446,7 +469,7 @@ class Service:
         try:
             yield
         except (AttribError, duckdb.Error) as error:
-            self._is_broken |= is_final(error) and self._address != MEMORY
+            self._note(error)
             if isinstance(error, duckdb.Error):
                 raise ServiceFailure(f"the database failed: {with_advice(error)}") from error
             raise
@@ -495,7 +518,7 @@ class Service:
 
     def _release(self) -> None:
         self._expirations.close()
-        self._hits.close(timeout=_SECONDS_TO_CLOSE)
+        self._hits.close()
         self._ingestion.close()
         # Connections of other threads end with their last reference.
         self._thread_local = threading.local()
@@ -516,7 +539,7 @@ def _load(store: Store, request: LoadRecords) -> Answer:
 
 def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
     def handler(
-        service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
+        service: Service, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
     ) -> Answer:
         store = service._store
         if cancellation is not None:
@@ -529,8 +552,8 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
     return handler
 
 
-def _with_accounts(handle: Callable[[Path, Store, Any, Line | None], Answer]) -> Handler:
-    def handler(service: Service, request: Any, line: Line | None, _: Cancellation | None) -> Answer:
+def _with_accounts(handle: Callable[[Path, Store, Any, AuditEntry | None], Answer]) -> Handler:
+    def handler(service: Service, request: Any, line: AuditEntry | None, _: Cancellation | None) -> Answer:
         if service._address == MEMORY:
             raise NotSupported("a project in memory has no keys; connect to one with a path")
         # A server of this folder has its accounts in the same file.
@@ -544,7 +567,7 @@ def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
     """Return the handler of an operation that changes settings."""
 
     def handler(
-        service: Service, request: Any, line: Line | None, cancellation: Cancellation | None
+        service: Service, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
     ) -> Answer:
         if isinstance(request, CreateHoldout):
             with suppress(Conflict):  # the event type exists
@@ -566,7 +589,7 @@ def _with_states(handle: Callable[..., Answer]) -> Handler:
 
 
 #: How to create an event without waiting for it.
-_STARTERS: Final = {
+_STARTERS: Final[dict[str, Callable[[Ingestion, CreateEvent, AuditEntry | None], Future[Any]]]] = {
     "create_event": Ingestion.start_event,
     "create_event_sync": Ingestion.start_event_sync,
 }

@@ -24,7 +24,7 @@ from attrib_ds.commands.cli import main
 from attrib_ds.mirroring import copying
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES
 
 FIELDS = [
     {"type": "email", "entity": "user", "storageKey": "email", "discriminant": True},

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m reliability.damaged_files --trials 1000
 
-A project is copied as a crash would leave it: a database file, a write-ahead log, a write counter and the log of
+A project is copied as a crash would leave it: a database file, a write-ahead log, a write counter and the queue of
 accepted events. Each trial damages one file of such a copy and opens it in a process of its own. Either every acknowledged record is there, or
 the project says with advice that it is damaged; anything else is a problem.
 """
@@ -17,10 +17,9 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,17 +33,14 @@ from support.service_records import send
 
 from attrib_ds.errors import AttribError
 from attrib_ds.service import Service
-from attrib_ds.service.store.append_log import append_log_of
-from attrib_ds.service.store.file_errors import with_advice
-from attrib_ds.service.store.write_counter import counter_of
-from attrib_ds.service.store.writer import log_of
+from attrib_ds.service.store.files import counter_of, log_of, queue_files, queue_of, with_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SECONDS_PER_TRIAL = 60
 SECONDS_TO_PROCESS = 10
-#: Events in the log of accepted events that the tables do not have.
+#: Events in the queue that the tables do not have.
 ACCEPTED = 5
 #: Tables of records, and the columns that tell when and not what was processed.
 TABLES = {
@@ -87,7 +83,7 @@ def make_project(folder: Path, *, writes: int = 20) -> Crashed:
         for number in range(writes):
             send(service, "create_event_sync", **_order(f"kept-{number}", number))
     lengths = []
-    with closing(Service.open("shop", path, has_log=True)) as service:
+    with closing(Service.open("shop", path)) as service:
         for number in range(writes):
             _write(service, number)
             lengths.append(log_of(path).stat().st_size)
@@ -95,12 +91,17 @@ def make_project(folder: Path, *, writes: int = 20) -> Crashed:
         with held(service):
             for number in range(ACCEPTED):
                 send(service, "create_event", **_order(f"accepted-{number}", number))
-            for file in (path, log_of(path), counter_of(path), append_log_of(path)):
+            for file in (path, log_of(path), counter_of(path), *queue_files(path)):
                 shutil.copy2(file, copy.parent)
     shutil.copytree(copy.parent, folder / "sound")
     with closing(Service.open("shop", folder / "sound" / "shop.duckdb")) as service:
         digest = digest_of(service)
     return Crashed(copy, lengths, digest)
+
+
+def queue_log_of(file: Path) -> Path:
+    """Return the write-ahead log of the queue."""
+    return queue_files(file)[1]
 
 
 def _order(nonce: str, number: int) -> dict:
@@ -134,9 +135,8 @@ def _rows(service: Service, query: str) -> list[tuple]:
 
 def _await_processing(service: Service) -> None:
     """Wait until events are processed, but not for a damaged file, in which that fails."""
-    deadline = time.monotonic() + SECONDS_TO_PROCESS
-    while _rows(service, "SELECT 1 FROM pending_events LIMIT 1") and time.monotonic() < deadline:
-        time.sleep(0.01)
+    with suppress(AttribError, duckdb.Error, TimeoutError):
+        service._ingestion.intake.settle(SECONDS_TO_PROCESS)
 
 
 def digest_of(service: Service) -> str:
@@ -153,12 +153,14 @@ def digest_of(service: Service) -> str:
 def damages(crashed: Crashed, trials: int, randomness: random.Random) -> Iterator[tuple[str, Callable]]:
     """Yield the name of each damage, and a function of the project's file that does it."""
     size = crashed.file.stat().st_size
-    log_size, counter_size, accepted_size = (
-        path_of(crashed.file).stat().st_size for path_of in (log_of, counter_of, append_log_of)
+    log_size, counter_size, queue_size, accepted_size = (
+        path_of(crashed.file).stat().st_size for path_of in (log_of, counter_of, queue_of, queue_log_of)
     )
     yield "nothing", lambda file: None
     yield "log removed", lambda file: log_of(file).unlink()
-    yield "accepted removed", lambda file: append_log_of(file).unlink()
+    yield "accepted removed", lambda file: queue_log_of(file).unlink()
+    yield "queue removed", lambda file: [path.unlink() for path in queue_files(file)]
+    yield "queue emptied", lambda file: queue_of(file).write_bytes(b"")
     yield "counter removed", lambda file: counter_of(file).unlink()
     yield "counter emptied", lambda file: counter_of(file).write_bytes(b"")
     yield "file emptied", lambda file: file.write_bytes(b"")
@@ -170,9 +172,12 @@ def damages(crashed: Crashed, trials: int, randomness: random.Random) -> Iterato
         "log cut": (cuts, lambda: randomness.randrange(log_size), log_of, _cut),
         "log bit": ([], lambda: randomness.randrange(8 * log_size), log_of, _flip),
         "log zeroed": ([], lambda: randomness.randrange(log_size), log_of, _zero),
-        "accepted cut": ([0], lambda: randomness.randrange(accepted_size), append_log_of, _cut),
-        "accepted bit": ([], lambda: randomness.randrange(8 * accepted_size), append_log_of, _flip),
-        "accepted zeroed": ([0], lambda: randomness.randrange(accepted_size), append_log_of, _zero),
+        "accepted cut": ([0], lambda: randomness.randrange(accepted_size), queue_log_of, _cut),
+        "accepted bit": ([], lambda: randomness.randrange(8 * accepted_size), queue_log_of, _flip),
+        "accepted zeroed": ([0], lambda: randomness.randrange(accepted_size), queue_log_of, _zero),
+        "queue cut": ([4096], lambda: randomness.randrange(queue_size), queue_of, _cut),
+        "queue bit": ([], lambda: randomness.randrange(8 * queue_size), queue_of, _flip),
+        "queue zeroed": ([0], lambda: randomness.randrange(queue_size), queue_of, _zero),
         "file cut": ([4096, 8192, 12288, size - 1], lambda: randomness.randrange(size), Path, _cut),
         "file bit": ([], lambda: randomness.randrange(8 * size), Path, _flip),
         # Of the magic bytes, the version, and the places of the blocks.

@@ -51,7 +51,7 @@ def main(folder: Path, room: int, size: int) -> dict:
         put(f"after-{number}", operation="create_event_sync", size=100)
     service.close()
     service = Service.open("shop", folder / "shop.duckdb")
-    service._ingestion._processing.close(timeout=30)
+    service._ingestion.settle()
     with service._store.cursor() as cursor:
         stored = dict(cursor.execute("SELECT nonce, _id FROM raw_events").fetchall())
     findings = send(service, "check_project").read().to_pylist()

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m reliability.kill_rounds --rounds 200
 
-Each round sends events, updates of states, offline interactions and campaigns over several connections, ends
+Each round sends events, hits, updates of states, offline interactions and campaigns over several connections, ends
 the server by SIGKILL at a random moment, opens the project and holds what is in it against what was
 acknowledged.
 """
@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from reliability.command_line import run_from_command_line
 from support.http_caller import token_of
@@ -46,7 +47,6 @@ CONNECTIONS = 8
 MAILS = 20
 #: Rounds on one project, which so goes through several kills.
 ROUNDS_OF_A_PROJECT = 10
-SECONDS_TO_DRAIN = 60
 
 
 @dataclass
@@ -62,6 +62,9 @@ class Journal:
     #: Interaction by external id, campaign by slug.
     visits: dict[str, str] = field(default_factory=dict)
     campaigns: dict[str, str] = field(default_factory=dict)
+    #: Browser by hit that was sent, and hits that were acknowledged.
+    sent_hits: dict[str, str] = field(default_factory=dict)
+    hits: set[str] = field(default_factory=set)
     refused_slugs: set[str] = field(default_factory=set)
     answers: Counter = field(default_factory=Counter)
     surprises: list[str] = field(default_factory=list)
@@ -81,7 +84,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         acts = [self.event] * 6 + [self.sync_event] * 3 + [self.state] * 3 + [self.repeat] * 2
-        acts += [self.visit, self.campaign]
+        acts += [self.hit] * 4 + [self.repeated_hit, self.visit, self.campaign]
         with contextlib.suppress(OSError, http.client.HTTPException), closing(self.connection):
             while True:
                 self.number += 1
@@ -94,7 +97,7 @@ class Client(threading.Thread):
         self.journal.answers[f"{method} {path.rpartition('/')[2]} {response.status}"] += 1
         if response.status not in statuses:
             self.journal.surprises.append(f"{method} {path}: {response.status} {content[:200]!r}")
-        return response.status, json.loads(content)
+        return response.status, json.loads(content or b"null")
 
     def envelope(self) -> dict:
         nonce = f"{self.name}-{self.number}"
@@ -133,6 +136,21 @@ class Client(threading.Thread):
             _, again = self.call("POST", "/api/v1/events", self.body(self.journal.sent[nonce]), 200)
             if again != id:
                 self.journal.surprises.append(f"the nonce {nonce} was {id} and is {again}")
+
+    def hit(self) -> None:
+        id, browser = str(uuid4()), f"browser-{self.random.randrange(MAILS)}"
+        self.journal.sent_hits[id] = browser
+        self.send_hit(id)
+
+    def repeated_hit(self) -> None:
+        if self.journal.hits:
+            self.send_hit(self.random.choice(sorted(self.journal.hits)))
+
+    def send_hit(self, id: str) -> None:
+        browser = self.journal.sent_hits[id]
+        page = {"pageUrl": "https://shop.example/", "isPersistent": True, "trackerId": browser}
+        self.call("POST", "/c", {"projectId": "shop", "hitId": id, **page}, 202)
+        self.journal.hits.add(id)
 
     def state(self) -> None:
         if self.processed:
@@ -228,13 +246,6 @@ def kill_while_it_recovers(home: Path, seed: str) -> None:
         os.kill(process.pid, signal.SIGKILL)
 
 
-def drain(rows) -> None:
-    last = time.monotonic() + SECONDS_TO_DRAIN
-    while rows("SELECT 1 FROM pending_events LIMIT 1"):
-        assert time.monotonic() < last, "pending events are not worked off"
-        time.sleep(0.01)
-
-
 def examine(path: Path, journal: Journal) -> list[str]:
     """Return what is wrong with a project after a kill."""
     problems = [*journal.surprises]
@@ -250,7 +261,8 @@ def examine(path: Path, journal: Journal) -> list[str]:
             with service._store.cursor() as cursor:
                 return cursor.execute(query).fetchall()
 
-        drain(rows)
+        service._ingestion.settle()
+        service._hits.settle()
         listed = rows("SELECT nonce, _id FROM raw_events")
         raw = dict(listed)
         hold(len(raw) == len(listed), "a nonce is there twice")
@@ -272,7 +284,9 @@ def examine(path: Path, journal: Journal) -> list[str]:
         problems += _wrong_states(rows, journal, raw)
         visits = dict(rows("SELECT externalId, _id FROM interactions WHERE type = 'offline'"))
         hold(journal.visits.items() <= visits.items(), "acknowledged interactions are lost")
-        hold(len(rows("SELECT 1 FROM interactions")) == len(visits), "an interaction is there twice")
+        offline = rows("SELECT 1 FROM interactions WHERE type = 'offline'")
+        hold(len(offline) == len(visits), "an interaction is there twice")
+        problems += _wrong_hits(rows, journal)
         campaigns = dict(rows("SELECT campaignSlug, id FROM campaigns WHERE explicit"))
         hold(journal.campaigns.items() <= campaigns.items(), "acknowledged campaigns are lost")
         hold(journal.refused_slugs <= campaigns.keys(), "a slug was refused that nobody has")
@@ -284,6 +298,23 @@ def examine(path: Path, journal: Journal) -> list[str]:
     journal.accepted.update({nonce: stored[nonce] for nonce in journal.sent if nonce in stored})
     journal.visits.update(visits)
     journal.campaigns.update(campaigns)
+    return problems
+
+
+def _wrong_hits(rows, journal: Journal) -> list[str]:
+    """Hold the hits and their sessions against what was acknowledged."""
+    stored = dict(rows("SELECT id, trackerId FROM hits"))
+    problems = []
+    if len(stored) != len(rows("SELECT 1 FROM hits")):
+        problems.append("a hit is there twice")
+    lost = journal.hits - stored.keys()
+    if lost:
+        problems.append(f"acknowledged hits are lost: {sorted(lost)[:5]}")
+    if not stored.items() <= journal.sent_hits.items():
+        problems.append("there are hits that nobody sent")
+    if rows("SELECT coalesce(sum(hitCount), 0) FROM interactions WHERE type = 'session'") != [(len(stored),)]:
+        problems.append("a hit is in no session or in two")
+    journal.hits.update(stored)
     return problems
 
 
@@ -315,13 +346,16 @@ def _wrong_counts(rows, journal: Journal, raw: dict[str, str]) -> list[str]:
     by_id = {id: journal.sent[nonce]["data"] for nonce, id in raw.items()}
     for id, user in rows("SELECT _id, userId FROM events"):
         mails.setdefault(by_id[id]["mail"], set()).add(user)
-    for mail, user in rows("SELECT json_extract_string(userData, '$.email'), userId FROM interactions"):
-        mails.setdefault(mail, set()).add(user)
+    visitors = (
+        "coalesce(json_extract_string(userData, '$.email'), json_extract_string(userData, '$.trackerId'))"
+    )
+    for visitor, user in rows(f"SELECT {visitors}, userId FROM interactions"):
+        mails.setdefault(visitor, set()).add(user)
     if any(len(users) != 1 for users in mails.values()):
-        problems.append(f"an email is of several users: {mails}")
+        problems.append(f"an email or a browser is of several users: {mails}")
     users = {user for found in mails.values() for user in found}
     if {user for (user,) in rows("SELECT _id FROM users")} != users or len(users) != len(mails):
-        problems.append("the users are not those of the emails")
+        problems.append("the users are not those of the emails and the browsers")
     counted = dict(
         rows("SELECT eventId, sum(number) FROM metrics WHERE key = 'event-count' GROUP BY eventId")
     )

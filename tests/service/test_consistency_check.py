@@ -66,8 +66,6 @@ def project(sound, tmp_path_factory):
     path = tmp_path_factory.mktemp("damaged") / "shop.duckdb"
     path.write_bytes(sound)
     service = Service.open("shop", path)
-    # What is pending is a matter of the checks here.
-    service._ingestion._processing.close(timeout=30)
     yield service
     service.close()
 

@@ -14,7 +14,7 @@ from support.user_invariants import assert_users_agree, rows_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
 from attrib_ds.service.backup import restore
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES
 
 ANNA = {"email": "anna.secret@example.com", "vendorUserId": "vendor-anna", "note": "for Annabel"}
 NAMES = ("anna.secret", "vendor-anna", "annabel", "nonce-of-anna", "browser-of-anna")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,7 +20,7 @@ from hypothesis.stateful import (
 from support.order_events import declared
 from support.service_model import EARLY, LATE, Campaign, Event, Model, Visit
 from support.service_records import hex_id, send, table
-from support.user_invariants import assert_users_agree, rows_of
+from support.user_invariants import assert_users_agree
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
@@ -105,10 +104,7 @@ class ProjectMachine(RuleBasedStateMachine):
         return send(self.service, operation, **arguments)
 
     def drain(self) -> None:
-        until = time.monotonic() + 30
-        while rows_of(self.service, "SELECT 1 FROM pending_events LIMIT 1"):
-            assert time.monotonic() < until, "pending events are not processed"
-            time.sleep(0.002)
+        self.service._ingestion.settle()
 
     def event(self, id: str) -> dict:
         (record,) = self.send("get_event", id=id).read().to_pylist()

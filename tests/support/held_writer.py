@@ -1,4 +1,4 @@
-"""Holding up the writer of a project, so that accepted events stay in its append-only log."""
+"""Holding up the writer of a project, so that what is accepted stays in its queue."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from support.order_events import declared
 from support.service_records import hex_id, send, uuid
 
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES
 
 AGGREGATIONS = ("sum", "max", "min", "count", "average")
 

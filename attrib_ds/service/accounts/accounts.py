@@ -26,7 +26,7 @@ from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from attrib_ds.keys.key_files import KeyFile, key_id_of, make_key_pair, new_key_file, to_pem
-from attrib_ds.service.store.private_files import create_private_file, create_private_folder
+from attrib_ds.service.store.files import create_private_file, create_private_folder
 
 #: Name of the file in the folder of embedded projects.
 FILE: Final = "accounts.sqlite"

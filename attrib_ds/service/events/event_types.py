@@ -13,7 +13,7 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import fetch, ordering
-from attrib_ds.service.store.table_access import (
+from attrib_ds.service.store.tables import (
     changes_of,
     insert_record,
     insert_records,

@@ -1,175 +1,403 @@
-"""Creates events: accepts them, and waits for their processing where the caller asks for it."""
+"""Creates events: accepts each nonce once, validates what came, and moves it into the tables."""
 
 from __future__ import annotations
 
-import threading
-import time
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple, TypeVar
 
+import duckdb
+import msgspec
+
+from attrib_ds import instants
 from attrib_ds.contract import Answer
-from attrib_ds.contract.events import CreateEvent, Misfit
-from attrib_ds.contract.json_values import shown
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
-from attrib_ds.json_numbers import load_exact
-from attrib_ds.service.events.acceptance import Acceptance
-from attrib_ds.service.events.logged_events import LoggedEvents, replay
-from attrib_ds.service.events.processing import Processing
-from attrib_ds.service.events.raw_events import raw_event
+from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit, ReplayEvent, ValidateEvent
+from attrib_ds.contract.json_values import encode, shown
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure, Unavailable
+from attrib_ds.instants import naive
+from attrib_ds.json_numbers import ExtremeNumber, load_exact
+from attrib_ds.service.events.processing import Outcome, Prepared, prepare, prepare_failed, write
+from attrib_ds.service.events.validation import InvalidEvent
+from attrib_ds.service.identity.tombstones import NONCE, find_erased, hidden_forms, read_salts
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.append_log import AppendLog, append_log_of, is_open, read_applied
-from attrib_ds.service.store.ids import Uuids
+from attrib_ds.service.store.audit import AuditEntry
+from attrib_ds.service.store.files import earlier_log_of
+from attrib_ds.service.store.intake import Intake
+from attrib_ds.service.store.queue import EVENTS, read_earlier_log, read_moved
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import Uuids, insert_records
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
-    import duckdb
+class Stored(NamedTuple):
+    """The event with a nonce; without its fingerprint if its content was erased."""
 
-    from attrib_ds.contract.events import CreateEvents, ReplayEvent, ValidateEvent
-    from attrib_ds.service.events.processing import Outcome
-    from attrib_ds.service.events.raw_events import Accepted
-    from attrib_ds.service.store.audit import Line
-    from attrib_ds.service.store.store import Store
+    id: str
+    fingerprint: str | None
 
-#: How long a synchronous call waits for its event (G-133).
+
+def find_stored(connection: duckdb.DuckDBPyConnection, nonces: Sequence[str]) -> dict[str, Stored]:
+    """Return the events that the tables have, or had before they were erased, by nonce."""
+    rows = connection.execute(
+        "SELECT nonce, _id, fingerprint FROM raw_events SEMI JOIN (SELECT unnest(?) AS nonce) USING (nonce)",
+        [nonces],
+    ).fetchall()
+    stored = {nonce: Stored(id, fingerprint) for nonce, id, fingerprint in rows}
+    # The content was erased, so it cannot be compared.
+    return stored | {nonce: Stored(id, None) for nonce, id in find_erased(connection, nonces).items()}
+
+
+def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
+    """Return the row of the table ``raw_events`` for an event sent now."""
+    date = kept = request.eventDate
+    if isinstance(date, datetime):
+        # Sends that differ only in digits that are not kept have the same content (G-224).
+        truncated = instants.truncate(date)
+        kept = instants.format(truncated)
+        date = kept if truncated == date else instants.format(date)
+    content = [request.eventType, kept, request.trackerId, request.data.members]
+    return {
+        "_id": ids.new(),
+        "projectId": request.projectId,
+        "nonce": request.nonce,
+        "eventType": request.eventType,
+        "trackerId": request.trackerId,
+        "createdAt": naive(instants.now()),
+        "data": request.data.text,
+        "eventDate": None if date is None else encode(date),
+        "fingerprint": fingerprint(content),
+    }
+
+
+def fingerprint(content: object) -> str:
+    """Return a hash of a JSON value; equal values have the same, however numbers are written.
+
+    Examples
+    --------
+    >>> fingerprint({"value": 10, "of": "a"}) == fingerprint({"of": "a", "value": Decimal("1.0e1")})
+    True
+    """
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """Return the canonical JSON text of a value, in which numbers are text."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(f"text {value}")
+    if isinstance(value, dict):
+        members = [f"{encode_basestring_ascii(key)}: {_canonical(value[key])}" for key in sorted(value)]
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join([_canonical(member) for member in value])}]"
+    if value is None or isinstance(value, bool):
+        return encode(value)
+    if type(value) is int:
+        # As below, without the detour over Decimal.
+        plain = str(abs(value))
+        whole = plain.rstrip("0")
+        return f'"number {int(value < 0)} {whole} {len(plain) - len(whole) if whole else 0}"'
+    if isinstance(value, ExtremeNumber):
+        return f'"number {value.text.lower()}"'
+    sign, digits, exponent = Decimal(str(value)).as_tuple()
+    plain = "".join(map(str, digits)).lstrip("0")
+    whole = plain.rstrip("0")
+    return (
+        f'"number {sign if whole else 0} {whole} {int(exponent) + len(plain) - len(whole) if whole else 0}"'
+    )
+
+
+T = TypeVar("T")
+
+#: How long a synchronous call waits until the tables have its event.
 _SECONDS_TO_WAIT: Final = 30.0
 _SECONDS_TO_CLOSE: Final = 30.0
+_MOST_WAITING: Final = 50_000
+#: Portions of half this size take a third more processor time per event.
+_LARGEST_PORTION: Final = 1_000
+_SECONDS_TO_GATHER: Final = 0.25
+_LARGEST_BATCH: Final = 100_000
+_LARGEST_HASH: Final = 2**63 - 1
+#: Hashes of the nonces of events, and of the hashes that replace those of erased events.
+_NONCES: Final = (
+    f"SELECT CAST(md5_number_lower(nonce) & {_LARGEST_HASH} AS BIGINT) FROM (SELECT nonce FROM raw_events "
+    f"UNION ALL SELECT 'erased ' || hash FROM tombstones WHERE kind = '{NONCE}') ORDER BY 1"
+)
+_RAW: Final = "SELECT raw.* FROM raw_events AS raw"
 
 
-@dataclass(frozen=True)
-class Started:
-    """An event whose creation was started.
+class _Accepted(NamedTuple):
+    """The event stored for a nonce, and what became of the one sent.
 
-    Parameters
-    ----------
-    future : Future of Answer
-        The answer; None if the nonce is known and the request must be carried out by a thread that can
-        wait. Its callbacks run in other threads.
-    patience : float, optional
-        Seconds after which to call ``expire``.
-    expire : callable, optional
-        Sets the error of an event that was not processed in time.
+    Whether it is new, and its content that of the first event of the nonce; and its errors, if it is new and
+    its sender waits for them.
     """
 
-    future: Future[Answer | None]
-    patience: float | None = None
-    expire: Callable[[], None] = lambda: None
+    id: str
+    is_new: bool
+    agrees: bool
+    outcome: Outcome = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """The raw events of one request, its audit entry, and whether it waits for their outcome."""
+
+    records: Sequence[dict[str, Any]]
+    line: AuditEntry | None
+    is_awaited: bool
+
+    def entry(self) -> dict[str, Any] | None:
+        """Return the audit entry with the id of the event, or the number of events."""
+        if self.line is None:
+            return None
+        if len(self.records) == 1:
+            line = replace(self.line, subject=self.records[0]["_id"])
+        else:
+            line = replace(self.line, details={"events": len(self.records)})
+        return audit.rows_of([line])[0]
+
+
+class _Entry(NamedTuple):
+    """A raw event with its result, or an audit entry."""
+
+    raw: dict[str, Any] | None
+    audit: dict[str, Any] | None
+    prepared: Prepared | None
+
+
+class EventIntake(Intake[_Sent, list[_Accepted], _Entry]):
+    """The events of a project on their way into the tables.
+
+    An event whose sender waits for the outcome is validated before it is accepted. Validation alone decides
+    the outcome, so the sender is answered before the tables have the event.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(
+            store,
+            EVENTS,
+            most_waiting=_MOST_WAITING,
+            most=_LARGEST_PORTION,
+            seconds_to_gather=_SECONDS_TO_GATHER,
+        )
+        #: Results of awaited events, by id.
+        self._prepared: dict[str, Prepared] = {}
+        #: Salts of the hashes that stand for the nonces of erased events where the queue never saw these.
+        self._salts: list[str] = []
+        if not store.is_read_only:
+            self._know_nonces()
+
+    def _know_nonces(self) -> None:
+        """Give the queue the nonces of the tables, if it is new."""
+        with self._store.cursor() as cursor:
+            self._salts = read_salts(cursor)
+            if self._store.queue.has_nonces:
+                return
+            batches = cursor.execute(_NONCES).to_arrow_reader(_LARGEST_BATCH)
+            self._store.queue.set_nonces(
+                number for batch in batches for number in batch.column(0).to_pylist()
+            )
+
+    def take_over(self) -> None:
+        """Put what the log of a release before the queue holds into the queue."""
+        queue, file = self._store.queue, self._store.path
+        groups = [] if file is None else read_earlier_log(earlier_log_of(file))
+        if file is None or not groups:
+            return
+        with self._store.cursor() as cursor:
+            moved = read_moved(cursor)[EVENTS]
+        with queue.transaction():
+            for number, content in groups:
+                if number > moved:
+                    queue.are_new([_hash(record["nonce"]) for record in content["records"]])
+                    for record in content["records"]:
+                        queue.put(EVENTS, record["nonce"], msgspec.json.encode([record, None]))
+                    for entry in content["audit"]:
+                        queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
+        earlier_log_of(file).unlink(missing_ok=True)
+
+    def _put(self, items: Sequence[_Sent]) -> list[list[_Accepted]]:
+        queue = self._store.queue
+        awaited = [record for sent in items if sent.is_awaited for record in sent.records]
+        prepared = {event.result.raw.id: event for event in prepare(self._store, awaited)}
+        records = [record for sent in items for record in sent.records]
+        stored = self._put_events(records)
+        for record in records:
+            if stored[record["nonce"]].id == record["_id"] and record["_id"] in prepared:
+                self._prepared[record["_id"]] = prepared[record["_id"]]
+        results = []
+        for sent in items:
+            results.append([_accepted(record, stored[record["nonce"]], prepared) for record in sent.records])
+            entry = sent.entry()
+            if entry is not None:
+                queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
+        return results
+
+    def _put_events(self, records: Sequence[dict[str, Any]]) -> dict[str, Stored]:
+        """Put events with new nonces into the queue; return the event of each nonce."""
+        queue = self._store.queue
+        nonces = [record["nonce"] for record in records]
+        contents = [msgspec.json.encode([record, None]) for record in records]
+        hidden = [_hash(form) for nonce in nonces for form in hidden_forms(self._salts, nonce)]
+        if queue.are_new([_hash(nonce) for nonce in nonces]) and not (hidden and queue.knows_any(hidden)):
+            queue.put_new(EVENTS, list(zip(nonces, contents, strict=True)))
+            return {record["nonce"]: Stored(record["_id"], record["fingerprint"]) for record in records}
+        # The tables first, since the queue keeps an event until they have it.
+        with self._store.cursor() as cursor:
+            stored = find_stored(cursor, nonces)
+        for nonce, content in zip(nonces, contents, strict=True):
+            if nonce not in stored:
+                queue.put(EVENTS, nonce, content)
+                first, _ = msgspec.json.decode(queue.find(EVENTS, nonce))
+                stored[nonce] = Stored(first["_id"], first["fingerprint"])
+        return stored
+
+    def _read(self, contents: Sequence[bytes]) -> list[_Entry]:
+        decoded = [_decode(content) for content in contents]
+        known = {raw["_id"]: self._prepared.pop(raw["_id"], None) for raw, _ in decoded if raw is not None}
+        others = [raw for raw, _ in decoded if raw is not None and known[raw["_id"]] is None]
+        known |= {event.result.raw.id: event for event in prepare(self._store, others)}
+        return [_Entry(raw, entry, None if raw is None else known[raw["_id"]]) for raw, entry in decoded]
+
+    def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[_Entry]) -> None:
+        raws = [entry.raw for entry in entries if entry.raw is not None]
+        # The log of a release before the queue may repeat what the tables have.
+        stored = find_stored(connection, [raw["nonce"] for raw in raws]) if raws else {}
+        new = [raw for raw in raws if raw["nonce"] not in stored]
+        ids = {raw["_id"] for raw in new}
+        results = [entry.prepared for entry in entries if entry.raw is not None and entry.raw["_id"] in ids]
+        insert_records(connection, "raw_events", new)
+        write(connection, self._store, [result for result in results if result is not None])
+        insert_records(connection, "audit", [entry.audit for entry in entries if entry.audit is not None])
+
+    def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: _Entry) -> None:
+        if entry.raw is not None:
+            failed = prepare_failed(self._store, entry.raw)
+            self._write(connection, [entry._replace(prepared=failed)])
+
+
+def _accepted(record: dict[str, Any], stored: Stored, prepared: Mapping[str, Prepared]) -> _Accepted:
+    id = record["_id"]
+    if stored.id != id:
+        return _Accepted(stored.id, is_new=False, agrees=stored.fingerprint in {None, record["fingerprint"]})
+    return _Accepted(id, is_new=True, agrees=True, outcome=prepared[id].outcome if id in prepared else None)
+
+
+def _hash(nonce: str) -> int:
+    """Return what :data:`_NONCES` reads of a nonce."""
+    digest = hashlib.md5(nonce.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[8:], "little") & _LARGEST_HASH
+
+
+def _decode(content: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    raw, entry = msgspec.json.decode(content)
+    if raw is not None:
+        raw["createdAt"] = datetime.fromisoformat(raw["createdAt"])
+    if entry is not None:
+        entry["date"] = datetime.fromisoformat(entry["date"])
+    return raw, entry
 
 
 class Ingestion:
-    """Accepts the events of a project, validates them and replays trashed ones.
+    """Creates the events of a project, validates them and replays trashed ones.
 
     Parameters
     ----------
     store : Store
         Store of the events.
+    is_served : bool, default False
+        Whether to answer a new event with its outcome before the tables have it; every operation that could
+        show the event waits for them.
     patience : float, default 30
-        Seconds that a synchronous call waits for its event to be processed.
-    has_log : bool, default False
-        Whether to append accepted events to a log first. That is faster for single events; without it, they
-        are stored in the tables at once.
+        Seconds that a synchronous call waits until the tables have its event.
 
     Attributes
     ----------
+    intake : EventIntake
+        Accepts the events.
     nonce_conflicts : int
-        Repeated nonces with other content, which were answered with the id of the first event (G-131).
+        Repeated nonces with other content, which were answered with the id of the first event.
     """
 
-    def __init__(self, store: Store, *, patience: float = _SECONDS_TO_WAIT, has_log: bool = False) -> None:
+    def __init__(self, store: Store, *, is_served: bool = False, patience: float = _SECONDS_TO_WAIT) -> None:
+        self.intake = EventIntake(store)
         self.nonce_conflicts = 0
         self._store = store
+        self._is_served = is_served
         self._patience = patience
-        self._processing = Processing(store)
-        self._lock = threading.Lock()
         self._ids = Uuids()
-        self._logged = _open_log(store, self._processing, has_log=has_log)
-        self._acceptance = Acceptance(store, self._processing, self._logged)
 
     def resume(self) -> None:
-        """Process events that an earlier process accepted and left pending."""
-        if self._processing.has_pending():
-            self._processing.wake()
+        """Take over what an earlier process accepted and did not process."""
+        self.intake.take_over()
+        with self._store.cursor() as cursor:
+            has_pending = bool(cursor.execute("SELECT 1 FROM pending_events LIMIT 1").fetchall())
+        if has_pending:
+            self._process_pending()
+        self.intake.resume()
 
     def close(self) -> None:
-        """Store and process waiting events, then stop; after a timeout the next process goes on."""
-        self._acceptance.close(timeout=_SECONDS_TO_CLOSE)
-        if self._logged is not None:
-            self._logged.close(timeout=_SECONDS_TO_CLOSE)
-        self._processing.close(timeout=_SECONDS_TO_CLOSE)
+        """Move what was accepted, then stop; after a timeout the next process goes on."""
+        self.intake.close(timeout=_SECONDS_TO_CLOSE)
 
     def settle(self) -> None:
         """Wait until the tables have all accepted events."""
-        if self._logged is not None:
-            self._logged.settle()
+        try:
+            self.intake.settle()
+        except TimeoutError:
+            raise Unavailable("accepted events wait to be stored; try again later") from None
 
-    def create_event(self, request: CreateEvent, line: Line | None = None) -> Answer:
+    def start_event(self, request: CreateEvent, line: AuditEntry | None = None) -> Future[Answer]:
+        """Start to create an event, which is validated later; the future is set once it is durable."""
+        return _then(self._submit([request], line), lambda accepted: Answer(value=self._id_of(accepted[0])))
+
+    def start_event_sync(self, request: CreateEvent, line: AuditEntry | None = None) -> Future[Answer | None]:
+        """Start to create an event that is validated at once.
+
+        The future is None if the nonce is known: a thread that can wait has to look up the outcome.
+        """
+        return _then(self._submit([request], line, is_awaited=True), _answer_of_new)
+
+    def create_event(self, request: CreateEvent, line: AuditEntry | None = None) -> Answer:
         """Accept an event and return its id without validation; it is processed later."""
-        (id,) = self._accept_only([request], line)
-        return Answer(value=id)
+        return self.start_event(request, line).result()
 
-    def create_event_sync(self, request: CreateEvent, line: Line | None = None) -> Answer:
+    def create_event_sync(self, request: CreateEvent, line: AuditEntry | None = None) -> Answer:
         """Accept an event and return its id once it is processed; an invalid one is trashed and raises."""
-        (outcome,) = self._accept_and_wait([request], line)
+        (outcome,) = self._create_and_wait([request], line)
         if isinstance(outcome, AttribError):
             raise outcome
         return Answer(value=outcome)
 
-    def start_event(self, request: CreateEvent, line: Line | None = None) -> Started:
-        """Start :meth:`create_event` without waiting for it."""
-        record = raw_event(request, self._ids)
-        return Started(self._acceptance.submit([record], line, answer=self._answer))
-
-    def start_event_sync(self, request: CreateEvent, line: Line | None = None) -> Started:
-        """Start :meth:`create_event_sync` without waiting for it; a repeated nonce is left to that method."""
-        record = raw_event(request, self._ids)
-        id = record["_id"]
-        # Before it is accepted, so that no outcome is missed.
-        outcome = self._processing.expect(id)
-        future: Future[Answer | None] = Future()
-
-        def on_accepted(done: Future[list[Accepted]]) -> None:
-            error = done.exception()
-            if error is None and done.result()[0].is_new:
-                outcome.add_done_callback(on_processed)
-                return
-            self._processing.forget(id, outcome)
-            _settle(future, error)
-
-        def on_processed(done: Future[Outcome]) -> None:
-            error = done.exception()
-            errors = None if error else done.result()
-            if error is None and errors is not None:
-                error = _refusal(id, errors)
-            _settle(future, error or Answer(value=id))
-
-        try:
-            accepted: Future[list[Accepted]] = self._acceptance.submit([record], line, is_urgent=True)
-        except BaseException:
-            self._processing.forget(id, outcome)
-            raise
-        accepted.add_done_callback(on_accepted)
-        return Started(future, self._patience, lambda: _settle(future, _late(id)))
-
-    def create_events(self, request: CreateEvents, line: Line | None = None) -> Answer:
+    def create_events(self, request: CreateEvents, line: AuditEntry | None = None) -> Answer:
         """Accept many events and return the id or the error of each; errors do not affect other events."""
         outcomes: list[str | AttribError] = [
             event.error if isinstance(event, Misfit) else "" for event in request.events
         ]
         places = [place for place, event in enumerate(request.events) if isinstance(event, CreateEvent)]
         events = [event for event in request.events if isinstance(event, CreateEvent)]
-        accept = self._accept_and_wait if request.wait else self._accept_only
-        for place, outcome in zip(places, accept(events, line), strict=True):
-            outcomes[place] = outcome
+        if events:
+            results: Sequence[str | AttribError] = (
+                self._create_and_wait(events, line)
+                if request.wait
+                else [self._id_of(accepted) for accepted in self._submit(events, line).result()]
+            )
+            for place, outcome in zip(places, results, strict=True):
+                outcomes[place] = outcome
         return Answer(value=outcomes)
 
-    def validate_event(self, request: ValidateEvent, line: Line | None = None) -> Answer:  # noqa: ARG002
-        """Return the errors that would trash an event; nothing is stored (G-138)."""
-        return Answer(value=list(self._processing.errors_of(raw_event(request, self._ids))))
+    def validate_event(self, request: ValidateEvent, line: AuditEntry | None = None) -> Answer:  # noqa: ARG002
+        """Return the errors that would trash an event; nothing is stored."""
+        (prepared,) = prepare(self._store, [raw_event(request, self._ids)])
+        result = prepared.result
+        return Answer(value=list(result.errors) if isinstance(result, InvalidEvent) else [])
 
-    def replay_event(self, request: ReplayEvent, line: Line | None = None) -> Answer:
-        """Process a trashed event again, as it was sent, and return its id (G-057).
+    def replay_event(self, request: ReplayEvent, line: AuditEntry | None = None) -> Answer:
+        """Process a trashed event again, as it was sent, and return its id.
 
         Raises
         ------
@@ -180,152 +408,117 @@ class Ingestion:
         """
         id = request.id
 
-        def mark_pending(connection: duckdb.DuckDBPyConnection) -> None:
-            trashed = connection.execute(
-                "SELECT 1 FROM trashed_events AS trashed JOIN raw_events AS raw ON trashed._id = raw._id "
-                "WHERE trashed._id = ?",
-                [id],
-            ).fetchall()
-            if not trashed:
+        def process(connection: duckdb.DuckDBPyConnection) -> Outcome:
+            trashed = connection.execute("SELECT 1 FROM trashed_events WHERE _id = ?", [id]).fetchall()
+            raws = _read_raw(connection, "WHERE raw._id = ?", [id]) if trashed else []
+            if not raws:
                 raise NotFound(f"id: there is no trashed event {id!r} that could be replayed", field="id")
-            connection.execute(
-                "INSERT INTO pending_events SELECT ? WHERE ? NOT IN (SELECT _id FROM pending_events)",
-                [id, id],
-            )
+            (prepared,) = prepare(self._store, raws)
+            connection.execute("DELETE FROM trashed_events WHERE _id = ?", [id])
+            write(connection, self._store, [prepared])
             audit.append(connection, [] if line is None else [line])
+            return prepared.outcome
 
-        expected = self._processing.expect(id)
-        try:
-            self._store.write(mark_pending)
-        except BaseException:
-            self._processing.forget(id, expected)
-            raise
-        self._processing.wake()
-        outcome = self._wait(id, expected, until=time.monotonic() + self._patience, is_repeat=False)
+        outcome = self._store.write(process)
         if outcome is not None:
             raise _refusal(id, outcome)
         return Answer(value=id)
 
-    def _accept_only(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
-        """Accept events and return their ids; repeats with other content are counted (G-131)."""
-        accepted = self._accept([raw_event(event, self._ids) for event in events], line)
-        return [self._acknowledge(result) for result in accepted]
+    def _process_pending(self) -> None:
+        """Process what a release before the queue accepted and did not process."""
 
-    def _answer(self, accepted: Sequence[Accepted]) -> Answer:
-        return Answer(value=self._acknowledge(accepted[0]))
+        def process(connection: duckdb.DuckDBPyConnection) -> None:
+            pending = "JOIN pending_events AS pending ON raw._id = pending._id ORDER BY pending.rowid"
+            prepared = prepare(self._store, _read_raw(connection, pending, []))
+            ids = [[event.result.raw.id for event in prepared]]
+            connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", ids)
+            connection.execute("DELETE FROM pending_events")
+            write(connection, self._store, prepared)
 
-    def _acknowledge(self, accepted: Accepted) -> str:
-        if not accepted.agrees:
-            with self._lock:
-                self.nonce_conflicts += 1
+        self._store.write(process)
+
+    def _submit(
+        self, events: Sequence[CreateEvent], line: AuditEntry | None, *, is_awaited: bool = False
+    ) -> Future[list[_Accepted]]:
+        records = [raw_event(event, self._ids) for event in events]
+        return self.intake.submit(_Sent(records, line, is_awaited), size=len(records))
+
+    def _id_of(self, accepted: _Accepted) -> str:
+        self.nonce_conflicts += not accepted.agrees
         return accepted.id
 
-    def _accept_and_wait(self, events: Sequence[CreateEvent], line: Line | None) -> list[str | AttribError]:
-        """Accept events and wait; return the ids of processed events and the errors of others."""
-        records = [raw_event(event, self._ids) for event in events]
-        # Before they are accepted, so that no outcome is missed.
-        expected = {record["_id"]: self._processing.expect(record["_id"]) for record in records}
+    def _create_and_wait(
+        self, events: Sequence[CreateEvent], line: AuditEntry | None
+    ) -> list[str | AttribError]:
+        """Accept events and wait until the tables have them; return the id or the error of each."""
+        results = self._submit(events, line, is_awaited=True).result()
+        is_stored = True
         try:
-            accepted = self._accept(records, line, is_urgent=True)
-        except BaseException:
-            for id, future in expected.items():
-                self._processing.forget(id, future)
-            raise
-        for result in accepted:
-            if not result.is_new:
-                self._processing.forget(result.sent_id, expected[result.sent_id])
-        until = time.monotonic() + self._patience
+            if not self._is_served or not all(accepted.is_new for accepted in results):
+                self.intake.settle(self._patience)
+        except TimeoutError:
+            is_stored = False
         outcomes: list[str | AttribError] = []
-        for event, result in zip(events, accepted, strict=True):
-            try:
-                outcomes.append(self._settled(event, result, expected[result.sent_id], until=until))
-            except AttribError as error:
-                outcomes.append(error)
+        for event, accepted in zip(events, results, strict=True):
+            error = self._error_of(event, accepted, is_stored=is_stored)
+            outcomes.append(accepted.id if error is None else error)
         return outcomes
 
-    def _settled(
-        self, event: CreateEvent, accepted: Accepted, future: Future[Outcome], *, until: float
-    ) -> str:
-        """Return the id of an event once it is processed; raise its error if it is invalid."""
-        if accepted.is_new:
-            outcome = self._wait(accepted.id, future, until=until, is_repeat=False)
-        elif accepted.agrees:
-            outcome = self._outcome_of_repeat(accepted.id, until=until)
-        else:
-            raise Conflict(
-                f"nonce: {shown(event.nonce)} is the nonce of the event {accepted.id!r}, which has other "
-                "content; give each event a nonce of its own",
+    def _error_of(self, event: CreateEvent, accepted: _Accepted, *, is_stored: bool) -> AttribError | None:
+        id = accepted.id
+        if not accepted.agrees:
+            return Conflict(
+                f"nonce: {shown(event.nonce)} is the nonce of the event {id!r}, which has other content; "
+                "give each event a nonce of its own",
                 field="nonce",
             )
-        if outcome is not None:
-            raise _refusal(accepted.id, outcome)
-        return accepted.id
+        if not is_stored and accepted.is_new:
+            return ServiceFailure(
+                f"the event was accepted as {id!r} and will be processed; sending it again with the same "
+                "nonce is safe",
+                details=[{"eventId": id}],
+            )
+        if not is_stored:
+            return Conflict(
+                f"nonce: the event {id!r} with this nonce is still being processed; ask again later",
+                field="nonce",
+                details=[{"eventId": id}],
+            )
+        outcome = accepted.outcome if accepted.is_new else self._outcome_of(id)
+        return None if outcome is None else _refusal(id, outcome)
 
-    def _outcome_of_repeat(self, id: str, *, until: float) -> Outcome:
-        self.settle()
-        expected = self._processing.expect(id)
+    def _outcome_of(self, id: str) -> Outcome:
         with self._store.cursor() as cursor:
-            is_pending = cursor.execute("SELECT 1 FROM pending_events WHERE _id = ?", [id]).fetchall()
-            if not is_pending:
-                self._processing.forget(id, expected)
-                trashed = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchall()
-                return trashed[0][0] if trashed else None
-        self._processing.wake()
-        return self._wait(id, expected, until=until, is_repeat=True)
+            trashed = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchall()
+        return trashed[0][0] if trashed else None
 
-    def _wait(self, id: str, expected: Future[Outcome], *, until: float, is_repeat: bool) -> Outcome:
+
+def _answer_of_new(accepted: Sequence[_Accepted]) -> Answer | None:
+    id, is_new, _, outcome = accepted[0]
+    if outcome is not None:
+        raise _refusal(id, outcome)
+    return Answer(value=id) if is_new else None
+
+
+def _then(future: Future[Any], answer: Callable[[Any], T]) -> Future[T]:
+    """Return a future of what a function makes of the result of another future."""
+    following: Future[T] = Future()
+
+    def settle(done: Future[Any]) -> None:
         try:
-            return expected.result(max(until - time.monotonic(), 0))
-        except TimeoutError:
-            if is_repeat:
-                raise Conflict(
-                    f"nonce: the event {id!r} with this nonce is still being processed; ask again later",
-                    field="nonce",
-                    details=[{"eventId": id}],
-                ) from None
-            raise _late(id) from None
+            following.set_result(answer(done.result()))
+        except BaseException as error:  # noqa: BLE001  (raised to who waits)
+            following.set_exception(error)
 
-    def _accept(
-        self, records: Sequence[dict[str, Any]], line: Line | None, *, is_urgent: bool = False
-    ) -> list[Accepted]:
-        """Store raw events, in one transaction with those that other threads submit meanwhile."""
-        if not records:
-            return []
-        return self._acceptance.submit(records, line, is_urgent=is_urgent).result()
+    future.add_done_callback(settle)
+    return following
 
 
-def _open_log(store: Store, processing: Processing, *, has_log: bool) -> LoggedEvents | None:
-    """Replay the log that an earlier process left; then open a new one or remove it."""
-    if store.path is None or store.is_read_only:
-        return None
-    path = append_log_of(store.path)
-    if is_open(path):
-        return None
-    if store.unapplied:
-        replay(store, store.unapplied)
-    if not has_log:
-        path.unlink(missing_ok=True)
-        return None
-    with store.cursor() as cursor:
-        last = read_applied(cursor)
-    return LoggedEvents(store, processing, AppendLog(path, last=last))
-
-
-def _late(id: str) -> ServiceFailure:
-    return ServiceFailure(
-        f"the event was accepted as {id!r} and will be processed; sending it again with the same "
-        "nonce is safe",
-        details=[{"eventId": id}],
-    )
-
-
-def _settle(future: Future[Answer | None], outcome: Answer | BaseException | None) -> None:
-    """Set the answer or the error of a request, unless it has one: the caller may have given up meanwhile."""
-    with suppress(InvalidStateError):
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+def _read_raw(
+    connection: duckdb.DuckDBPyConnection, relation: str, values: Sequence[object]
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = connection.execute(f"{_RAW} {relation}", values).to_arrow_table().to_pylist()
+    return rows
 
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:

@@ -1,13 +1,14 @@
-"""Normalises values of events by the type of their field."""
+"""Normalises the values of event fields by their type: emails, phones, countries, money and others."""
 
 from __future__ import annotations
 
 import math
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import phonenumbers
@@ -18,10 +19,77 @@ from attrib_ds.contract.identifiers import CURRENCIES, normal_email
 from attrib_ds.contract.values import Amount
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, whole
-from attrib_ds.service.events.countries import NAMES, country_code
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+_LISTED: Final = """
+AD Andorra; AE United Arab Emirates; AF Afghanistan; AG Antigua and Barbuda; AI Anguilla; AL
+Albania; AM Armenia; AO Angola; AQ Antarctica; AR Argentina; AS American Samoa; AT Austria; AU
+Australia; AW Aruba; AX Åland Islands; AZ Azerbaijan; BA Bosnia and Herzegovina; BB Barbados; BD
+Bangladesh; BE Belgium; BF Burkina Faso; BG Bulgaria; BH Bahrain; BI Burundi; BJ Benin; BL Saint
+Barthélemy; BM Bermuda; BN Brunei; BO Bolivia; BQ Bonaire, Sint Eustatius and Saba; BR Brazil; BS
+Bahamas; BT Bhutan; BV Bouvet Island; BW Botswana; BY Belarus; BZ Belize; CA Canada; CC Cocos
+Islands; CD Democratic Republic of the Congo; CF Central African Republic; CG Congo; CH Switzerland;
+CI Côte d'Ivoire; CK Cook Islands; CL Chile; CM Cameroon; CN China; CO Colombia; CR Costa Rica; CU
+Cuba; CV Cape Verde; CW Curaçao; CX Christmas Island; CY Cyprus; CZ Czechia; DE Germany; DJ
+Djibouti; DK Denmark; DM Dominica; DO Dominican Republic; DZ Algeria; EC Ecuador; EE Estonia; EG
+Egypt; EH Western Sahara; ER Eritrea; ES Spain; ET Ethiopia; FI Finland; FJ Fiji; FK Falkland
+Islands; FM Micronesia; FO Faroe Islands; FR France; GA Gabon; GB United Kingdom; GD Grenada; GE
+Georgia; GF French Guiana; GG Guernsey; GH Ghana; GI Gibraltar; GL Greenland; GM Gambia; GN Guinea;
+GP Guadeloupe; GQ Equatorial Guinea; GR Greece; GS South Georgia and The South Sandwich Islands; GT
+Guatemala; GU Guam; GW Guinea-Bissau; GY Guyana; HK Hong Kong; HM Heard Island and McDonald Islands;
+HN Honduras; HR Croatia; HT Haiti; HU Hungary; ID Indonesia; IE Ireland; IL Israel; IM Isle of Man;
+IN India; IO British Indian Ocean Territory; IQ Iraq; IR Iran; IS Iceland; IT Italy; JE Jersey; JM
+Jamaica; JO Jordan; JP Japan; KE Kenya; KG Kyrgyzstan; KH Cambodia; KI Kiribati; KM Comoros; KN
+Saint Kitts and Nevis; KP North Korea; KR South Korea; KW Kuwait; KY Cayman Islands; KZ Kazakhstan;
+LA Laos; LB Lebanon; LC Saint Lucia; LI Liechtenstein; LK Sri Lanka; LR Liberia; LS Lesotho; LT
+Lithuania; LU Luxembourg; LV Latvia; LY Libya; MA Morocco; MC Monaco; MD Moldova; ME Montenegro; MF
+Saint Martin; MG Madagascar; MH Marshall Islands; MK North Macedonia; ML Mali; MM Myanmar; MN
+Mongolia; MO Macao; MP Northern Mariana Islands; MQ Martinique; MR Mauritania; MS Montserrat; MT
+Malta; MU Mauritius; MV Maldives; MW Malawi; MX Mexico; MY Malaysia; MZ Mozambique; NA Namibia; NC
+New Caledonia; NE Niger; NF Norfolk Island; NG Nigeria; NI Nicaragua; NL Netherlands; NO Norway; NP
+Nepal; NR Nauru; NU Niue; NZ New Zealand; OM Oman; PA Panama; PE Peru; PF French Polynesia; PG Papua
+New Guinea; PH Philippines; PK Pakistan; PL Poland; PM Saint Pierre and Miquelon; PN Pitcairn; PR
+Puerto Rico; PS Palestine; PT Portugal; PW Palau; PY Paraguay; QA Qatar; RE Reunion; RO Romania; RS
+Serbia; RU Russia; RW Rwanda; SA Saudi Arabia; SB Solomon Islands; SC Seychelles; SD Sudan; SE
+Sweden; SG Singapore; SH Saint Helena; SI Slovenia; SJ Svalbard and Jan Mayen; SK Slovakia; SL
+Sierra Leone; SM San Marino; SN Senegal; SO Somalia; SR Suriname; SS South Sudan; ST Sao Tome and
+Principe; SV El Salvador; SX Sint Maarten (Dutch part); SY Syria; SZ Eswatini; TC Turks and Caicos
+Islands; TD Chad; TF French Southern Territories; TG Togo; TH Thailand; TJ Tajikistan; TK Tokelau;
+TL Timor-Leste; TM Turkmenistan; TN Tunisia; TO Tonga; TR Turkey; TT Trinidad and Tobago; TV Tuvalu;
+TW Taiwan; TZ Tanzania; UA Ukraine; UG Uganda; UM United States Minor Outlying Islands; US United
+States; UY Uruguay; UZ Uzbekistan; VA Vatican; VC Saint Vincent and The Grenadines; VE Venezuela; VG
+British Virgin Islands; VI U.S. Virgin Islands; VN Vietnam; VU Vanuatu; WF Wallis and Futuna; WS
+Samoa; YE Yemen; YT Mayotte; ZA South Africa; ZM Zambia; ZW Zimbabwe
+"""
+#: English name of each country, by its alpha-2 code.
+NAMES: Final[dict[str, str]] = {
+    code: name for code, _, name in (entry.partition(" ") for entry in " ".join(_LISTED.split()).split("; "))
+}
+#: Names that are still in use beside the listed ones.
+_ALSO: Final = {
+    "czech republic": "CZ",
+    "great britain": "GB",
+    "ivory coast": "CI",
+    "macedonia": "MK",
+    "russian federation": "RU",
+    "swaziland": "SZ",
+    "the netherlands": "NL",
+    "united states of america": "US",
+    "viet nam": "VN",
+}
+_CODES: Final = {name.casefold(): code for code, name in NAMES.items()} | _ALSO
+
+
+def country_code(text: str) -> str | None:
+    """Return the alpha-2 code of a country given by code or English name, in any case; None if unknown.
+
+    Examples
+    --------
+    >>> country_code("fr"), country_code("Norway"), country_code("Atlantis")
+    ('FR', 'NO', None)
+    """
+    name = " ".join(text.split())
+    return name.upper() if name.upper() in NAMES else _CODES.get(name.casefold())
+
 
 _LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
 _LONGEST_NUMBER: Final = 400
@@ -38,7 +106,7 @@ class InvalidValue(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Conventions:
     """Project settings for parsing values.
 
     Parameters
@@ -53,7 +121,7 @@ class Settings:
     countries: tuple[str, ...] = ()
 
 
-def normalise(kind: str, value: Any, settings: Settings) -> Any:
+def normalise(kind: str, value: Any, settings: Conventions) -> Any:
     """Return the normalised form of a value (G-052).
 
     Parameters
@@ -96,8 +164,8 @@ def _text(value: Any) -> str:
     return unicodedata.normalize("NFC", value).strip()
 
 
-def _bounded(kind: str) -> Callable[[Any, Settings], str]:
-    def read(value: Any, _: Settings) -> str:
+def _bounded(kind: str) -> Callable[[Any, Conventions], str]:
+    def read(value: Any, _: Conventions) -> str:
         text = _text(value)
         if len(text) > _LENGTHS[kind]:
             raise InvalidValue
@@ -106,14 +174,14 @@ def _bounded(kind: str) -> Callable[[Any, Settings], str]:
     return read
 
 
-def _email(value: Any, _: Settings) -> str:
+def _email(value: Any, _: Conventions) -> str:
     try:
         return normal_email(_text(value))
     except ValueError:
         raise InvalidValue from None
 
 
-def _phone(value: Any, settings: Settings) -> str:
+def _phone(value: Any, settings: Conventions) -> str:
     text = _text(value)
     for country in (None,) if text.startswith("+") else settings.countries:
         try:
@@ -125,7 +193,7 @@ def _phone(value: Any, settings: Settings) -> str:
     raise InvalidValue
 
 
-def _number(value: Any, _: Settings) -> Any:
+def _number(value: Any, _: Conventions) -> Any:
     number = value
     if isinstance(value, str):
         text = value.strip()
@@ -142,7 +210,7 @@ def _number(value: Any, _: Settings) -> Any:
     raise InvalidValue
 
 
-def _currency(value: Any, settings: Settings) -> dict[str, Any]:
+def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
     money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
     currency = money.get("currency")
     if not isinstance(currency, str) or currency not in CURRENCIES:
@@ -154,14 +222,14 @@ def _currency(value: Any, settings: Settings) -> dict[str, Any]:
     return {"amount": amount, "currency": currency}
 
 
-def _state(value: Any, _: Settings) -> int:
+def _state(value: Any, _: Conventions) -> int:
     number = whole(value)
     if number not in {0, 1}:
         raise InvalidValue
     return number
 
 
-def _boolean(value: Any, _: Settings) -> bool:
+def _boolean(value: Any, _: Conventions) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip() in _FLAGS:
@@ -171,14 +239,14 @@ def _boolean(value: Any, _: Settings) -> bool:
     raise InvalidValue
 
 
-def _date(value: Any, _: Settings) -> str:
+def _date(value: Any, _: Conventions) -> str:
     try:
         return instants.format(instants.parse(_text(value), argument="value"))
     except InvalidRequest:
         raise InvalidValue from None
 
 
-def _url(value: Any, settings: Settings) -> str:
+def _url(value: Any, settings: Conventions) -> str:
     text = _bounded("url")(value, settings)
     try:
         parts = urlsplit(text)
@@ -190,14 +258,14 @@ def _url(value: Any, settings: Settings) -> str:
     return text
 
 
-def _country(value: Any, _: Settings) -> str:
+def _country(value: Any, _: Conventions) -> str:
     code = country_code(_text(value))
     if code is None:
         raise InvalidValue
     return code
 
 
-def _location(value: Any, settings: Settings) -> dict[str, Any]:
+def _location(value: Any, settings: Conventions) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidValue
     address = _part(value, "formattedAddress") or _part(value, "address")
@@ -253,7 +321,7 @@ def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"type": "Point", "coordinates": pair}
 
 
-_READERS: Final[dict[str, Callable[[Any, Settings], Any]]] = {
+_READERS: Final[dict[str, Callable[[Any, Conventions], Any]]] = {
     "string": _bounded("string"),
     "message": _bounded("message"),
     "email": _email,

@@ -1,4 +1,4 @@
-"""Anonymises events when their retention period ends (G-208)."""
+"""Retention: anonymises events, valid and trashed, when their period ends."""
 
 from __future__ import annotations
 
@@ -6,30 +6,229 @@ import json
 import logging
 import threading
 import weakref
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from attrib_ds import instants
 from attrib_ds.contract import Answer
+from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Unavailable
 from attrib_ds.instants import naive
-from attrib_ds.service.events.redaction import Field, redact
-from attrib_ds.service.events.trashed_retention import find_expired, redact_trashed
-from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
-from attrib_ds.service.store.background_threads import start_thread
+from attrib_ds.json_numbers import load_exact
+from attrib_ds.service.events.event_types import read_declarations
+from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
 from attrib_ds.service.store.settings import read_settings
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import arrow_view
+from attrib_ds.service.store.threads import start_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import duckdb
 
     from attrib_ds.contract.users import AnonymiseExpired
-    from attrib_ds.service.store.store import Store
+
+
+#: Types of values that identify a person, or may do so in free text.
+_PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
+
+
+@dataclass(frozen=True)
+class Field:
+    """A value of an event, as input of the decision whether it is personal.
+
+    Parameters
+    ----------
+    event_id, event_type, entity, key, type : str
+        The event and its type, ``user`` or ``event``, and the value's storage key and type.
+    is_declared_personal : bool
+        Whether the event type declares it personal.
+    """
+
+    event_id: str
+    event_type: str
+    entity: str
+    key: str
+    type: str
+    is_declared_personal: bool
+
+
+def is_identifying(field: Field) -> bool:
+    """Return whether a value may identify a person."""
+    return field.entity == "user" or field.is_declared_personal or field.type in _PERSONAL
+
+
+def redact(
+    connection: duckdb.DuckDBPyConnection,
+    ids: list[str],
+    now: datetime,
+    *,
+    is_personal: Callable[[Field], bool],
+    whole: bool = False,
+) -> None:
+    """Replace the personal values of events by null (G-208).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    ids : list of str
+        The events.
+    now : datetime
+        Current time, naive, in UTC; stored as ``anonimizedAt`` of events with an expiration policy.
+    is_personal : callable
+        Takes a :class:`Field`.
+    whole : bool, default False
+        Whether to redact all raw data, including values without a field.
+    """
+    events = connection.execute(
+        'SELECT events._id, events.eventType, eventTypeVersion, events.createdAt, event, "user", raw.data '
+        "FROM events LEFT JOIN raw_events AS raw ON raw._id = events._id "
+        "WHERE events._id IN (SELECT unnest(?)) ORDER BY events._id",
+        [ids],
+    ).fetchall()
+    declarations = read_declarations(connection, {reference for _, reference, *_ in events})
+    rows = []
+    for id, reference, version, created_at, event, user, data in events:
+        fields = {
+            (field["entity"], field["storageKey"]): field
+            for field in declarations.fields(reference, version, created_at)
+        }
+        texts = {"event": event, "user": user}
+        sent = _loaded(data)
+        for entity, text in texts.items():
+            values = _loaded(text)
+            for key, value in values.items():
+                declared = fields.get((entity, key), {})
+                kind = str(value.get("type")) if isinstance(value, dict) else ""
+                if is_personal(Field(id, reference, entity, key, kind, bool(declared.get("isPii")))):
+                    values[key] = _without_value(value)
+                    sent = _without(sent, declared.get("ingestionKey", key))
+            texts[entity] = None if text is None else encode(values)
+        # Raw values without a normalised value may be personal too.
+        for (entity, key), field in fields.items():
+            if is_personal(Field(id, reference, entity, key, field["type"], field["isPii"])):
+                sent = _without(sent, field["ingestionKey"])
+        raw_data = dict.fromkeys(sent) if whole else sent
+        rows.append((id, texts["event"], texts["user"], None if data is None else encode(raw_data)))
+    if rows:
+        _write(connection, rows, now)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, str, str | None]], now: datetime
+) -> None:
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    with arrow_view(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
+        connection.execute(
+            f'UPDATE events SET event = redacted.event, "user" = redacted."user", '
+            'updatedAt = greatest(updatedAt, $now), "expirationPolicy.anonimizedAt" = '
+            'CASE WHEN "expirationPolicy.expiresAt" IS NOT NULL THEN $now END '
+            f"FROM {view} AS redacted WHERE events._id = redacted.id",
+            {"now": now},
+        )
+        connection.execute(
+            f"UPDATE raw_events SET data = redacted.data FROM {view} AS redacted "
+            "WHERE raw_events._id = redacted.id"
+        )
+
+
+def _loaded(text: str | None) -> dict[str, Any]:
+    return dict(load_exact(text or "{}"))
+
+
+def _without_value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return None
+    return {**value, "raw": None, "current": None, "anonymized": True}
+
+
+def _without(sent: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    return {name: None if name == key else value for name, value in sent.items()}
+
+
+#: Trashed events redacted in one transaction.
+_EVENTS_AT_ONCE: Final = 1_000
+_FIELDS: Final = "SELECT reference, fields FROM event_types"
+
+
+def find_expired(
+    connection: duckdb.DuckDBPyConnection, periods: Mapping[str, tuple[int, Collection[str]]], now: datetime
+) -> list[tuple[str, str]]:
+    """Return ids and event types of expired trashed events that still have personal values.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection to read with.
+    periods : mapping of str to tuple
+        Days and storage keys of personal fields, by reference of the event type.
+    now : datetime
+        Current time, naive, in UTC.
+    """
+    sent_keys = _sent_keys(connection, periods)
+    found: list[tuple[str, str]] = []
+    for reference, (days, _) in periods.items():
+        pointers = [f"/{key.replace('~', '~0').replace('/', '~1')}" for key in sent_keys[reference]]
+        is_left = (
+            " OR ".join("coalesce(json_type(raw.data, ?), 'NULL') <> 'NULL'" for _ in pointers) or "false"
+        )
+        rows = connection.execute(
+            "SELECT trashed._id FROM trashed_events AS trashed JOIN raw_events AS raw USING (_id) "
+            "WHERE trashed.eventTypeRef = ? AND coalesce(trashed.rawEventDate, trashed.processingDate) "
+            f"+ to_days(CAST(? AS INTEGER)) <= ? AND ({is_left}) ORDER BY 1 LIMIT {_EVENTS_AT_ONCE}",
+            [reference, days, now, *pointers],
+        ).fetchall()
+        found += [(id, reference) for (id,) in rows]
+    return found[:_EVENTS_AT_ONCE]
+
+
+def redact_trashed(
+    connection: duckdb.DuckDBPyConnection,
+    expired: Collection[tuple[str, str]],
+    periods: Mapping[str, tuple[int, Collection[str]]],
+) -> None:
+    """Replace the personal values of trashed events by null, in what was sent and in their errors."""
+    sent_keys = _sent_keys(connection, periods)
+    for id, reference in expired:
+        ((data, errors),) = connection.execute(
+            "SELECT raw.data, errors FROM trashed_events JOIN raw_events AS raw USING (_id) WHERE _id = ?",
+            [id],
+        ).fetchall()
+        sent = {
+            key: None if key in sent_keys[reference] else value for key, value in _loaded_list(data).items()
+        }
+        personal = frozenset(periods[reference][1])
+        redacted = [
+            {**error, "value": None} if (error["field"] or {}).get("storageKey") in personal else error
+            for error in _loaded_list(errors)
+        ]
+        connection.execute("UPDATE raw_events SET data = ? WHERE _id = ?", [encode(sent), id])
+        connection.execute("UPDATE trashed_events SET errors = ? WHERE _id = ?", [encode(redacted), id])
+
+
+def _sent_keys(
+    connection: duckdb.DuckDBPyConnection, periods: Mapping[str, tuple[int, Collection[str]]]
+) -> dict[str, frozenset[str]]:
+    """Return the keys under which personal values are sent, by event type."""
+    declared = {
+        reference: {field["storageKey"]: field["ingestionKey"] for field in _loaded_list(fields)}
+        for reference, fields in connection.execute(_FIELDS).fetchall()
+    }
+    return {
+        reference: frozenset({declared.get(reference, {}).get(key) or key for key in keys})
+        for reference, (_, keys) in periods.items()
+    }
+
+
+def _loaded_list(text: str | None) -> Any:
+    return load_exact(text or "[]")
+
 
 _LOG: Final = logging.getLogger(__name__)
-_EVENTS_AT_ONCE: Final = 1_000
 _SECONDS_OF_A_DAY: Final = 86_400.0
 _SECONDS_TO_STOP: Final = 30.0
 _EXPIRED: Final = '"expirationPolicy.expiresAt" <= ? AND "expirationPolicy.anonimizedAt" IS NULL'

@@ -15,11 +15,10 @@ from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
-from attrib_ds.service.events.metrics import as_resource
+from attrib_ds.service.events.reading import as_resource
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.batching import Batcher
-from attrib_ds.service.store.table_access import arrow_view, as_arrow, insert_records
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES, arrow_view, as_arrow, insert_records
+from attrib_ds.service.store.threads import Batches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from attrib_ds.contract.events import UpdateEventStatistic
-    from attrib_ds.service.store.audit import Line
+    from attrib_ds.service.store.audit import AuditEntry
     from attrib_ds.service.store.store import Store
 
     Row = dict[str, Any]
@@ -43,7 +42,7 @@ class _Update:
     request: UpdateEventState | UpdateEventStatistic
     #: Naive, in UTC.
     received: datetime
-    line: Line | None = None
+    line: AuditEntry | None = None
 
 
 class States:
@@ -59,18 +58,20 @@ class States:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._batcher: Batcher[_Update, Row] = Batcher(self._write_all)
+        self._batches: Batches[_Update, Row] = Batches(
+            self._write_all, name=f"updates of {store.meta.project_id}"
+        )
 
-    def update_event_state(self, request: UpdateEventState, line: Line | None = None) -> Answer:
+    def update_event_state(self, request: UpdateEventState, line: AuditEntry | None = None) -> Answer:
         """Set a state of an event, with its delay, and return the metric (G-068 to G-072)."""
         return self._update(request, line)
 
-    def update_event_statistic(self, request: UpdateEventStatistic, line: Line | None = None) -> Answer:
+    def update_event_statistic(self, request: UpdateEventStatistic, line: AuditEntry | None = None) -> Answer:
         """Set a statistic of an event and return the metric; amounts keep their currency (G-074)."""
         return self._update(request, line)
 
-    def _update(self, request: UpdateEventState | UpdateEventStatistic, line: Line | None) -> Answer:
-        row = self._batcher.submit(_Update(request, naive(instants.now()), line))
+    def _update(self, request: UpdateEventState | UpdateEventStatistic, line: AuditEntry | None) -> Answer:
+        row = self._batches.submit(_Update(request, naive(instants.now()), line)).result()
         return Answer.of(as_resource([row]))
 
     def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:

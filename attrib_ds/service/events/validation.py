@@ -9,8 +9,9 @@ from attrib_ds import instants
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import load_exact
-from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
-from attrib_ds.service.identity.resolution import TRACKER, VENDOR
+from attrib_ds.service.events.normalisation import Conventions as Settings
+from attrib_ds.service.events.normalisation import InvalidValue, is_missing, normalise
+from attrib_ds.service.identity.identities import TRACKER, VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from attrib_ds.service.events.event_types import EventType
-    from attrib_ds.service.identity.resolution import Pair
+    from attrib_ds.service.identity.identities import Pair
 
 _STATISTICS: Final = ("number", "currency")
 

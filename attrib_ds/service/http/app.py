@@ -22,7 +22,7 @@ from attrib_ds.contract import BASES, OPERATIONS, Operation
 from attrib_ds.contract.openapi import document
 from attrib_ds.errors import NotSupported
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.collection.address_lookup import AddressLookup
+from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.http import errors
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.errors import HttpError
@@ -31,7 +31,7 @@ from attrib_ds.service.http.pages import Pages, tracking_script
 from attrib_ds.service.http.projects import Health, Projects
 from attrib_ds.service.http.reads import Reads, ThreadPool
 from attrib_ds.service.http.tokens import TokenRoute
-from attrib_ds.service.store.ids import Uuids
+from attrib_ds.service.store.tables import Uuids
 
 Answer = Callable[[ServiceRequest], Awaitable[Response]]
 

@@ -23,7 +23,7 @@ from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, Claim
 from attrib_ds.service.http.projects import Projects, check_sender
 from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, ThreadPool
 from attrib_ds.service.service import Service
-from attrib_ds.service.store.ids import new_uuid
+from attrib_ds.service.store.tables import new_uuid
 
 #: Operations by the scope that they require.
 _BY_SCOPE: Final = {
@@ -302,10 +302,10 @@ class Dispatcher:
             check_sender(request.headers, settings)
         with self.pool.admission():
             try:
-                started = service.start(operation, event, access.client_id if access else None)
-                if started is None:
+                future = service.start(operation, event, access.client_id if access else None)
+                if future is None:
                     return None
-                answer = await self._arrivals.wait(started.future, started.patience, started.expire)
+                answer = await self._arrivals.wait(future)
             except AttribError as error:
                 raise responses.with_names_of_client(error, operation, request.headers) from error
         return None if answer is None else responses.with_value(operation, event, answer)

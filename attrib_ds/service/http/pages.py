@@ -24,18 +24,22 @@ from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.hits import OPPORTUNITY, CollectHit, CollectOpportunity, read_hit, read_opportunity
 from attrib_ds.contract.settings import Holdout, find_holdout
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.service.collection.address_lookup import COLUMNS, AddressLookup
-from attrib_ds.service.collection.pending_hits import pending_hit
-from attrib_ds.service.collection.traffic_filters import captures, captures_address
-from attrib_ds.service.collection.user_agents import is_bot
+from attrib_ds.service.collection.hits import pending_hit
+from attrib_ds.service.collection.visitors import (
+    PLACE_COLUMNS,
+    AddressLookup,
+    captures,
+    captures_address,
+    is_bot,
+)
 from attrib_ds.service.http import limits
 from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
 from attrib_ds.service.http.projects import Projects, check_page
 from attrib_ds.service.http.reads import Arrivals, ThreadPool
 from attrib_ds.service.service import Service
-from attrib_ds.service.store.ids import new_uuid
 from attrib_ds.service.store.settings import ProjectSettings
+from attrib_ds.service.store.tables import new_uuid
 
 _MOST_BYTES_OF_HIT: Final = 16 * 1024
 _MOST_BYTES_OF_OPPORTUNITY: Final = 4 * 1024
@@ -134,12 +138,7 @@ class Pages:
             return JSONResponse({"show": True})
         is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
         event = _event(opportunity, holdout, is_withheld=is_withheld)
-
-        def start() -> Future[Any] | None:
-            started = service.start(_CREATE, event)
-            return None if started is None else started.future
-
-        await self._store(start)
+        await self._store(lambda: service.start(_CREATE, event))
         return JSONResponse({"show": not is_withheld})
 
     def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
@@ -168,7 +167,7 @@ class Pages:
             future = start()
             if future is None:
                 raise Unavailable("the project is being restored or opened again; try again later")
-            await self.arrivals.wait(future, None, None)
+            await self.arrivals.wait(future)
 
     def _place(self, address: str) -> dict[str, Any]:
         """Look up the place and the network of a client; nothing without databases."""
@@ -179,7 +178,7 @@ class Pages:
         except InvalidRequest as error:
             # The hit counts all the same.
             _log.warning("%s", error.message)
-            return dict.fromkeys(COLUMNS)
+            return dict.fromkeys(PLACE_COLUMNS)
 
 
 def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Projects:
                 self._opening.pop(project_id, None)
             raise NotFound(f"projectId: there is no project {project_id!r}", field="projectId")
         try:
-            service = Service.open(project_id, path, has_log=True)
+            service = Service.open(project_id, path, is_served=True)
         except InvalidRequest as error:
             # A fault of the server, not of the request, and one that lasts.
             _log.error("the project %r cannot be opened: %s", project_id, error.message)

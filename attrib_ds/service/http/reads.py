@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import ClassVar, Final, ParamSpec, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -24,7 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.service.http.errors import HttpError, busy
-from attrib_ds.service.store.cancellation import Cancellation
+from attrib_ds.service.store.connections import Cancellation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,17 +120,12 @@ class Arrivals:
         self._arrived: deque[asyncio.Future[None]] = deque()
         self._is_awake = False
 
-    async def wait(self, future: Future[T], patience: float | None, expire: Any) -> T:
-        """Return the result of a future; call ``expire``, which sets it, after some seconds."""
+    async def wait(self, future: Future[T]) -> T:
+        """Return the result of a future."""
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         future.add_done_callback(lambda _: self._put(loop, waiter))
-        timer = None if patience is None else loop.call_later(patience, expire)
-        try:
-            await waiter
-        finally:
-            if timer is not None:
-                timer.cancel()
+        await waiter
         return future.result()
 
     def _put(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:

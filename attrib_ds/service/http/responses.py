@@ -21,7 +21,7 @@ from attrib_ds.json_numbers import load_exact
 from attrib_ds.records.json_records import to_json
 from attrib_ds.service.http import errors
 from attrib_ds.service.http.reads import Read, StreamedResponse
-from attrib_ds.service.store.cursors import BATCH_ROWS
+from attrib_ds.service.store.connections import BATCH_ROWS
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"

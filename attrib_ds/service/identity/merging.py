@@ -1,8 +1,10 @@
-"""Merges users, and splits merged users again."""
+"""Users: their register, the numbering of their interactions, merges and splits."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -11,18 +13,111 @@ from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
-from attrib_ds.service.identity.lifetime_index import renumber
-from attrib_ds.service.identity.registry import register
-from attrib_ds.service.store.table_access import arrow_view
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import arrow_view
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import datetime
-
     import duckdb
 
     from attrib_ds.contract.users import MergeUsers, SplitUser
-    from attrib_ds.service.store.store import Store
+
+
+def renumber(connection: duckdb.DuckDBPyConnection, users: str) -> None:
+    """Recompute ``userLifetimeIndex`` of the interactions of users (G-061).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that changed interactions.
+    users : str
+        SQL query of user ids.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> visits = "('2', 'anna', TIMESTAMP '2025-01-01'), ('1', 'anna', TIMESTAMP '2025-01-02')"
+    >>> def job(connection):
+    ...     connection.execute(f"INSERT INTO interactions (_id, userId, startDate) VALUES {visits}")
+    ...     renumber(connection, "SELECT 'anna'")
+    ...     return connection.execute("SELECT _id, userLifetimeIndex FROM interactions ORDER BY 2").fetchall()
+    >>> store.write(job)
+    [('2', 1), ('1', 2)]
+    >>> store.close()
+    """
+    connection.execute(
+        "UPDATE interactions SET userLifetimeIndex = ranked.position FROM ("
+        'SELECT _id, row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", _id) AS position '
+        f"FROM interactions WHERE userId IN ({users})) AS ranked WHERE interactions._id = ranked._id "
+        "AND interactions.userLifetimeIndex IS DISTINCT FROM ranked.position"
+    )
+
+
+def register(connection: duckdb.DuckDBPyConnection, rows: str, values: Sequence[object] = ()) -> None:
+    """Add the users of new rows to the list.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that writes the rows.
+    rows : str
+        Relation in SQL, for a FROM clause, with the columns ``userId`` and ``seen``, the time of receipt.
+    values : sequence of object, optional
+        Parameters of the relation.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> days = "('anna', TIMESTAMP '2025-01-02'), ('anna', TIMESTAMP '2025-01-01')"
+    >>> rows = f"(VALUES {days}) rows (userId, seen)"
+    >>> listed = "SELECT _id, createdAt::DATE::TEXT FROM users"
+    >>> for _ in range(2):
+    ...     store.write(lambda connection: register(connection, rows))
+    >>> store.write(lambda connection: connection.execute(listed).fetchall())
+    [('anna', '2025-01-01')]
+    >>> store.close()
+    """
+    connection.execute(
+        f"INSERT INTO users SELECT userId, min(seen) FROM (SELECT * FROM {rows}) AS rows "
+        "ANTI JOIN users ON users._id = rows.userId WHERE userId IS NOT NULL GROUP BY userId ORDER BY userId",
+        list(values),
+    )
+
+
+def remove_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+    """Remove users without records from the list, with their identities.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that deleted or moved records.
+    rows : str
+        Relation in SQL, for a FROM clause, with the column ``userId``: former users of the records.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> gone = "(VALUES ('anna')) rows (userId)"
+    >>> def job(connection):
+    ...     register(connection, "(VALUES ('anna', TIMESTAMP '2025-01-02')) rows (userId, seen)")
+    ...     remove_absent(connection, gone)
+    ...     return connection.execute("SELECT count(*) FROM users").fetchall()
+    >>> store.write(job)
+    [(0,)]
+    >>> store.close()
+    """
+    connection.execute(
+        # Joins, which hash the few users; NOT IN would hash those of all records.
+        f"CREATE TEMP TABLE absent AS SELECT DISTINCT userId FROM {rows} "
+        "ANTI JOIN interactions USING (userId) ANTI JOIN events USING (userId)"
+    )
+    connection.execute("DELETE FROM users WHERE _id IN (SELECT userId FROM temp.absent)")
+    for table in ("identities", "merged_users"):
+        connection.execute(f"DELETE FROM {table} WHERE userId IN (SELECT userId FROM temp.absent)")
+    connection.execute("DROP TABLE temp.absent")
+
 
 #: Queries of the records of a user before a merge, by part of the undo data.
 _RECORDS: Final = {

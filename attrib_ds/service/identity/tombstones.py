@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from attrib_ds.contract.json_values import encode
 from attrib_ds.records.sources import literal
-from attrib_ds.service.store.table_access import insert_records
+from attrib_ds.service.store.tables import insert_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -13,10 +13,9 @@ import pyarrow as pa
 from attrib_ds.contract import identifiers
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.sources import ROW, Source, literal, quoted
-from attrib_ds.service.identity.loaded_identities import IdentitySource, identities_query
+from attrib_ds.service.identity.identities import IdentitySource, identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
-from attrib_ds.service.store.ids import HexIds
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES, HexIds
 
 #: Earlier instants are errors, such as seconds read as milliseconds.
 _EARLIEST: Final = "TIMESTAMP '1990-01-01 00:00:00'"

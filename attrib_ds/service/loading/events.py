@@ -13,9 +13,8 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, instant, literal, quoted
 from attrib_ds.service.events.retention import assign_policies
-from attrib_ds.service.identity.loaded_identities import assign_identities, of_events
-from attrib_ds.service.identity.merging import surviving
-from attrib_ds.service.identity.registry import register, remove_absent
+from attrib_ds.service.identity.identities import assign_identities, of_events
+from attrib_ds.service.identity.merging import register, remove_absent, surviving
 from attrib_ds.service.loading.batch import (
     CURRENCY,
     CURRENCY_FORM,
@@ -32,8 +31,7 @@ from attrib_ds.service.loading.batch import (
     reject_erased,
     truncated,
 )
-from attrib_ds.service.store.ids import HEX_ID, UUID
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import HEX_ID, TABLES, UUID
 
 #: Pattern of references of event types.
 _REFERENCE: Final = "[a-z0-9]+([-_][a-z0-9]+)*"

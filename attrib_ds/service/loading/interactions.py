@@ -15,13 +15,10 @@ from attrib_ds.instants import naive
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import INTEGRATIONS
-from attrib_ds.service.collection.address_lookup import AddressLookup, located
-from attrib_ds.service.collection.collected_hits import RAW, collect
-from attrib_ds.service.identity.lifetime_index import renumber
-from attrib_ds.service.identity.loaded_identities import assign_identities, of_interactions
-from attrib_ds.service.identity.merging import surviving
-from attrib_ds.service.identity.registry import register, remove_absent
-from attrib_ds.service.identity.resolution import TRACKER
+from attrib_ds.service.collection.sessions import RAW, collect
+from attrib_ds.service.collection.visitors import AddressLookup, located
+from attrib_ds.service.identity.identities import TRACKER, assign_identities, of_interactions
+from attrib_ds.service.identity.merging import register, remove_absent, renumber, surviving
 from attrib_ds.service.identity.tombstones import buried_rows, identity_kind
 from attrib_ds.service.loading.batch import (
     NAME,
@@ -36,7 +33,7 @@ from attrib_ds.service.loading.batch import (
     reject_erased,
     truncated,
 )
-from attrib_ds.service.store.ids import HEX_ID, UUID
+from attrib_ds.service.store.tables import HEX_ID, UUID
 
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}

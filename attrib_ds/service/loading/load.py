@@ -17,8 +17,7 @@ from attrib_ds.records.access_logs import AccessLog, open_access_log
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
 from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 from attrib_ds.records.sources import ROW, Source, open_source, quoted
-from attrib_ds.service.collection.address_lookup import AddressLookup
-from attrib_ds.service.collection.visitor_secret import visitor_secret
+from attrib_ds.service.collection.visitors import AddressLookup, visitor_secret
 from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 from attrib_ds.service.store.store import Store

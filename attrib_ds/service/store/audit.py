@@ -10,8 +10,7 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
 from attrib_ds.service.sql import without_literals
-from attrib_ds.service.store.ids import new_uuid
-from attrib_ds.service.store.table_access import insert_records, read_page
+from attrib_ds.service.store.tables import insert_records, new_uuid, read_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +63,7 @@ _DETAILS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class AuditEntry:
     """An entry of the audit log.
 
     Parameters
@@ -86,7 +85,7 @@ class Line:
     is_read: bool = False
 
 
-def line_of(operation: str, request: Any, account: str | None) -> Line | None:
+def line_of(operation: str, request: Any, account: str | None) -> AuditEntry | None:
     """Return the audit entry of a request, to be appended if the request succeeds.
 
     Parameters
@@ -100,7 +99,7 @@ def line_of(operation: str, request: Any, account: str | None) -> Line | None:
 
     Returns
     -------
-    Line or None
+    AuditEntry or None
         None if the operation is not logged.
 
     Examples
@@ -128,24 +127,24 @@ def line_of(operation: str, request: Any, account: str | None) -> Line | None:
     if sql is not None:
         details["sqlQuery"] = without_literals(sql)
     subject = next((subject for subject in subjects if subject is not None), request.projectId)
-    return Line(account=account, operation=operation, subject=subject, details=details, is_read=is_read)
+    return AuditEntry(account=account, operation=operation, subject=subject, details=details, is_read=is_read)
 
 
-def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None:
+def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[AuditEntry]) -> None:
     """Append entries to the audit log.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside the transaction of the logged operation.
-    lines : sequence of Line
+    lines : sequence of AuditEntry
         The entries.
 
     Examples
     --------
     >>> from attrib_ds.service.store.store import Store
     >>> store = Store.open(":memory:", "shop")
-    >>> line = Line(account=None, operation="delete_user", subject="5f0c", details={"mode": "delete"})
+    >>> line = AuditEntry(account=None, operation="delete_user", subject="5f0c", details={"mode": "delete"})
     >>> store.write(lambda connection: append(connection, [line]))
     >>> store.write(lambda connection: connection.execute("SELECT details FROM audit").fetchall())
     [('{"mode":"delete"}',)]
@@ -154,7 +153,7 @@ def append(connection: duckdb.DuckDBPyConnection, lines: Sequence[Line]) -> None
     insert_records(connection, "audit", rows_of(lines))
 
 
-def rows_of(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def rows_of(lines: Sequence[AuditEntry]) -> list[dict[str, Any]]:
     """Return the rows of the table ``audit`` for entries of now."""
     now = naive(instants.now())
     return [

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
@@ -24,30 +24,37 @@ from attrib_ds.contract.json_values import listed
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.store.append_log import Group, append_log_of, is_open, read_applied, read_groups
-from attrib_ds.service.store.cancellation import Cancellation
-from attrib_ds.service.store.cursors import CLOSED, Connections
-from attrib_ds.service.store.file_errors import DAMAGED, with_advice
-from attrib_ds.service.store.ids import HexIds
-from attrib_ds.service.store.private_files import (
-    create_private_file,
-    create_private_folder,
-    private_creation,
-    withdraw_permissions,
-)
-from attrib_ds.service.store.query_cache import QueryCache
-from attrib_ds.service.store.table_definitions import VERSION, create_statements, foreign
-from attrib_ds.service.store.write_counter import (
+from attrib_ds.service.store.connections import Cancellation, Connections, Writer
+from attrib_ds.service.store.files import (
+    DAMAGED,
     WriteCounter,
     check_complete,
     counter_of,
     create_counter,
+    create_private_file,
+    create_private_folder,
+    earlier_log_of,
+    log_of,
+    private_creation,
+    queue_files,
+    queue_of,
     read_counter,
+    with_advice,
+    withdraw_permissions,
 )
-from attrib_ds.service.store.writer import Writer, log_of
+from attrib_ds.service.store.queue import (
+    EVENTS,
+    Queue,
+    count_waiting,
+    read_accepted,
+    read_earlier_log,
+    read_moved,
+)
+from attrib_ds.service.store.tables import VERSION, HexIds, QueryCache, create_statements, foreign
+from attrib_ds.service.store.threads import CLOSED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from ibis.backends.duckdb import Backend
@@ -106,8 +113,6 @@ class Store:
         Compiled queries.
     counter : WriteCounter or None
         Counts acknowledged writes; None for a project in memory or a read-only one.
-    unapplied : sequence of Group
-        Groups of the append-only log that an earlier process left and the tables lack.
     """
 
     def __init__(
@@ -117,7 +122,7 @@ class Store:
         *,
         read_only: bool,
         counter: WriteCounter | None = None,
-        unapplied: Sequence[Group] = (),
+        queue: Queue | None = None,
     ) -> None:
         self.meta = meta
         self.ids = HexIds()
@@ -131,13 +136,13 @@ class Store:
         self._extra_jobs: tuple[Callable[[duckdb.DuckDBPyConnection], object], ...] = ()
         self._connections = Connections(connection)
         self.counter = counter
-        self.unapplied = unapplied
+        self._queue = queue
         name = f"writer of {meta.project_id}"
         self._writer = (
             None if read_only else Writer(connection.cursor(), name=name, file=self.path, counter=counter)
         )
         # Runs when the interpreter exits at the latest; must not refer to the store itself.
-        self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer)
+        self._finalizer = weakref.finalize(self, _shut_down, self._connections, self._writer, queue)
 
     @classmethod
     def open(
@@ -201,7 +206,7 @@ class Store:
         counted = 0 if file is None else read_counter(file)
         connection = open_file(path, read_only=read_only)
         counter: WriteCounter | None = None
-        unapplied: list[Group] = []
+        queue: Queue | None = None
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
             meta = read_meta(connection, path)
@@ -211,21 +216,22 @@ class Store:
                 new = Meta(VERSION, project_id, currency, timezone, instants.now())
                 meta = _create(connection, path, new)
             check_meta(meta, path, project_id)
+            moved = read_moved(connection)
             if file is not None:
                 _check_objects(connection, path)
-                groups = read_groups(append_log_of(file))
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
-                applied = read_applied(connection)
-                appended = max([applied, *(group.number for group in groups)])
-                check_complete(file, counted=counted, writes=writes + appended)
+                accepted = _count_accepted(file, moved)
+                check_complete(file, counted=counted, writes=writes + accepted)
                 if not read_only:
-                    create_counter(file, writes=writes + appended)
-                    counter = WriteCounter(file, writes=writes, appended=appended)
-                if not is_open(append_log_of(file)):
-                    unapplied = [group for group in groups if group.number > applied]
-            return cls(connection, meta, read_only=read_only, counter=counter, unapplied=unapplied)
+                    create_counter(file, writes=writes + accepted)
+                    counter = WriteCounter(file, writes=writes, accepted=accepted)
+            if not read_only:
+                queue = Queue(file, moved, counter=counter)
+            return cls(connection, meta, read_only=read_only, counter=counter, queue=queue)
         except BaseException:
             connection.close()
+            if queue is not None:
+                queue.close()
             raise
 
     def write(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
@@ -385,6 +391,12 @@ class Store:
         return self._connections.keep()
 
     @property
+    def queue(self) -> Queue:
+        """Accepted records that the tables may lack; raises :class:`NotSupported` if read-only."""
+        self.require_writing()
+        return cast("Queue", self._queue)
+
+    @property
     def is_read_only(self) -> bool:
         """Whether the store is read-only."""
         return self._writer is None
@@ -410,9 +422,21 @@ def _translate_errors() -> Iterator[None]:
         raise ServiceFailure(f"the project's file could not be read: {with_advice(error)}") from error
 
 
-def _shut_down(connections: Connections, writer: Writer | None) -> None:
+def _shut_down(connections: Connections, writer: Writer | None, queue: Queue | None) -> None:
     if writer is None or writer.close(timeout=_SECONDS_TO_CLOSE):
         connections.close(timeout=_SECONDS_TO_CLOSE)
+    if queue is not None:
+        queue.close()
+
+
+def _count_accepted(file: Path, moved: Mapping[str, int]) -> int:
+    """Return the number of records that the queue of a file, or the log before it, has accepted."""
+    numbers = dict(moved)
+    for table, number in read_accepted(file).items():
+        numbers[table] = max(number, numbers[table])
+    for number, _ in read_earlier_log(earlier_log_of(file)):
+        numbers[EVENTS] = max(number, numbers[EVENTS])
+    return sum(numbers.values())
 
 
 def open_file(
@@ -482,8 +506,15 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
         connection = duckdb.connect(file, config=config)
     else:
         # Left behind by a file that was removed.
-        counter_of(file).unlink(missing_ok=True)
-        append_log_of(file).unlink(missing_ok=True)
+        waiting = count_waiting(file)
+        if waiting:
+            raise Unavailable(
+                f"path: {str(file)!r} is missing, and its queue {str(queue_of(file))!r} has {waiting:,} "
+                "accepted records. Put the file back; to begin a new project without them, remove the queue",
+                field="path",
+            )
+        for path in (counter_of(file), *queue_files(file), earlier_log_of(file)):
+            path.unlink(missing_ok=True)
         with private_creation():
             connection = duckdb.connect(file, config=config)
     create_private_file(log_of(file))

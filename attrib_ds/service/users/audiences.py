@@ -26,10 +26,8 @@ from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.store.query_cache import QueryCache
-from attrib_ds.service.store.sql_tables import sql_table
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import insert_record
+from attrib_ds.service.store.tables import QueryCache, insert_record, sql_table
 from attrib_ds.service.users.properties import countable_interactions, properties_query
 from attrib_ds.service.users.user_fields import ProjectKeys, all_values, typed
 

@@ -19,15 +19,13 @@ from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.records.json_records import to_json
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.metrics import as_resource
-from attrib_ds.service.events.reading import read_events
-from attrib_ds.service.events.redaction import Field, is_identifying, redact
-from attrib_ds.service.events.retention import read_personal
+from attrib_ds.service.events.reading import as_resource, read_events
+from attrib_ds.service.events.retention import Field, is_identifying, read_personal, redact
 from attrib_ds.service.identity import tombstones
-from attrib_ds.service.identity.loaded_identities import identities_query, of_events, of_interactions
+from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import read_table
+from attrib_ds.service.store.tables import read_table
 from attrib_ds.service.users.search import get_user, in_order
 
 _EVENTS: Final = "SELECT _id FROM events WHERE userId = ? ORDER BY eventDate, _id"

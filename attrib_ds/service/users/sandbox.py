@@ -17,9 +17,8 @@ from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.sql import admit
-from attrib_ds.service.store.cancellation import Cancellation
-from attrib_ds.service.store.cursors import BATCH_ROWS
-from attrib_ds.service.store.ids import HEX_ID
+from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
+from attrib_ds.service.store.tables import HEX_ID
 from attrib_ds.service.users.properties import properties_query
 from attrib_ds.service.users.user_fields import ProjectKeys, field_values, text_of
 

@@ -22,14 +22,11 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import Predicate
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.metrics import as_resource
-from attrib_ds.service.events.reading import ATTRIBUTABLE, read_events
+from attrib_ds.service.events.reading import ATTRIBUTABLE, as_resource, read_events
 from attrib_ds.service.identity.merging import find_survivor
-from attrib_ds.service.store.cancellation import Cancellation
-from attrib_ds.service.store.cursors import BATCH_ROWS
-from attrib_ds.service.store.sql_tables import sql_table
+from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.table_access import read_table
+from attrib_ds.service.store.tables import read_table, sql_table
 from attrib_ds.service.users.audiences import (
     check_size,
     describe_users,

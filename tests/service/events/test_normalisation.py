@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attrib_ds.service.events.countries import NAMES, country_code
-from attrib_ds.service.events.normalisation import InvalidValue, Settings, is_missing, normalise
+from attrib_ds.service.events.normalisation import NAMES, InvalidValue, country_code, is_missing, normalise
+from attrib_ds.service.events.normalisation import Conventions as Settings
 
 SETTINGS = Settings("EUR", ("FR", "GB"))
 

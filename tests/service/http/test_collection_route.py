@@ -11,10 +11,11 @@ import duckdb
 import pytest
 from support.address_databases import IN_PARIS, OF_ORANGE, damage, write_asn, write_geo
 from support.http_caller import Caller
+from support.queued_records import queued
 
 import attrib_ds as at
 from attrib_ds import instants
-from attrib_ds.service.collection.hit_intake import HitIntake
+from attrib_ds.service.collection.hits import HitIntake
 from attrib_ds.service.http.server import Rate, ServerOptions, running
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
@@ -79,7 +80,7 @@ def test_a_hit_becomes_a_session_with_the_node_of_its_campaign(home):
     assert rows(home, "SELECT firstHitId, hitCount, nodeId FROM interactions") == [
         (uuid(1), 2, "google/cpc/spring")
     ]
-    assert rows(home, "SELECT count(*) FROM pending_hits") == [(0,)]
+    assert queued(home / "shop.duckdb", "hits") == []
 
 
 @pytest.mark.slow
@@ -151,14 +152,14 @@ def test_a_traffic_filter_by_address_captures_hits(home):
 @pytest.mark.slow
 def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_applied(home, monkeypatch):
     change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
-    # Accepted hits stay pending.
-    monkeypatch.setattr(HitIntake, "_process", lambda intake: setattr(intake, "_due_at", None))
+    # Accepted hits stay in the queue.
+    monkeypatch.setattr(HitIntake, "_work", lambda intake: setattr(intake, "_thread", None))
     with serving(home, behind_proxy=("127.0.0.1",)) as url:
         post = posting(url)
         assert post(hit(1)).status == 202
         assert post(hit(2), X_Forwarded_For="198.51.100.7").status == 202
         assert post(hit(3), X_Forwarded_For="203.0.113.7").status == 202
-    found = dict(rows(home, "SELECT id, address FROM pending_hits"))
+    found = {record["id"]: record["address"] for record in queued(home / "shop.duckdb", "hits")}
     assert found == {uuid(1): None, uuid(2): None, uuid(3): "203.0.113.7"}
 
 
@@ -166,11 +167,11 @@ def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_appl
 def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp_path, monkeypatch):
     geo, asn = write_geo(tmp_path / "geo.mmdb"), write_asn(tmp_path / "asn.mmdb")
     # Hits are looked up at receipt, so the place survives a restart of the server without the databases.
-    monkeypatch.setattr(HitIntake, "_process", lambda self: setattr(self, "_due_at", None))
+    monkeypatch.setattr(HitIntake, "_work", lambda intake: setattr(intake, "_thread", None))
     with serving(home, behind_proxy=("127.0.0.1",), geo=geo, asn=asn) as url:
         for number, address in enumerate(("203.0.113.7", "2001:db8:1::1", "192.0.2.1"), start=1):
             assert posting(url)(hit(number, trackerId=f"t-{number}"), X_Forwarded_For=address).status == 202
-    assert rows(home, "SELECT DISTINCT address FROM pending_hits") == [(None,)]
+    assert {record["address"] for record in queued(home / "shop.duckdb", "hits")} == {None}
     monkeypatch.undo()
     at.connect("shop", path=home / "shop.duckdb").close()
     columns = ", ".join(f'"{name}"' for name in IN_PARIS | OF_ORANGE)
@@ -277,7 +278,7 @@ def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
         assert post(hit(), "PUT").status == 405
         assert post(None, "OPTIONS").headers["Allow"] == "GET, HEAD, OPTIONS, POST"
     assert rows(home, "SELECT count(*) FROM hits") == [(0,)]
-    assert rows(home, "SELECT count(*) FROM pending_hits") == [(0,)]
+    assert queued(home / "shop.duckdb", "hits") == []
 
 
 @pytest.mark.slow

@@ -23,8 +23,7 @@ from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.http.reads import READS, Reads, StreamedResponse, ThreadPool
 from attrib_ds.service.http.server import ServerOptions, running
-from attrib_ds.service.store.cancellation import Cancellation
-from attrib_ds.service.store.cursors import Connections
+from attrib_ds.service.store.connections import Cancellation, Connections
 
 MANY = 100_000
 SEARCH = "/api/v1/projects/shop/interactions/search"

@@ -146,7 +146,7 @@ def test_g126_an_answer_that_breaks_off_has_no_end(call, home, server, caplog):
 def _break_readers() -> int:
     import gc
 
-    from attrib_ds.service.store.cursors import Connections
+    from attrib_ds.service.store.connections import Connections
 
     lent = [
         each

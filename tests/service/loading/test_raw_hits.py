@@ -10,7 +10,7 @@ from support.service_records import hex_id, reasons, table, uuid
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.access_logs import AccessLog
-from attrib_ds.service.collection.address_lookup import AddressLookup
+from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.loading import load_records
 
 PLACE = ", ".join(f'"{name}"' for name in IN_PARIS | OF_ORANGE)

@@ -228,7 +228,7 @@ def test_jobs_that_wait_share_one_transaction(store):
 
 def wait_until_queued(store, count):
     last = time.monotonic() + 10
-    while len(store._writer._queue) < count and time.monotonic() < last:
+    while store._writer._batches.size < count and time.monotonic() < last:
         time.sleep(0.001)
 
 

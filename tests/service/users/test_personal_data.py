@@ -11,7 +11,7 @@ from support.user_invariants import assert_users_agree, rows_of
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
-from attrib_ds.service.store.table_definitions import TABLES
+from attrib_ds.service.store.tables import TABLES
 
 ANNA = "Anna.Secret@example.com"
 NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")

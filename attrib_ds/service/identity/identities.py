@@ -1,0 +1,338 @@
+"""Identities of users: finds users by them and makes new ones, for single events and loaded records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from attrib_ds import instants
+from attrib_ds.instants import naive
+from attrib_ds.records.sources import literal
+from attrib_ds.service.identity.merging import merge
+from attrib_ds.service.store.tables import HexIds, arrow_view, insert_records
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+#: Kind and value of an identity: ``("email", "anna@example.com")``.
+Pair = tuple[str, str]
+
+
+#: Identifies a browser, not a person: it follows whoever used it last (G-147).
+TRACKER: Final = "trackerId"
+VENDOR: Final = "vendorUserId"
+
+
+def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[Pair]) -> str:
+    """Return the user of a record's identities, or a new user if all of them are unknown.
+
+    Unknown identities are assigned to the user. An anonymous user of the same browser is merged into the
+    user of the personal identities (G-147).
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    ids : HexIds
+        Generates the id of a new user.
+    pairs : sequence of tuple
+        Identities with normalised values, by priority (G-145).
+
+    Returns
+    -------
+    str
+        Id of the user.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store = Store.open(":memory:", "shop")
+    >>> anna = [("email", "anna@example.com"), ("trackerId", "t1")]
+    >>> first = store.write(lambda connection: resolve(connection, store.ids, anna))
+    >>> first == store.write(lambda connection: resolve(connection, store.ids, anna[1:]))
+    True
+    >>> store.close()
+    """
+    return resolve_many(connection, ids, [pairs])[0]
+
+
+def resolve_many(
+    connection: duckdb.DuckDBPyConnection, ids: HexIds, people: Sequence[Sequence[Pair]]
+) -> list[str]:
+    """Resolve the identities of several records in order.
+
+    Parameters
+    ----------
+    connection, ids
+        As for :func:`resolve`.
+    people : sequence of sequence of tuple
+        Identities of each record.
+
+    Returns
+    -------
+    list of str
+        One user per record, after all merges.
+    """
+    identities = list(dict.fromkeys(pair for pairs in people for pair in pairs))
+    before = _holders(connection, identities)
+    resolution = _Resolution(dict(before), read_identified(connection, before.values()))
+    users = [resolution.resolve(ids, pairs) for pairs in people]
+    # Users created and merged within this batch were never stored.
+    stored = resolution.merged.keys() & set(before.values())
+    merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(instants.now()))
+    _store(connection, resolution, before)
+    return [resolution.final(user) for user in users]
+
+
+@dataclass
+class _Resolution:
+    """Users by identity, while a batch is resolved."""
+
+    holders: dict[Pair, str]
+    identified: set[str]
+    #: Surviving user by merged user.
+    merged: dict[str, str] = field(default_factory=dict)
+
+    def final(self, user: str) -> str:
+        while user in self.merged:
+            user = self.merged[user]
+        return user
+
+    def resolve(self, ids: HexIds, pairs: Sequence[Pair]) -> str:
+        personal = [pair for pair in pairs if pair[0] != TRACKER]
+        people = [self.final(self.holders[pair]) for pair in personal if pair in self.holders]
+        browsers = [
+            self.final(self.holders[pair]) for pair in pairs if pair[0] == TRACKER and pair in self.holders
+        ]
+        anonymous = [user for user in browsers if user not in self.identified]
+        # New personal identities belong to the user of the browser, unless that user is identified.
+        candidates = people or (anonymous if personal else browsers)
+        user = candidates[0] if candidates else ids.new()
+        if people:
+            self.merged |= {other: user for other in anonymous if other != user}
+        for pair in pairs:
+            if pair[0] == TRACKER:
+                self.holders[pair] = user
+            else:
+                self.holders.setdefault(pair, user)
+        if personal:
+            self.identified.add(user)
+        return user
+
+
+def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, before: dict[Pair, str]) -> None:
+    """Store new identities, and trackers that moved to another user."""
+    now_held = {pair: resolution.final(user) for pair, user in resolution.holders.items()}
+    columns = ("kind", "value", "userId")
+    new = [(*pair, user) for pair, user in now_held.items() if pair not in before]
+    insert_records(connection, "identities", [dict(zip(columns, row, strict=True)) for row in new])
+    # Merges have moved identities to the survivor already.
+    moved = [
+        (*pair, user)
+        for pair, user in now_held.items()
+        if pair in before and resolution.final(before[pair]) != user
+    ]
+    if moved:
+        rows = [pa.array(row, pa.string()) for row in zip(*moved, strict=True)]
+        with arrow_view(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
+            connection.execute(
+                f"UPDATE identities SET userId = holder FROM {view} AS moved "
+                "WHERE identities.kind = moved.kind AND identities.value = moved.value"
+            )
+
+
+def _holders(connection: duckdb.DuckDBPyConnection, pairs: Sequence[Pair]) -> dict[Pair, str]:
+    """Return the users of stored identities."""
+    if not pairs:
+        return {}
+    wanted = set(pairs)
+    # By value alone, which is faster; few values have several kinds.
+    rows = connection.execute(
+        "SELECT kind, value, userId FROM identities WHERE value IN (SELECT unnest(?))",
+        [[value for _, value in wanted]],
+    ).fetchall()
+    return {(kind, value): user for kind, value, user in rows if (kind, value) in wanted}
+
+
+def read_identified(connection: duckdb.DuckDBPyConnection, users: Iterable[str]) -> set[str]:
+    """Return the users who have a personal identity."""
+    ids = list(dict.fromkeys(users))
+    if not ids:
+        return set()
+    named = connection.execute(
+        "SELECT DISTINCT userId FROM identities WHERE kind <> ? AND userId IN (SELECT unnest(?))",
+        [TRACKER, ids],
+    ).fetchall()
+    return {user for (user,) in named}
+
+
+_PHONE: Final = r"\+[0-9]{6,15}"
+#: Kind of identity by member of user data, in every project.
+_ALWAYS: Final = {"email": "email", VENDOR: VENDOR, TRACKER: TRACKER}
+#: Users without loaded records, whose ids the service generated.
+_GENERATED: Final = (
+    "SELECT _id FROM users WHERE _id IN (SELECT holder FROM temp.contested) "
+    "AND _id NOT IN (SELECT userId FROM events WHERE _id NOT IN (SELECT _id FROM raw_events)) "
+    "AND _id NOT IN (SELECT userId FROM interactions WHERE type <> 'offline' OR rawUserData IS NULL)"
+)
+
+
+@dataclass(frozen=True)
+class IdentitySource:
+    """Records and their columns with identities.
+
+    Parameters
+    ----------
+    rows : str
+        Relation in SQL, for a FROM clause, with the columns ``userId`` and those below.
+    data, date : str
+        Column of a JSON object with identities, and column of the record's date.
+    member : str
+        JSON path from a member of the object to its value.
+    """
+
+    rows: str
+    data: str
+    date: str
+    member: str = ""
+
+
+def of_interactions(rows: str) -> IdentitySource:
+    """Return interactions as a source of identities; ``rows`` is a relation in SQL."""
+    return IdentitySource(rows, "userData", "startDate")
+
+
+def of_events(rows: str) -> IdentitySource:
+    """Return events as a source of identities; ``rows`` is a relation in SQL."""
+    return IdentitySource(rows, '"user"', "eventDate", ".current")
+
+
+def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySource, *, also: str = "") -> str:
+    """Return the query of the identities in records.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection to read the declarations of event types.
+    source : IdentitySource
+        The records.
+    also : str, optional
+        A further column to select.
+
+    Returns
+    -------
+    str
+        SQL: ``userId``, ``kind``, ``value`` (normalised) and ``seen``, one row per record and identity.
+    """
+    pairs = []
+    further = f"{also}, " if also else ""
+    for member, kind in _identity_kinds(connection).items():
+        path = literal(f'$."{member}"{source.member}')
+        text = f"trim(json_extract_string({source.data}, {path}))"
+        if kind == "email":
+            value = f"CASE WHEN contains({text}, '@') THEN lower({text}) END"
+        elif kind == "phone":
+            digits = f"regexp_replace({text}, '[ ().-]', '', 'g')"
+            value = f"CASE WHEN regexp_full_match({digits}, {literal(_PHONE)}) THEN {digits} END"
+        else:
+            value = f"NULLIF({text}, '')"
+        pairs.append(f"{{'kind': {literal(kind)}, 'value': {value}}}")
+    return (
+        f"SELECT {further}userId, pair.kind AS kind, pair.value AS value, seen FROM ("
+        f"SELECT {further}userId, {source.date} AS seen, unnest([{', '.join(pairs)}]) AS pair "
+        f"FROM {source.rows} "
+        f"WHERE {source.data} IS NOT NULL AND {source.data} <> '{{}}') WHERE pair.value IS NOT NULL"
+    )
+
+
+def assign_identities(
+    connection: duckdb.DuckDBPyConnection, source: IdentitySource, now: datetime, *, may_merge: bool = True
+) -> None:
+    """Assign the identities in loaded records to their users (R004, R005).
+
+    An identity belongs to its first user, a browser to its last one. Users loaded under different ids are
+    never merged; but a user whose id the service generated for an identity is merged with the loaded user who
+    has that identity.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside the transaction that wrote the records, after them.
+    source : IdentitySource
+        The records.
+    now : datetime
+        Current time, naive, in UTC.
+    may_merge : bool, default True
+        Whether users may be merged.
+    """
+    connection.execute(
+        "CREATE TEMP TABLE loaded_identities AS "
+        "SELECT kind, value, userId, min(seen) AS earliest, max(seen) AS latest "
+        f"FROM ({identities_query(connection, source)}) GROUP BY ALL"
+    )
+    # Identities that belong to other users.
+    connection.execute(
+        "CREATE TEMP TABLE contested AS SELECT kind, value, "
+        "arg_max(loaded_identities.userId, (latest, loaded_identities.userId)) AS userId, "
+        "identities.userId AS holder "
+        "FROM temp.loaded_identities JOIN identities USING (kind, value) "
+        "GROUP BY ALL HAVING bool_and(loaded_identities.userId <> identities.userId)"
+    )
+    connection.execute(
+        "INSERT INTO identities SELECT kind, value, "
+        f"CASE WHEN kind = {literal(TRACKER)} THEN arg_max(userId, (latest, userId)) "
+        "ELSE arg_min(userId, (earliest, userId)) END "
+        "FROM temp.loaded_identities ANTI JOIN identities USING (kind, value) "
+        "GROUP BY kind, value ORDER BY kind, value"
+    )
+    contested = connection.execute(
+        f"SELECT userId, holder FROM temp.contested WHERE holder IN ({_GENERATED}) "
+        f"ORDER BY kind = 'email' DESC, kind = {literal(TRACKER)}, kind, value"
+    ).fetchall()
+    connection.execute("DROP TABLE temp.contested")
+    connection.execute("DROP TABLE temp.loaded_identities")
+    if may_merge:
+        merge(connection, _merges(connection, contested), now)
+
+
+def _merges(connection: duckdb.DuckDBPyConnection, contested: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the surviving user by merged user, for pairs of which at most one is identified."""
+    people = [user for pair in contested for user in pair]
+    identified = read_identified(connection, people)
+    created = connection.execute(
+        "SELECT _id, (createdAt, _id) FROM users WHERE _id IN (SELECT unnest(?))", [people]
+    )
+    ages: Mapping[str, Any] = dict(created.fetchall())
+    survivors: dict[str, str] = {}
+
+    def final(user: str) -> str:
+        while user in survivors:
+            user = survivors[user]
+        return user
+
+    for pair in contested:
+        first, second = (final(user) for user in pair)
+        if first != second and not {first, second} <= identified:
+            older, younger = sorted((first, second), key=lambda user: (user not in identified, ages[user]))
+            survivors[younger] = older
+    return {gone: final(gone) for gone in survivors}
+
+
+def _identity_kinds(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the kind of identity by member of user data."""
+    declared = connection.execute("SELECT fields FROM event_types ORDER BY createdAt, reference").fetchall()
+    kinds = dict(_ALWAYS)
+    for (fields,) in declared:
+        for declaration in json.loads(fields):
+            key, kind = declaration["storageKey"], declaration["type"]
+            if declaration["entity"] != "user" or key in kinds:
+                continue
+            if kind == "email" or declaration["discriminant"]:
+                kinds[key] = kind if kind in {"email", "phone"} else key
+    return kinds

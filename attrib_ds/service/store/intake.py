@@ -1,0 +1,292 @@
+"""Accepts what requests send singly and in haste into the queue, and moves it into the project's tables."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Final, Generic, TypeVar
+
+import duckdb
+
+from attrib_ds.errors import AttribError, Unavailable
+from attrib_ds.service.store.queue import Row, read_moved, set_moved
+from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.threads import CLOSED, Batches, abandon_after_fork, start_thread
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Entry = TypeVar("Entry")
+
+#: How long to wait for as many requests as were answered together.
+_SECONDS_TO_GROUP: Final = 0.01
+#: Total size of requests from which on a flush takes no further one.
+_LARGEST_GROUP: Final = 1_000
+_SECONDS_TO_IDLE: Final = 1.0
+_SECONDS_TO_RETRY: Final = 1.0
+#: How long a request waits for the records before it.
+_SECONDS_TO_SETTLE: Final = 30.0
+_SECONDS_TO_STOP: Final = 10.0
+#: Longest time until records are moved: other requests need the writer, too.
+_MOST_SECONDS_TO_GATHER: Final = 5.0
+#: Number of records that cannot be written from which on the fault is not theirs.
+_MOST_FAILURES: Final = 10
+_log: Final = logging.getLogger(__name__)
+
+
+class Intake(ABC, Generic[Item, Result, Entry]):
+    """Accepts what requests send into a table of the queue, and moves it into the project's tables.
+
+    One thread makes all that wait durable at once, another moves records in order, many in a transaction.
+    Both end when nothing has come for a while. A record whose writing fails is set aside, so that it does not
+    hold up the others.
+
+    Parameters
+    ----------
+    store : Store
+        The project.
+    table : str
+        Table of the queue.
+    most_waiting : int
+        Number of records that are not moved from which on requests are refused (503).
+    most : int
+        Number of records that one transaction moves.
+    seconds_to_gather : float
+        How long records gather before they are moved, unless somebody waits for them; at least as long as
+        the last transaction took.
+    """
+
+    def __init__(
+        self, store: Store, table: str, *, most_waiting: int, most: int, seconds_to_gather: float
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._most_waiting = most_waiting
+        self._most = most
+        self._least_to_gather = self._seconds_to_gather = seconds_to_gather
+        self._batches: Batches[Item, Result] = Batches(
+            self._accept,
+            name=f"{table} of {store.meta.project_id}",
+            most_waiting=most_waiting,
+            largest=_LARGEST_GROUP,
+            seconds_to_gather=_SECONDS_TO_GROUP,
+        )
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        last = 0 if store.is_read_only else store.queue.accepted[table]
+        self._accepted = self._moved = self._awaited = last
+        self._failures = 0
+        self._is_closing = self._is_stopped = False
+        #: Why records could not be moved the last time.
+        self.failure: BaseException | None = None
+        abandon_after_fork(self)
+
+    @abstractmethod
+    def _put(self, items: Sequence[Item]) -> Sequence[Result | BaseException]:
+        """Put the records of items into the queue, inside its transaction."""
+
+    @abstractmethod
+    def _read(self, contents: Sequence[bytes]) -> Sequence[Entry]:
+        """Return what to write for records, outside of the transaction that writes it."""
+
+    @abstractmethod
+    def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[Entry]) -> None:
+        """Write records into the tables, inside a transaction; those that are there already are left out."""
+
+    @abstractmethod
+    def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: Entry) -> None:
+        """Keep a record that cannot be written."""
+
+    def submit(self, item: Item, *, size: int = 1) -> Future[Result]:
+        """Accept what a request sends; the future is set once it is durable.
+
+        Raises
+        ------
+        Unavailable
+            If too much waits, or the project is closed.
+        NotSupported
+            If the project is read-only.
+        """
+        self._store.require_writing()
+        waiting = self._batches.size + self._accepted - self._moved
+        if waiting >= self._most_waiting:
+            raise Unavailable(f"{waiting:,} {self._table} wait to be stored; try again later")
+        return self._batches.submit(item, size=size)
+
+    def resume(self) -> None:
+        """Move what an earlier process accepted."""
+        queue = self._store.queue
+        rows = queue.first(self._table, self._most)
+        if rows:
+            with self._changed:
+                self._moved, self._accepted = rows[0].number - 1, queue.accepted[self._table]
+                self._awaited = self._accepted
+                self._start()
+
+    def settle(self, timeout: float = _SECONDS_TO_SETTLE) -> None:
+        """Wait until the tables have all that was accepted before.
+
+        Raises
+        ------
+        TimeoutError
+            If that takes too long.
+        Unavailable
+            If the project is being closed.
+        ServiceFailure
+            If the database failed.
+        """
+        with self._changed:
+            target = self._accepted
+            if self._moved >= target:
+                return
+            self._awaited = target
+            self.failure = None
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._moved >= target or self.failure is not None or self._is_stopped, timeout
+            )
+            if self._moved >= target:
+                return
+            if self.failure is not None:
+                raise self.failure
+        if self._is_stopped:
+            raise Unavailable(CLOSED)
+        raise TimeoutError
+
+    def close(self, *, timeout: float) -> None:
+        """Accept what waits and move it, for some seconds at most; the next process moves the rest."""
+        self._batches.close(timeout=timeout)
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._moved >= self._accepted or self.failure is not None or self._thread is None,
+                timeout,
+            )
+        self.stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_SECONDS_TO_STOP)
+
+    def stop(self) -> None:
+        """Tell the threads to end after the current transaction."""
+        self._batches.stop()
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Move nothing more, in a forked process: the thread exists in its parent only."""
+        self._changed = threading.Condition()
+        self._is_stopped = True
+        self._thread = None
+
+    def _accept(self, items: Sequence[Item]) -> Sequence[Result | BaseException]:
+        queue = self._store.queue
+        with queue.transaction():
+            results = self._put(items)
+        with self._changed:
+            self._accepted = queue.accepted[self._table]
+            if self._thread is None:
+                self._start()
+            elif self._accepted - self._moved >= self._most:
+                self._changed.notify_all()
+        return results
+
+    def _start(self) -> None:
+        if not self._is_stopped:
+            self._thread = start_thread(
+                self, self._work, name=f"mover of {self._table} of {self._store.meta.project_id}"
+            )
+
+    def _work(self) -> None:
+        queue = self._store.queue
+        while self._is_due():
+            started_at, accepted, failures = time.monotonic(), self._accepted, self._failures
+            try:
+                rows = queue.first(self._table, self._most)
+                if rows:
+                    self._move(rows, self._read([row.content for row in rows]))
+                    queue.drop(self._table, rows[-1].number)
+            except Exception as error:  # noqa: BLE001  (raised to those who wait; the queue keeps the records)
+                if self.failure is None and not self._is_stopped:
+                    _log.warning("%s of %s wait: %s", self._table, self._store.meta.project_id, error)
+                with self._changed:
+                    self.failure = error
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._is_stopped, _SECONDS_TO_RETRY)
+                continue
+            with self._changed:
+                self.failure = None
+                if self._failures == failures:
+                    self._failures = 0
+                # Without records, another service of this process has moved them.
+                self._moved = rows[-1].number if rows else accepted
+                took = time.monotonic() - started_at
+                self._seconds_to_gather = min(max(self._least_to_gather, took), _MOST_SECONDS_TO_GATHER)
+                self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        """Wait for records; return False if the thread should end."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._accepted > self._moved or self._is_stopped or self._is_closing, _SECONDS_TO_IDLE
+            )
+            if self._accepted <= self._moved or self._is_stopped:
+                self._thread = None
+                self._changed.notify_all()
+                return False
+            self._changed.wait_for(
+                lambda: (
+                    self._accepted - self._moved >= self._most
+                    or self._awaited > self._moved
+                    or self._is_closing
+                    or self._is_stopped
+                ),
+                self._seconds_to_gather,
+            )
+            return True
+
+    def _move(self, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
+        """Move records in one transaction; one that cannot be written does not hold up the others."""
+        try:
+            self._write_rows(rows, entries)
+            return
+        except Unavailable:
+            raise
+        except Exception as error:
+            if _is_of_the_database(error) or self._failures >= _MOST_FAILURES:
+                raise
+            failure = error
+        if len(rows) > 1:
+            middle = len(rows) // 2
+            self._move(rows[:middle], entries[:middle])
+            self._move(rows[middle:], entries[middle:])
+            return
+        self._failures += 1
+        _log.error("a record of %s cannot be written", self._table, exc_info=failure)
+        self._write_rows(rows, entries, are_wrong=True)
+
+    def _write_rows(self, rows: Sequence[Row], entries: Sequence[Entry], *, are_wrong: bool = False) -> None:
+        def write(connection: duckdb.DuckDBPyConnection) -> None:
+            # Another service of this process may move the same records.
+            moved = read_moved(connection)[self._table]
+            left = [entry for row, entry in zip(rows, entries, strict=True) if row.number > moved]
+            if not left:
+                return
+            if are_wrong:
+                self._set_aside(connection, left[0])
+            else:
+                self._write(connection, left)
+            set_moved(connection, self._table, rows[-1].number)
+
+        self._store.write(write)
+
+
+def _is_of_the_database(error: BaseException) -> bool:
+    """Return whether an error, such as a full disk, is not the fault of what was written."""
+    kinds = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
+    return isinstance(error, AttribError) and isinstance(error.__cause__, kinds)

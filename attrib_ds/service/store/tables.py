@@ -1,0 +1,648 @@
+"""The tables of a project's file: their definitions, the ids of their records, and access in SQL and Ibis."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import ibis
+import pyarrow as pa
+
+from attrib_ds import schema
+from attrib_ds.contract import Answer
+from attrib_ds.instants import naive
+from attrib_ds.records.sources import quoted
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    from ibis.backends.duckdb import Backend
+
+
+#: Version of the file format, raised with every change of the tables. Files of other versions are refused.
+VERSION: Final = 3
+
+_METRIC: Final = {
+    "_id": "VARCHAR",
+    "projectId": "VARCHAR",
+    "eventId": "VARCHAR",
+    "key": "VARCHAR",
+    "type": "VARCHAR",
+    "dataType": "VARCHAR",
+    "date": "TIMESTAMP",
+    "number": "DOUBLE",
+    "amount": "DECIMAL(24,6)",
+    "currency": "VARCHAR",
+    "anonymized": "BOOLEAN",
+    "invalid": "BOOLEAN",
+    "createdAt": "TIMESTAMP",
+    "updatedAt": "TIMESTAMP",
+    "deletedAt": "TIMESTAMP",
+}
+_META: Final = {
+    "schema_version": "INTEGER",
+    "project_id": "VARCHAR",
+    "currency": "VARCHAR",
+    "timezone": "VARCHAR",
+    "created_at": "TIMESTAMP",
+    "writes": "BIGINT",
+}
+
+
+def kind(column: pa.DataType) -> str:
+    """Return the DuckDB type that holds an Arrow type; instants are UTC without a zone.
+
+    Examples
+    --------
+    >>> kind(schema.INSTANT), kind(schema.AMOUNT), kind(pa.list_(pa.string()))
+    ('TIMESTAMP', 'DECIMAL(24,6)', 'VARCHAR[]')
+    """
+    if pa.types.is_list(column):
+        return f"{kind(column.value_type)}[]"
+    if pa.types.is_timestamp(column):
+        return "TIMESTAMP"
+    if pa.types.is_decimal(column):
+        return f"DECIMAL({column.precision},{column.scale})"
+    return {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN"}[str(column)]
+
+
+def _columns(resource: pa.Schema, *, without: frozenset[str] = frozenset()) -> dict[str, str]:
+    return {field.name: kind(field.type) for field in resource if field.name not in without}
+
+
+#: Columns and their types, by table.
+TABLES: Final[dict[str, dict[str, str]]] = {
+    "interactions": _columns(schema.INTERACTION),
+    # Hits with a tracker were collected, and their sessions are computed (G-190).
+    "hits": {
+        **_columns(schema.HIT),
+        "trackerId": "VARCHAR",
+        "referrer": "VARCHAR",
+        "nodeId": "VARCHAR",
+        "trafficFilterId": "VARCHAR",
+        # Whether it opens a session if the session's node is another one.
+        "isCampaign": "BOOLEAN",
+    },
+    # Accepted hits that are not in a session yet; one that was sent again may be here twice.
+    "pending_hits": {
+        "id": "VARCHAR",
+        "trackerId": "VARCHAR",
+        "serverDate": "TIMESTAMP",
+        "timezoneOffset": "DOUBLE",
+        "isBot": "BOOLEAN",
+        "userAgent": "VARCHAR",
+        "pageUrl": "VARCHAR",
+        "referrer": "VARCHAR",
+        "hitType": "VARCHAR",
+        # Only where a traffic filter captures it.
+        "address": "VARCHAR",
+        # Of the address, looked up at receipt (G-199).
+        **{
+            name: kind(schema.HIT.field(name).type)
+            for group in ("asn", "geo")
+            for name in schema.leaves(schema.HIT, group)
+        },
+    },
+    # Metrics are in their own table; ``attributable`` is computed from interactions.
+    "events": {
+        **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),
+        # Version of the event type at validation; null for loaded events (G-076).
+        "eventTypeVersion": "INTEGER",
+    },
+    "metrics": _METRIC,
+    # Values replaced by updates (G-068).
+    "metric_history": _METRIC,
+    # The primary key makes nonces unique and fast to look up. The date is JSON text, as sent.
+    "raw_events": {
+        **_columns(schema.RAW_EVENT),
+        "nonce": "VARCHAR PRIMARY KEY",
+        "eventDate": "VARCHAR",
+        "fingerprint": "VARCHAR",
+    },
+    # Accepted raw events that are not yet processed.
+    "pending_events": {"_id": "VARCHAR"},
+    "trashed_events": _columns(schema.TRASHED_EVENT),
+    "event_types": {
+        **_columns(
+            schema.EVENT_TYPE, without=frozenset(schema.leaves(schema.EVENT_TYPE, "expirationPolicy"))
+        ),
+        "version": "INTEGER",
+        # Retention period of personal values; null for the default of the project (G-208).
+        "retentionDurationInDays": "BIGINT",
+        "piiFields": "VARCHAR[]",
+    },
+    # All versions of the fields of event types.
+    "event_type_versions": {
+        "eventTypeId": "VARCHAR",
+        "reference": "VARCHAR",
+        "version": "INTEGER",
+        "fields": "VARCHAR",
+        "createdAt": "TIMESTAMP",
+    },
+    # Implicit nodes are known only from records that refer to them.
+    "nodes": {**_columns(schema.NODE), "implicit": "BOOLEAN"},
+    "outlays": _columns(schema.OUTLAY),
+    # The node of an integration is the root of its campaigns (G-218).
+    "integrations": {**_columns(schema.INTEGRATION), "nodeId": "VARCHAR"},
+    "campaigns": _columns(schema.CAMPAIGN),
+    # User by identity, such as an email.
+    "identities": {"kind": "VARCHAR", "value": "VARCHAR", "userId": "VARCHAR"},
+    # Users with at least one event or interaction; their properties are derived.
+    "users": {"_id": "VARCHAR", "createdAt": "TIMESTAMP"},
+    # Surviving user by id of a merged user, with the data to split them again (G-148, G-149).
+    "merged_users": {"_id": "VARCHAR", "userId": "VARCHAR", "mergedAt": "TIMESTAMP", "undo": "VARCHAR"},
+    "audiences": {
+        "_id": "VARCHAR",
+        "projectId": "VARCHAR",
+        "name": "VARCHAR",
+        "condition": "VARCHAR",
+        "createdAt": "TIMESTAMP",
+        "updatedAt": "TIMESTAMP",
+    },
+    # Settings of the project; values are JSON text.
+    "settings": {"name": "VARCHAR", "value": "VARCHAR"},
+    # Exchange rates to the project's currency, by start date (G-065).
+    "rates": {"currency": "VARCHAR", "date": "TIMESTAMP", "rate": "DOUBLE"},
+    # Audit log, append-only (G-211).
+    "audit": {
+        "_id": "VARCHAR",
+        "date": "TIMESTAMP",
+        "account": "VARCHAR",
+        "operation": "VARCHAR",
+        "subject": "VARCHAR",
+        "details": "VARCHAR",
+    },
+    # Salted hashes of erased data, which must not return by a repeat or a replay (G-209, G-210).
+    "tombstones": {"kind": "VARCHAR", "hash": "VARCHAR", "date": "TIMESTAMP"},
+    "meta": _META,
+}
+
+
+def create_statements() -> list[str]:
+    """Return the CREATE TABLE statements of a new file.
+
+    Examples
+    --------
+    >>> create_statements()[-1]  # doctest: +ELLIPSIS
+    'CREATE TABLE meta ("schema_version" INTEGER, "project_id" VARCHAR, "currency" VARCHAR, ...
+    """
+    return [
+        f"CREATE TABLE {table} ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns.items())})"
+        for table, columns in TABLES.items()
+    ]
+
+
+def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names of tables that are missing, unexpected, or defined differently from a new file.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Its current database is the file.
+
+    Returns
+    -------
+    list of str
+        Sorted names of tables and views; empty if the definitions match.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> for statement in create_statements()[1:]:
+    ...     _ = connection.execute(statement)
+    >>> differences(connection)
+    ['interactions']
+    """
+    expected = _definitions_of_this_release()
+    actual = _definitions(connection)
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
+
+
+@cache
+def _definitions_of_this_release() -> dict[str, list[Any]]:
+    """Return the definitions of a new file, made once in a process; callers must not change them."""
+    with duckdb.connect() as fresh:
+        for statement in create_statements():
+            fresh.execute(statement)
+        return _definitions(fresh)
+
+
+def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
+    """Return the columns and constraints of tables and views."""
+    here = "database_name = current_database() AND NOT internal"
+    columns = (
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+        f"WHERE {here}"
+    )
+    constraints = (
+        "SELECT table_name, constraint_text, '', false, '' FROM duckdb_constraints() "
+        "WHERE database_name = current_database()"
+    )
+    definitions: dict[str, list[Any]] = {}
+    # The order of columns does not matter.
+    for name, *definition in sorted(
+        connection.execute(f"{columns} UNION ALL {constraints}").fetchall(), key=str
+    ):
+        definitions.setdefault(name, []).append(tuple(definition))
+    for name in foreign(connection):
+        definitions.setdefault(name, []).append("no table")
+    return definitions
+
+
+def foreign(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names of objects that are not tables: views, macros, indexes, sequences, types, schemas.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Its current database is the file.
+
+    Returns
+    -------
+    list of str
+        Empty for the file of a project.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute("CREATE VIEW users AS SELECT 1 AS _id")
+    >>> foreign(connection)
+    ['users']
+    """
+    kinds = {
+        "view_name": "duckdb_views() WHERE NOT internal",
+        "function_name": "duckdb_functions() WHERE NOT internal",
+        "index_name": "duckdb_indexes() WHERE true",
+        "sequence_name": "duckdb_sequences() WHERE true",
+        "type_name": "duckdb_types() WHERE NOT internal",
+        "schema_name": "duckdb_schemas() WHERE NOT internal AND schema_name <> 'main'",
+    }
+    queries = (
+        f"SELECT {name} FROM {kind} AND database_name = current_database()" for name, kind in kinds.items()
+    )
+    return sorted(name for (name,) in connection.execute(" UNION ALL ".join(queries)).fetchall())
+
+
+#: Pattern of the ids of interactions and users.
+HEX_ID: Final = "[a-f0-9]{24}"
+#: Pattern of the ids of events and hits.
+UUID: Final = "[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}"
+
+_COUNTER_BITS: Final = 24
+
+
+class HexIds:
+    """Generates ids of 4 bytes of time, 5 random bytes and a 3-byte counter (G-045).
+
+    Ids of one generator are strictly increasing, even if the clock steps back or more than 16 million are
+    generated in a second.
+
+    Examples
+    --------
+    >>> ids = HexIds()
+    >>> first, second = ids.new(), ids.new()
+    >>> len(first), first < second
+    (24, True)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._random = secrets.token_hex(5)
+        # Seconds and counter as one number, so that a full counter carries over into the seconds.
+        self._last = -1
+
+    def new(self) -> str:
+        """Return a new id."""
+        number = self._take(1)
+        counter = number & ((1 << _COUNTER_BITS) - 1)
+        return f"{number >> _COUNTER_BITS:08x}{self._random}{counter:06x}"
+
+    def many(self, position: str, *, count: int) -> str:
+        """Return a SQL expression that generates one id per row.
+
+        Parameters
+        ----------
+        position : str
+            SQL expression that numbers the rows, from 0.
+        count : int
+            Number of ids to reserve; ``position`` must be below it.
+
+        Returns
+        -------
+        str
+            SQL expression of type VARCHAR.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> query = f"SELECT {HexIds().many('range', count=3)} AS id FROM range(3)"
+        >>> ids = [id for (id,) in duckdb.sql(query).fetchall()]
+        >>> ids == sorted(set(ids))
+        True
+        """
+        number = f"({self._take(count)} + {position})"
+        counter = f"{number} & {(1 << _COUNTER_BITS) - 1}"
+        return f"format('{{:08x}}{self._random}{{:06x}}', {number} >> {_COUNTER_BITS}, {counter})"
+
+    def _take(self, count: int) -> int:
+        with self._lock:
+            first = max(int(time.time()) << _COUNTER_BITS, self._last + 1)
+            self._last = first + count - 1
+            return first
+
+
+class Uuids:
+    """Generates UUIDs of version 7, sortable by creation to the millisecond (RFC 9562).
+
+    The operating system is asked for randomness once: each of its calls hands the interpreter to another
+    thread, which costs a busy server more than the id.
+
+    Examples
+    --------
+    >>> Uuids().new()[14]  # the digit of the version
+    '7'
+    """
+
+    def __init__(self) -> None:
+        self._random = Random(secrets.randbits(256))  # noqa: S311  (ids are not secret)
+
+    def new(self) -> str:
+        """Return a new UUID."""
+        bits = self._random.getrandbits(74)
+        number = (time.time_ns() // 1_000_000 << 80) | (0x7 << 76) | (bits >> 62 << 64) | (0b10 << 62)
+        digits = f"{number | bits & ((1 << 62) - 1):032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def new_uuid() -> str:
+    """Return a UUID of version 7 from a generator of its own.
+
+    Examples
+    --------
+    >>> len(new_uuid())
+    36
+    """
+    return Uuids().new()
+
+
+#: Number of records up to which parameters are faster than Arrow.
+_FEW: Final = 64
+_TYPES: Final = {
+    "VARCHAR": pa.string(),
+    "VARCHAR[]": pa.list_(pa.string()),
+    "TIMESTAMP": pa.timestamp("us"),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BIGINT": pa.int64(),
+    "INTEGER": pa.int32(),
+    "DECIMAL(24,6)": pa.decimal128(24, 6),
+}
+
+
+def insert_record(connection: duckdb.DuckDBPyConnection, table: str, values: Mapping[str, Any]) -> None:
+    """Insert one record; missing columns are null.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    table : str
+        One of the store's tables.
+    values : mapping of str to object
+        Values by column; instants are aware, or naive and in UTC.
+    """
+    columns = ", ".join(quoted(name) for name in values)
+    places = ", ".join("?" for _ in values)
+    stored = [_stored(value) for value in values.values()]
+    connection.execute(f"INSERT INTO {quoted(table)} ({columns}) VALUES ({places})", stored)
+
+
+def insert_records(
+    connection: duckdb.DuckDBPyConnection, table: str, records: Sequence[dict[str, Any]]
+) -> None:
+    """Insert records with one statement; columns missing from the first record are null.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    table : str
+        One of the store's tables.
+    records : sequence of dict
+        Values by column, the same columns in each; instants are naive, in UTC.
+    """
+    if not records:
+        return
+    columns = ", ".join(quoted(name) for name in records[0])
+    into = f"INSERT INTO {quoted(table)} ({columns})"
+    if len(records) > _FEW:
+        with arrow_view(connection, as_arrow(table, records)) as view:
+            connection.execute(f"{into} SELECT {columns} FROM {view}")
+        return
+    lists = ", ".join(f"unnest(?::{_column_type(table, name)}[])" for name in records[0])
+    connection.execute(
+        f"{into} SELECT {lists}", [[_exact(record[name]) for record in records] for name in records[0]]
+    )
+
+
+def _column_type(table: str, column: str) -> str:
+    return TABLES[table][column].partition(" ")[0]
+
+
+def _exact(value: Any) -> Any:
+    # DuckDB turns a list of decimals with different scales into doubles.
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def as_arrow(table: str, records: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return at least one record as an Arrow table in the types of a table; see :func:`insert_records`."""
+    return pa.table(
+        {
+            name: pa.array([record[name] for record in records], _TYPES[_column_type(table, name)])
+            for name in records[0]
+        }
+    )
+
+
+@contextmanager
+def arrow_view(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Iterator[str]:
+    """Register an Arrow table as a view for the length of the block; yields the view's name."""
+    view = "arrow_rows"
+    connection.register(view, rows)
+    try:
+        yield view
+    finally:
+        connection.unregister(view)
+
+
+def update_record(
+    connection: duckdb.DuckDBPyConnection, table: str, key: str, id: str, values: Mapping[str, Any]
+) -> None:
+    """Update columns of the record whose ``key`` is ``id``; for the parameters see :func:`insert_record`."""
+    assigned = ", ".join(f"{quoted(name)} = ?" for name in values)
+    stored = [_stored(value) for value in values.values()]
+    connection.execute(f"UPDATE {quoted(table)} SET {assigned} WHERE {quoted(key)} = ?", [*stored, id])
+
+
+def read_record(connection: duckdb.DuckDBPyConnection, query: str, *values: object) -> dict[str, Any] | None:
+    """Return the first row of a query, instants aware; None without rows."""
+    result = connection.execute(query, list(values))
+    names = [column[0] for column in result.description]
+    row = result.fetchone()
+    if row is None:
+        return None
+    return {
+        name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+        for name, value in zip(names, row, strict=True)
+    }
+
+
+def read_table(
+    connection: duckdb.DuckDBPyConnection, relation: str, values: Sequence[object], columns: pa.Schema
+) -> pa.Table:
+    """Return records in the Arrow schema of their resource.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection to read with.
+    relation : str
+        FROM clause in SQL, without the keyword.
+    values : sequence of object
+        Parameters of the clause; instants are aware, or naive and in UTC.
+    columns : pyarrow.Schema
+        Columns to read.
+
+    Returns
+    -------
+    pyarrow.Table
+        Possibly without rows.
+    """
+    names = ", ".join(quoted(name) for name in columns.names)
+    result = connection.execute(f"SELECT {names} FROM {relation}", [_stored(value) for value in values])
+    return result.to_arrow_table().cast(columns)
+
+
+def read_page(
+    backend: Backend,
+    relation: str,
+    values: Sequence[object],
+    columns: pa.Schema,
+    *,
+    sort: str,
+    descending: bool,
+    ties: str,
+    offset: int,
+    limit: int | None,
+) -> Answer:
+    """Return a page of records with the total count; for the other parameters see :func:`read_table`.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`, so that rows and total come from one snapshot.
+    sort : str
+        Column to order by, nulls last.
+    descending : bool
+        Sort in descending order.
+    ties : str
+        Column that breaks ties, ascending.
+    offset, limit : int
+        As in the request.
+    """
+    connection = backend.con
+    stored = [_stored(value) for value in values]
+    ((total,),) = connection.execute(f"SELECT count(*) FROM {relation}", stored).fetchall()
+    order = f"{quoted(sort)} {'DESC' if descending else 'ASC'} NULLS LAST, {quoted(ties)}"
+    most = "" if limit is None else f"LIMIT {limit}"
+    page = read_table(connection, f"{relation} ORDER BY {order} {most} OFFSET {offset}", values, columns)
+    return Answer.of(page, total=total, offset=offset, limit=limit)
+
+
+def changes_of(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested values that are not None and differ from the stored ones.
+
+    Examples
+    --------
+    >>> changes_of({"name": "Brand", "active": True}, {"name": "Brand", "active": False})
+    {'active': False}
+    """
+    return {name: value for name, value in requested.items() if value is not None and value != stored[name]}
+
+
+def _stored(value: object) -> object:
+    return naive(value) if isinstance(value, datetime) else value
+
+
+def sql_table(backend: Backend, query: str) -> ir.Table:
+    """Return the rows of a SQL query as an Ibis table.
+
+    Parameters
+    ----------
+    backend : ibis.backends.duckdb.Backend
+        From :meth:`Store.read`.
+    query : str
+        SQL.
+
+    Returns
+    -------
+    ibis.Table
+        The rows of the query.
+    """
+    # Without a schema, `sql` of Ibis 12 reads the columns by a call that DuckDB 1.5 deprecates.
+    columns = backend.con.execute(f"SELECT * FROM ({query}) AS query LIMIT 0").to_arrow_table().schema
+    return backend.sql(query, schema=ibis.Schema.from_pyarrow(columns))
+
+
+_CAPACITY: Final = 256
+
+
+class QueryCache:
+    """A bounded cache of SQL queries that are slow to compile; safe for use by many threads.
+
+    Examples
+    --------
+    >>> queries = QueryCache()
+    >>> queries.get("one", lambda: "SELECT 1"), queries.get("one", lambda: "SELECT 2")
+    ('SELECT 1', 'SELECT 1')
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queries: dict[Hashable, str] = {}
+
+    def get(self, key: Hashable, compile_query: Callable[[], str]) -> str:
+        """Return the cached query of a key; compile it on a miss.
+
+        Parameters
+        ----------
+        key : hashable
+            All values that the query depends on.
+        compile_query : callable
+            Returns the query; called on a miss.
+
+        Returns
+        -------
+        str
+            SQL.
+        """
+        with self._lock:
+            cached = self._queries.get(key)
+        if cached is not None:
+            return cached
+        query = compile_query()
+        with self._lock:
+            self._queries[key] = query
+            while len(self._queries) > _CAPACITY:
+                del self._queries[next(iter(self._queries))]
+        return query
