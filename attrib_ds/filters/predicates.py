@@ -541,82 +541,29 @@ def event(name: str, *, operator_type: str | None = None) -> Field:
 
 
 @dataclass(frozen=True)
-class Branch:
-    """A label and the branches below it.
-
-    Parameters
-    ----------
-    label : str
-        One line.
-    branches : tuple of Branch
-        In order.
-    """
+class _Branch:
+    """A label on one line, and the branches below it."""
 
     label: str
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[_Branch, ...] = ()
 
+    def lines(self) -> list[str]:
+        """Return the tree as text, one line per label."""
+        lines = [self.label]
+        for branch in self.branches:
+            is_last = branch is self.branches[-1]
+            first, *others = branch.lines()
+            lines.append(f"{'└' if is_last else '├'}── {first}")
+            lines += [f"{' ' if is_last else '│'}   {line}" for line in others]
+        return lines
 
-def to_text(root: Branch) -> str:
-    """Draw a tree for a terminal.
-
-    Parameters
-    ----------
-    root : Branch
-        Its label comes first, unindented.
-
-    Returns
-    -------
-    str
-        One line per label.
-
-    Examples
-    --------
-    >>> print(to_text(Branch("all of", (Branch("a"), Branch("any of", (Branch("b"), Branch("c")))))))
-    all of
-    ├── a
-    └── any of
-        ├── b
-        └── c
-    """
-    return "\n".join([root.label, *_lines(root.branches)])
-
-
-def to_html(root: Branch) -> str:
-    """Draw a tree for a notebook, as nested lists.
-
-    Parameters
-    ----------
-    root : Branch
-        Its label comes first.
-
-    Returns
-    -------
-    str
-        HTML with escaped labels, in the colours and fonts of the page.
-
-    Examples
-    --------
-    >>> to_html(Branch("a < b"))
-    '<div class="attrib-predicate"><code>a &lt; b</code></div>'
-    """
-    return f'<div class="attrib-predicate">{_item(root)}</div>'
-
-
-def _lines(branches: tuple[Branch, ...]) -> list[str]:
-    lines: list[str] = []
-    for position, branch in enumerate(branches, start=1):
-        last = position == len(branches)
-        lines.append(f"{'└' if last else '├'}── {branch.label}")
-        lines.extend(f"{' ' if last else '│'}   {line}" for line in _lines(branch.branches))
-    return lines
-
-
-def _item(branch: Branch) -> str:
-    label = html.escape(branch.label)
-    if not branch.branches:
-        return f"<code>{label}</code>"
-    members = "".join(f"<li>{_item(below)}</li>" for below in branch.branches)
-    return f'{label}<ul style="margin: 0; padding-left: 1.5em">{members}</ul>'
+    def html(self) -> str:
+        """Return the tree as nested lists, in the colours and fonts of the page."""
+        label = html.escape(self.label)
+        if not self.branches:
+            return f"<code>{label}</code>"
+        members = "".join(f"<li>{branch.html()}</li>" for branch in self.branches)
+        return f'{label}<ul style="margin: 0; padding-left: 1.5em">{members}</ul>'
 
 
 Combinator = Literal["AND", "OR"]
@@ -685,12 +632,12 @@ class Predicate:
         )
 
     def __str__(self) -> str:
-        return to_text(self._outline())
+        return "\n".join(self._outline().lines())
 
     def _repr_html_(self) -> str:
-        return to_html(self._outline())
+        return f'<div class="attrib-predicate">{self._outline().html()}</div>'
 
-    def _outline(self) -> Branch:
+    def _outline(self) -> _Branch:
         raise NotImplementedError
 
 
@@ -770,9 +717,9 @@ class Comparison(Predicate):
             return f"{base}.{operator.python}({arguments})"
         return f"{base} {operator.python} {arguments}"
 
-    def _outline(self) -> Branch:
+    def _outline(self) -> _Branch:
         arguments = _arguments(self.value, most=_MOST_DRAWN)
-        return Branch(f"{self.field} {OPERATORS[self.operator].words} {arguments}".rstrip())
+        return _Branch(f"{self.field} {OPERATORS[self.operator].words} {arguments}".rstrip())
 
 
 @dataclass(frozen=True, repr=False)
@@ -859,9 +806,9 @@ class Condition(Predicate):
         written = f" {_SYMBOLS[self.combinator]} ".join(_operand(rule) for rule in self.rules)
         return f"~({written})" if self.negated else written
 
-    def _outline(self) -> Branch:
+    def _outline(self) -> _Branch:
         label = _LABELS[self.combinator, self.negated] if self.rules else _EMPTY_LABELS[self.negated]
-        return Branch(label, tuple(rule._outline() for rule in self.rules))
+        return _Branch(label, tuple(rule._outline() for rule in self.rules))
 
     def _wraps_ordering(self) -> bool:
         one_rule = self.negated and self.combinator == "AND" and len(self.rules) == 1
