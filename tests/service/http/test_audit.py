@@ -59,7 +59,7 @@ def test_g211_the_account_of_a_token_is_written_down(key_and_call, tmp_path):
         ("create_events", "shop", {"events": 2}),
         ("create_event_type", "view", {}),
         ("update_settings", "shop", {"piiFields": ["email"]}),
-        ("search_users", "shop", {"sqlQuery": "SELECT _id FROM users WHERE (_id = $value)"}),
+        ("search_users", "shop", {"sqlQuery": "SELECT _id FROM users WHERE _id = $value"}),
         ("delete_user", hex_id(900), {"mode": "delete"}),
         ("back_up_project", "shop", {}),
         ("restore_project", "shop", {}),

@@ -17,11 +17,12 @@ import pytest
 from service.http.conftest import MANY
 from support.http_caller import TIMEOUT, Caller, answering, ask_token, token_of
 from support.raw_http import EVENTS, LIVE, connected, one_response, rest_of, statuses
+from uvicorn.middleware.proxy_headers import _TrustedHosts
 
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.accounts import create_key
-from attrib_ds.service.http.server import Rate, ServerOptions, running, serve
+from attrib_ds.service.http.server import Rate, ServerOptions, _in_both_families, running, serve
 
 SERVE = "import sys; from attrib_ds.service.http.server import serve; serve(sys.argv[1], port=0)"
 
@@ -253,3 +254,11 @@ def test_without_a_trusted_proxy_the_header_is_ignored(tmp_path):
         assert send(url, "1", X_Forwarded_For="198.51.100.1") == 200
         assert send(url, "2", X_Forwarded_For="198.51.100.2") == 429
         assert send(url, "3", Forwarded="for=198.51.100.3", X_Real_IP="198.51.100.3") == 429
+
+
+def test_a_proxy_of_ipv4_is_known_on_a_socket_of_ipv6():
+    trusted = _TrustedHosts(list(_in_both_families(["10.0.0.5", "172.18.0.0/16", "fd00::/8"])))
+    known = ["10.0.0.5", "::ffff:10.0.0.5", "172.18.4.2", "::ffff:172.18.4.2", "fd00::1"]
+    assert [address for address in known if address not in trusted] == []
+    others = ["10.0.0.6", "::ffff:10.0.0.6", "172.19.4.2", "::ffff:172.19.4.2", "fe80::1", ""]
+    assert [address for address in others if address in trusted] == []
