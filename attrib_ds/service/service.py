@@ -219,7 +219,7 @@ class Service:
         request : Request
             Request of the operation.
         account : str, optional
-            Client who sent the request, for the audit log (G-211); None for the owner of the file.
+            Client who sent the request, for the audit log; None for the owner of the file.
 
         Returns
         -------

@@ -39,14 +39,14 @@ def pending_hit(
     is_bot: bool = False,
     address: str | None = None,
 ) -> dict[str, Any]:
-    """Return the row of the table ``pending_hits`` for a hit received now (G-189).
+    """Return the row of the table ``pending_hits`` for a hit received now.
 
-    The address is that of a client whom a traffic filter captures, and None for others (G-199).
+    The address is that of a client whom a traffic filter captures, and None for others.
     """
     return {
         "id": id,
         "trackerId": tracker_id,
-        # A browser may tell microseconds, which no instant keeps (G-224).
+        # A browser may tell microseconds, which no instant keeps.
         "serverDate": naive(instants.truncate(instants.now() - hit.delay)),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
@@ -119,7 +119,7 @@ def _collect(
     )
     erased = buried_rows(connection, f"({marks} FROM temp.taken_hits)")
     if erased is not None:
-        # Of a person who was erased meanwhile (G-209).
+        # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     collect(connection, f"({_raw_hits()}) AS raw", project_id=project_id, now=now, ids=ids)

@@ -289,7 +289,7 @@ def _gather_nearby(connection: duckdb.DuckDBPyConnection, since: str) -> None:
 
 
 def _assign_trackers(connection: duckdb.DuckDBPyConnection, ids: HexIds) -> None:
-    """Give each unknown tracker a new user (G-146)."""
+    """Give each unknown tracker a new user."""
     unknown = (
         "(SELECT DISTINCT trackerId AS value FROM temp.arrived_hits ANTI JOIN "
         f"(SELECT value AS trackerId FROM identities WHERE kind = {literal(TRACKER)}) USING (trackerId))"

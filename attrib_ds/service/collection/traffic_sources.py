@@ -62,10 +62,10 @@ _UNPAID_MEDIA: Final = {
 }
 #: Channels of known sites whose traffic is a referral.
 _REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
-#: Slug of the campaign of traffic that names an integration and no campaign (G-160).
+#: Slug of the campaign of traffic that names an integration and no campaign.
 DEFAULT_SLUG: Final = "default"
 _SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
-#: Providers of payments, whose referrers are those of customers who return (G-190).
+#: Providers of payments, whose referrers are those of customers who return.
 PAYMENT_HOSTS: Final = (
     "adyen.com", "afterpay.com", "checkout.com", "checkout.stripe.com", "hooks.stripe.com", "klarna.com",
     "mollie.com", "pay.amazon.com", "pay.google.com", "paypal.com", "secure.worldpay.com", "sofort.com",
@@ -233,7 +233,7 @@ def insert_source_nodes(
 
 
 def _list_campaigns(connection: duckdb.DuckDBPyConnection) -> None:
-    """List the campaigns below integrations (G-223); of several with one slug, one keeps it."""
+    """List the campaigns below integrations; of several with one slug, one keeps it."""
     connection.execute(
         "UPDATE nodes SET campaignSlug = NULL FROM ("
         f"SELECT _id FROM nodes JOIN {CAMPAIGN_NODES} AS owner USING (_id) WHERE campaignSlug IS NOT NULL "
@@ -365,7 +365,7 @@ def _resolve_sources(connection: duckdb.DuckDBPyConnection, *, project_id: str, 
 
 
 def _campaign_node(connection: duckdb.DuckDBPyConnection, vendor_id: str, slug: str) -> tuple[str, bool]:
-    """Return the node of a custom campaign, and whether it is new (G-160)."""
+    """Return the node of a custom campaign, and whether it is new."""
     integration = require(connection, vendor_id, argument="utm_source")
     existing = find_by_slug(connection, integration, slug)
     if existing is not None:

@@ -96,7 +96,7 @@ def _resources(backend: Backend) -> ir.Table:
 
 
 def get_event_type(store: Store, request: GetEventType) -> Answer:
-    """Return one event type, archived or not, by its reference (R276)."""
+    """Return one event type, archived or not, by its reference."""
     with store.read() as backend:
         types = _resources(backend)
         query = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
@@ -107,7 +107,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
 
 
 def create_event_type(store: Store, request: CreateEventType) -> Answer:
-    """Create and return an event type; references are never reused, even of archived types (G-155)."""
+    """Create and return an event type; references are never reused, even of archived types."""
     now = instants.now()
     fields = encode([_shown(field) for field in request.fields])
     record = {
@@ -138,9 +138,9 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
 
 
 def update_event_type(store: Store, request: UpdateEventType) -> Answer:
-    """Update and return an event type; changed fields create a new version (G-158).
+    """Update and return an event type; changed fields create a new version.
 
-    Existing events keep the version they were validated against (G-076).
+    Existing events keep the version they were validated against.
 
     Raises
     ------
@@ -192,12 +192,12 @@ def _policy(
 
 
 def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:
-    """Archive an event type, which refuses its events from now on, and return it (G-077)."""
+    """Archive an event type, which refuses its events from now on, and return it."""
     return _set_archived(store, request, archived=True)
 
 
 def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
-    """Restore an archived event type, which accepts its events again, and return it (G-077)."""
+    """Restore an archived event type, which accepts its events again, and return it."""
     return _set_archived(store, request, archived=False)
 
 

@@ -55,7 +55,7 @@ def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
     """Return the row of the table ``raw_events`` for an event sent now."""
     date = kept = request.eventDate
     if isinstance(date, datetime):
-        # Sends that differ only in digits that are not kept have the same content (G-224).
+        # Sends that differ only in digits that are not kept have the same content.
         truncated = instants.truncate(date)
         kept = instants.format(truncated)
         date = kept if truncated == date else instants.format(date)
@@ -522,7 +522,7 @@ def _read_raw(
 
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:
-    """Return the error of a trashed event; the message describes the first problem (G-132)."""
+    """Return the error of a trashed event; the message describes the first problem."""
     errors = load_exact(outcome)
     where, problem = _explanation(errors[0])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

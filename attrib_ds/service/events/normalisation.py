@@ -122,7 +122,7 @@ class Conventions:
 
 
 def normalise(kind: str, value: Any, settings: Conventions) -> Any:
-    """Return the normalised form of a value (G-052).
+    """Return the normalised form of a value.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def normalise(kind: str, value: Any, settings: Conventions) -> Any:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value counts as missing: null or blank text (G-054)."""
+    """Return whether a value counts as missing: null or blank text."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -300,7 +300,7 @@ def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the point of a location, longitude first (R054)."""
+    """Return the point of a location, longitude first."""
     location = value.get("location")
     if isinstance(location, dict):
         pair = location.get("coordinates")

@@ -131,7 +131,7 @@ def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequenc
 def _without_erased(
     connection: duckdb.DuckDBPyConnection, valid: list[ValidEvent], now: datetime
 ) -> list[ValidEvent]:
-    """Drop events, and their raw events, of people who were erased after the date of the event (G-209)."""
+    """Drop events, and their raw events, of people who were erased after the date of the event."""
     marks = {
         event.raw.id: [(identity_kind(kind), value) for kind, value in event.identities] for event in valid
     }
@@ -183,7 +183,7 @@ def _trashed(trash: InvalidEvent, project_id: str, now: datetime) -> dict[str, A
 
 
 def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
-    """Return the rows of an event's metrics, including built-in ones (G-072, G-073)."""
+    """Return the rows of an event's metrics, including built-in ones."""
     date = naive(valid.date)
 
     def row(key: str, kind: str, **value: Any) -> dict[str, Any]:

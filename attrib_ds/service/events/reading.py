@@ -87,7 +87,7 @@ def _written(instant: datetime | None) -> str | None:
 
 
 #: SQL query of the ids of events, of the relation ``selected``, that follow an eligible interaction of their
-#: user within 30 days (G-064, G-202).
+#: user within 30 days.
 ATTRIBUTABLE: Final = (
     "SELECT selected._id FROM selected JOIN interactions AS touch ON touch.userId = selected.userId "
     "AND touch.startDate <= selected.eventDate AND touch.startDate > selected.eventDate - INTERVAL 30 DAY "

@@ -69,7 +69,7 @@ def redact(
     is_personal: Callable[[Field], bool],
     whole: bool = False,
 ) -> None:
-    """Replace the personal values of events by null (G-208).
+    """Replace the personal values of events by null.
 
     Parameters
     ----------

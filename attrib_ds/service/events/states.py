@@ -63,11 +63,11 @@ class States:
         )
 
     def update_event_state(self, request: UpdateEventState, line: AuditEntry | None = None) -> Answer:
-        """Set a state of an event, with its delay, and return the metric (G-068 to G-072)."""
+        """Set a state of an event, with its delay, and return the metric."""
         return self._update(request, line)
 
     def update_event_statistic(self, request: UpdateEventStatistic, line: AuditEntry | None = None) -> Answer:
-        """Set a statistic of an event and return the metric; amounts keep their currency (G-074)."""
+        """Set a statistic of an event and return the metric; amounts keep their currency."""
         return self._update(request, line)
 
     def _update(self, request: UpdateEventState | UpdateEventStatistic, line: AuditEntry | None) -> Answer:
@@ -210,7 +210,7 @@ def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection
 
 
 def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
-    """Set the delay from the event to its state, in seconds; delete it if the state is 0 (G-072)."""
+    """Set the delay from the event to its state, in seconds; delete it if the state is 0."""
     key = f"{_DELAY}{state['key']}"
     if state["number"] == 1:
         seconds = (state["date"] - event.date) / timedelta(seconds=1)

@@ -61,7 +61,7 @@ class Metric:
     amount, currency : Decimal and str, or None
         Value of an amount of money.
     invalid : bool, default False
-        Whether the value sent has another type; the metric has no value then (G-053).
+        Whether the value sent has another type; the metric has no value then.
     """
 
     key: str
@@ -126,7 +126,7 @@ class InvalidEvent:
 def validate(
     raw: RawEvent, event_types: Mapping[str, EventType], currency: str, *, lenient: bool = False
 ) -> ValidEvent | InvalidEvent:
-    """Validate an event; return its normalised values, or all errors (R076).
+    """Validate an event; return its normalised values, or all errors.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def validate(
     currency : str
         Currency of amounts sent without one.
     lenient : bool, default False
-        Whether an invalid value of an optional field is kept as invalid instead of an error (G-053).
+        Whether an invalid value of an optional field is kept as invalid instead of an error.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def _assembled(
 
 
 def is_metric(field: Mapping[str, Any]) -> bool:
-    """Return whether a field is a state or a statistic (G-050)."""
+    """Return whether a field is a state or a statistic."""
     return field["entity"] == "event" and field["type"] in {"state", *_STATISTICS}
 
 
@@ -250,12 +250,12 @@ def _metric(key: str, kind: str, current: Any) -> Metric:
 
 
 def _is_mandatory(field: Mapping[str, Any]) -> bool:
-    # A field without an ingestion key is never read (G-156); an absent state is not reached (G-075).
+    # A field without an ingestion key is never read; an absent state is not reached.
     return not field["optional"] and field["ingestionKey"] is not None and field["type"] != "state"
 
 
 def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
-    """Return the date of an event, and errors of the date sent (G-041, G-134)."""
+    """Return the date of an event, and errors of the date sent."""
     sent = None if raw.date is None else load_exact(raw.date)
     if sent is None:
         return raw.created_at, []

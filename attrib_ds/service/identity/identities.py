@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 
 
-#: Identifies a browser, not a person: it follows whoever used it last (G-147).
+#: Identifies a browser, not a person: it follows whoever used it last.
 TRACKER: Final = "trackerId"
 VENDOR: Final = "vendorUserId"
 
@@ -33,7 +33,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[
     """Return the user of a record's identities, or a new user if all of them are unknown.
 
     Unknown identities are assigned to the user. An anonymous user of the same browser is merged into the
-    user of the personal identities (G-147).
+    user of the personal identities.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[
     ids : HexIds
         Generates the id of a new user.
     pairs : sequence of tuple
-        Identities with normalised values, by priority (G-145).
+        Identities with normalised values, by priority.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySour
 def assign_identities(
     connection: duckdb.DuckDBPyConnection, source: IdentitySource, now: datetime, *, may_merge: bool = True
 ) -> None:
-    """Assign the identities in loaded records to their users (R004, R005).
+    """Assign the identities in loaded records to their users.
 
     An identity belongs to its first user, a browser to its last one. Users loaded under different ids are
     never merged; but a user whose id the service generated for an identity is merged with the loaded user who

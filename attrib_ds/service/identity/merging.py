@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def renumber(connection: duckdb.DuckDBPyConnection, users: str) -> None:
-    """Recompute ``userLifetimeIndex`` of the interactions of users (G-061).
+    """Recompute ``userLifetimeIndex`` of the interactions of users.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ _SEEN: Final = (
 
 
 def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, str]:
-    """Return the surviving users of merged ids; ids that were not merged are left out (G-148).
+    """Return the surviving users of merged ids; ids that were not merged are left out.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
 
 
 def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], now: datetime) -> None:
-    """Move all records of users to their survivors, and store the data to undo it (G-148).
+    """Move all records of users to their survivors, and store the data to undo it.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], n
 
 
 def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
-    """Move the records that a merged user had before the merge back to them; later ones stay (G-149).
+    """Move the records that a merged user had before the merge back to them; later ones stay.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> 
 
 
 def merge_users(store: Store, request: MergeUsers) -> Answer:
-    """Merge a user into another one by request; return 1 (G-149)."""
+    """Merge a user into another one by request; return 1."""
     now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
@@ -316,7 +316,7 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
 
 
 def split_user(store: Store, request: SplitUser) -> Answer:
-    """Split a merged user from its survivor; return 1 (G-149)."""
+    """Split a merged user from its survivor; return 1."""
     now = naive(instants.now())
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:

@@ -1,4 +1,4 @@
-"""Tombstones: salted hashes of erased data, which keep it from returning (G-209, G-210)."""
+"""Tombstones: salted hashes of erased data, which keep it from returning."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) 
 
 
 def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) -> dict[str, str]:
-    """Return the ids of erased events by nonce (G-130, G-210).
+    """Return the ids of erased events by nonce.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def hidden_forms(salts: Sequence[str], nonce: str) -> list[str]:
 
 
 def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
-    """Return the hash that replaces the nonce of an erased event (G-210)."""
+    """Return the hash that replaces the nonce of an erased event."""
     salts = read_salts(connection)
     return _hidden(salts[0], nonce) if salts else nonce
 

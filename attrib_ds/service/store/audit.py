@@ -1,4 +1,4 @@
-"""The append-only audit log: who did what to which record (G-211)."""
+"""The append-only audit log: who did what to which record."""
 
 from __future__ import annotations
 

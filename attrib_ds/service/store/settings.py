@@ -56,27 +56,27 @@ class ProjectSettings:
     Parameters
     ----------
     lenient_optional_fields : bool, default False
-        Accept events with invalid values of optional fields (G-053).
+        Accept events with invalid values of optional fields.
     retention_duration_in_days : int, default 0
-        Retention period of personal values from the date of an event; 0 is unlimited (G-208).
+        Retention period of personal values from the date of an event; 0 is unlimited.
     pii_fields : tuple of str
         Storage keys of personal fields.
     require_token_for_events : bool, default False
-        Accept events only with a token (G-175).
+        Accept events only with a token.
     ingest_keys : tuple of str
         Without a token, accept events and hits only with one of these keys; empty for no key.
     allowed_origins : tuple of str
         Without a token, accept events and hits only from these origins; empty for any.
     excluded_referrers : tuple of str
-        Hosts whose referrers are no traffic sources, besides those of payment providers (G-190).
+        Hosts whose referrers are no traffic sources, besides those of payment providers.
     traffic_filters : tuple of str
-        Filters that capture hits (G-198).
+        Filters that capture hits.
     holdouts : tuple of str
         Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.settings.Holdout`.
     holdout_key : str
         Secret that decides who is withheld; empty until the first holdout.
     respect_gpc : bool, default True
-        Store no lasting tracker id of a browser with Global Privacy Control (G-200).
+        Store no lasting tracker id of a browser with Global Privacy Control.
     respect_dnt : bool, default False
         Store no lasting tracker id of a browser with Do Not Track.
     """
@@ -118,7 +118,7 @@ class SettingsCache:
             return self.cached
 
     def clear(self) -> None:
-        """Forget the settings after a change, before it is answered (G-227)."""
+        """Forget the settings after a change, before it is answered."""
         # A reader that still saw the old settings holds the lock until it has stored them.
         with self._lock:
             self.cached = None
@@ -168,7 +168,7 @@ def update_settings(store: Store, request: UpdateSettings) -> Answer:
 
 
 def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[str, Any]) -> None:
-    """Store settings by name, inside a transaction; None clears one (G-227)."""
+    """Store settings by name, inside a transaction; None clears one."""
     before = asdict(read_settings(connection))
     changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
     if changes.get("holdouts") and not before["holdout_key"]:

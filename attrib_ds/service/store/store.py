@@ -500,7 +500,7 @@ def _file(path: str | Path) -> Path:
 
 
 def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
-    """Open a file for writing, so that only its owner may read it and its log (G-233)."""
+    """Open a file for writing, so that only its owner may read it and its log."""
     if file.exists():
         withdraw_permissions(file)
         connection = duckdb.connect(file, config=config)

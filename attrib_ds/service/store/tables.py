@@ -81,7 +81,7 @@ def _columns(resource: pa.Schema, *, without: frozenset[str] = frozenset()) -> d
 #: Columns and their types, by table.
 TABLES: Final[dict[str, dict[str, str]]] = {
     "interactions": _columns(schema.INTERACTION),
-    # Hits with a tracker were collected, and their sessions are computed (G-190).
+    # Hits with a tracker were collected, and their sessions are computed.
     "hits": {
         **_columns(schema.HIT),
         "trackerId": "VARCHAR",
@@ -104,7 +104,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "hitType": "VARCHAR",
         # Only where a traffic filter captures it.
         "address": "VARCHAR",
-        # Of the address, looked up at receipt (G-199).
+        # Of the address, looked up at receipt.
         **{
             name: kind(schema.HIT.field(name).type)
             for group in ("asn", "geo")
@@ -114,11 +114,11 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),
-        # Version of the event type at validation; null for loaded events (G-076).
+        # Version of the event type at validation; null for loaded events.
         "eventTypeVersion": "INTEGER",
     },
     "metrics": _METRIC,
-    # Values replaced by updates (G-068).
+    # Values replaced by updates.
     "metric_history": _METRIC,
     # The primary key makes nonces unique and fast to look up. The date is JSON text, as sent.
     "raw_events": {
@@ -135,7 +135,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
             schema.EVENT_TYPE, without=frozenset(schema.leaves(schema.EVENT_TYPE, "expirationPolicy"))
         ),
         "version": "INTEGER",
-        # Retention period of personal values; null for the default of the project (G-208).
+        # Retention period of personal values; null for the default of the project.
         "retentionDurationInDays": "BIGINT",
         "piiFields": "VARCHAR[]",
     },
@@ -150,14 +150,14 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Implicit nodes are known only from records that refer to them.
     "nodes": {**_columns(schema.NODE), "implicit": "BOOLEAN"},
     "outlays": _columns(schema.OUTLAY),
-    # The node of an integration is the root of its campaigns (G-218).
+    # The node of an integration is the root of its campaigns.
     "integrations": {**_columns(schema.INTEGRATION), "nodeId": "VARCHAR"},
     "campaigns": _columns(schema.CAMPAIGN),
     # User by identity, such as an email.
     "identities": {"kind": "VARCHAR", "value": "VARCHAR", "userId": "VARCHAR"},
     # Users with at least one event or interaction; their properties are derived.
     "users": {"_id": "VARCHAR", "createdAt": "TIMESTAMP"},
-    # Surviving user by id of a merged user, with the data to split them again (G-148, G-149).
+    # Surviving user by id of a merged user, with the data to split them again.
     "merged_users": {"_id": "VARCHAR", "userId": "VARCHAR", "mergedAt": "TIMESTAMP", "undo": "VARCHAR"},
     "audiences": {
         "_id": "VARCHAR",
@@ -169,9 +169,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     },
     # Settings of the project; values are JSON text.
     "settings": {"name": "VARCHAR", "value": "VARCHAR"},
-    # Exchange rates to the project's currency, by start date (G-065).
+    # Exchange rates to the project's currency, by start date.
     "rates": {"currency": "VARCHAR", "date": "TIMESTAMP", "rate": "DOUBLE"},
-    # Audit log, append-only (G-211).
+    # Audit log, append-only.
     "audit": {
         "_id": "VARCHAR",
         "date": "TIMESTAMP",
@@ -180,7 +180,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "subject": "VARCHAR",
         "details": "VARCHAR",
     },
-    # Salted hashes of erased data, which must not return by a repeat or a replay (G-209, G-210).
+    # Salted hashes of erased data, which must not return by a repeat or a replay.
     "tombstones": {"kind": "VARCHAR", "hash": "VARCHAR", "date": "TIMESTAMP"},
     "meta": _META,
 }
@@ -302,7 +302,7 @@ _COUNTER_BITS: Final = 24
 
 
 class HexIds:
-    """Generates ids of 4 bytes of time, 5 random bytes and a 3-byte counter (G-045).
+    """Generates ids of 4 bytes of time, 5 random bytes and a 3-byte counter.
 
     Ids of one generator are strictly increasing, even if the clock steps back or more than 16 million are
     generated in a second.
