@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import msgspec
@@ -299,44 +299,33 @@ def _from_arrow(
     opaque: Collection[str],
 ) -> Source:
     check_names(arrow.schema.names, argument)
-    copied = copy_arrow(connection, _validated(arrow))
-    paths = _leaf_paths(connection, copied, opaque)
-    if any(len(path) > 1 for path in paths):
-        check_names([".".join(path) for path in paths], argument)
-        columns = [f"{'.'.join(quoted(part) for part in path)} AS {quoted('.'.join(path))}" for path in paths]
-        copied = replace_table(
-            connection, copied, f"SELECT {quoted(ROW)}, {', '.join(columns)} FROM {copied}"
-        )
-    return _described(connection, copied, [])
-
-
-def _validated(arrow: pa.Table | pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Validate each batch: DuckDB crashes, or closes the database, on offsets and times out of range."""
     reader = arrow.to_reader() if isinstance(arrow, pa.Table) else arrow
+    nothing = [pa.nulls(0, field.type) for field in reader.schema]
+    flat = _flattened(pa.RecordBatch.from_arrays(nothing, reader.schema.names), opaque).schema
+    check_names(flat.names, argument)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
+            # DuckDB crashes, or closes the database, on offsets and times out of range.
             batch.validate(full=True)
-            yield batch
+            yield _flattened(batch, opaque)
 
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    copied = copy_arrow(connection, pa.RecordBatchReader.from_batches(flat, batches()))
+    return _described(connection, copied, [])
 
 
-def _leaf_paths(
-    connection: duckdb.DuckDBPyConnection, relation: str, opaque: Collection[str]
-) -> list[tuple[str, ...]]:
-    """Return the paths of all leaves of the table, including those within structs."""
-    table = connection.sql(f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {relation}")
-    waiting: list[tuple[tuple[str, ...], Any]] = []
-    waiting += [((name,), kind) for name, kind in zip(table.columns, table.types, strict=True)]
-    found: list[tuple[str, ...]] = []
+def _flattened(batch: pa.RecordBatch, opaque: Collection[str]) -> pa.RecordBatch:
+    """Return the leaves of structs under dotted names."""
+    leaves: list[tuple[str, pa.Array]] = []
+    waiting = list(zip(batch.schema.names, batch.columns, strict=True))
     while waiting:
-        path, kind = waiting.pop(0)
-        if kind.id == "struct" and ".".join(path) not in opaque:
-            waiting[:0] = [((*path, member), child) for member, child in kind.children]
+        name, values = waiting.pop(0)
+        if pa.types.is_struct(values.type) and name not in opaque:
+            members = zip(values.type, values.flatten(), strict=True)
+            waiting[:0] = [(f"{name}.{field.name}", child) for field, child in members]
         else:
-            found.append(path)
-    return found
+            leaves.append((name, values))
+    return pa.RecordBatch.from_arrays([values for _, values in leaves], [name for name, _ in leaves])
 
 
 def _from_json_lines(

@@ -19,31 +19,6 @@ def ids(**fields):
     return [node.node_id for node in chain(Traffic(**fields, channel=channel_of(**of_traffic)))]
 
 
-@pytest.mark.parametrize(
-    ("source", "medium", "channel"),
-    [
-        ("google", "cpc", "Paid Search"),
-        ("bing", "ppc", "Paid Search"),
-        ("meta", "paid_social", "Paid Social"),
-        ("l.facebook.com", "cpc", "Paid Social"),
-        ("some-network", "cpc", "Paid Other"),
-        ("some-network", "cpm", "Display"),
-        ("newsletter", "email", "Email"),
-        ("newsletter", "e-mail", "Email"),
-        ("partner", "affiliate", "Affiliates"),
-        ("google", "organic", "Organic Search"),
-        ("t.co", "referral", "Organic Social"),
-        ("chatgpt.com", "referral", "AI Assistants"),
-        ("forum.example", "referral", "Referral"),
-        # A name that only ends like that of a search engine is none.
-        ("notgoogle", "cpc", "Paid Other"),
-        ("shop", "print", "Unassigned"),
-    ],
-)
-def test_channels(source, medium, channel):
-    assert channel_of(source, medium) == channel
-
-
 def test_chains_have_all_known_levels():
     full = chain(Traffic("google", "cpc", "spring", "17", "shoes", "banner", "boots"))
     assert [(node.kind, node.name) for node in full] == [
