@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 #: Label of the interval that each day belongs to, by interval.
 _LABELS: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {

@@ -6,10 +6,11 @@ import math
 import warnings
 from collections.abc import Iterator
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
 import ibis.expr.operations as ops
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,10 +25,6 @@ from attrib_ds.attribution.paths.inputs import MILESTONE
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 Numbers = NDArray[np.float64]
 

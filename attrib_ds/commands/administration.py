@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrib_ds as at
 from attrib_ds.commands.parser import show, show_error, show_row
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
+from attrib_ds.filters import Predicate
 from attrib_ds.project import home
 from attrib_ds.records.frames import to_pandas
 from attrib_ds.records.spreadsheets import write_csv
 from attrib_ds.transports.http.configuration import find_remote
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
-    from attrib_ds.filters import Predicate
-
 
 #: Arguments of ``create_event_type`` by property in a file.
 _ARGUMENTS = {

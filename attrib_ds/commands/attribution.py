@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +23,7 @@ from attrib_ds.records.frames import TEXT
 from attrib_ds.records.spreadsheets import write_csv
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from attrib_ds.importers.own_paths import FilePaths
+    from attrib_ds.importers.own_paths import FilePaths  # slow to import
 
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")

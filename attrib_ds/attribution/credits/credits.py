@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
@@ -19,12 +20,7 @@ from attrib_ds.attribution.models.rules import Participation
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
 from attrib_ds.errors import NotSupported
-from attrib_ds.records.frames import TEXT
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
-    from attrib_ds.records.frames import Frame
+from attrib_ds.records.frames import TEXT, Frame
 
 
 def attribute(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -28,10 +29,6 @@ from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 #: Columns of every table of shares; a model may add columns for its explanations.
 _SHARE_COLUMNS = ("event_id", "node_id", "date", "touch_id", "share")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,7 @@ from attrib_ds.attribution.paths.project_tables import (
     replaced,
 )
 from attrib_ds.errors import InvalidRequest, UnknownCurrency
-from attrib_ds.records.frames import TEXT, read_frame
-
-if TYPE_CHECKING:
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
 _COUNTS = ("conversions", "value", "share", "spend")

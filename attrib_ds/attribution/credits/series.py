@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
 
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
@@ -12,27 +15,17 @@ from attrib_ds import instants
 from attrib_ds.attribution.calendar import first_days, labels, local_days, partial, starts_of, zone_of
 from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
-from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label
+from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import total
+from attrib_ds.attribution.models.model import Model
 from attrib_ds.attribution.models.path_models import PathModel
 from attrib_ds.attribution.paths.inputs import STATE
 from attrib_ds.attribution.paths.money import ALLOWED, OCCURRED, ORIGINAL, local_days_of
-from attrib_ds.attribution.paths.paths import require_paths
+from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import weighted
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import TEXT, read_frame, to_pandas
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
-    import ibis.expr.types as ir
-
-    from attrib_ds.attribution.credits.touches import Models
-    from attrib_ds.attribution.models.model import Model
-    from attrib_ds.attribution.paths.paths import Paths
-    from attrib_ds.records.frames import Frame
+from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 _DATES = ("event", "state", "touch")
 _CELL = ["node_id", "currency", "day"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
+import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
@@ -19,9 +20,6 @@ from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import has_invalid_weight, weighted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 
 def touch_credits(paths: Paths, models: Models) -> pd.DataFrame:

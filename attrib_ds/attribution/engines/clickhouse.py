@@ -7,8 +7,9 @@ nullable, because users who may only read cannot change the settings that do the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ibis
 import pyarrow as pa
@@ -20,9 +21,6 @@ from ibis.backends.sql.compilers.clickhouse import ClickhouseAggGen, ClickHouseC
 from ibis.backends.sql.datatypes import ClickHouseType
 from ibis.expr import datatypes as dt
 from ibis.expr import operations as ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 #: Aggregates that are null without a value on other engines.
 _NULL_WHEN_EMPTY: Final = frozenset({"avg", "groupBitOr", "max", "min", "sum"})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import ibis.expr.operations as ops
 import psycopg
 import sqlglot as sg
 import sqlglot.expressions as sge
@@ -12,9 +13,6 @@ from ibis.backends.sql.compilers.postgres import PostgresCompiler
 from ibis.expr import datatypes as dt
 
 from attrib_ds.errors import NotSupported
-
-if TYPE_CHECKING:
-    import ibis.expr.operations as ops
 
 #: Powers of exponents below are negligible beside 1, and so are their squares.
 _LEAST_EXPONENT: Final = -340

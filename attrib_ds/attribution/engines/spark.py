@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import ibis.expr.operations as ops
 import pyarrow as pa
 from ibis.backends.pyspark import Backend
 from ibis.backends.sql.compilers.pyspark import PySparkCompiler
-
-if TYPE_CHECKING:
-    import ibis.expr.operations as ops
 
 
 class _Compiler(PySparkCompiler):  # type: ignore[misc]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -29,10 +29,6 @@ from attrib_ds.attribution.paths.sequences import (
     sum_rows,
     summed,
 )
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 #: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
 Games = Iterator[

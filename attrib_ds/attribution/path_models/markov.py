@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -32,9 +33,6 @@ from attrib_ds.attribution.paths.sequences import (
     summed,
 )
 from attrib_ds.records.frames import TEXT
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 
 def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd.DataFrame:

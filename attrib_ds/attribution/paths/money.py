@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,13 +17,7 @@ import pyarrow as pa
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import TEXT, read_frame
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
-    from attrib_ds.records.frames import Frame
-
+from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
 OCCURRED = "occurred_date"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
+import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
@@ -27,12 +28,7 @@ from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
 from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import TEXT, read_frame, to_pandas
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
-    from attrib_ds.records.frames import Frame, FrameOrPath
+from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,9 +22,6 @@ from attrib_ds.attribution.paths.windows import RESET, after_earlier
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
 from attrib_ds.schema import NODE_TYPES
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,10 +17,6 @@ from attrib_ds.attribution.engines.engine import double, group_of, number_of, to
 from attrib_ds.attribution.intervals import Uncertainty
 from attrib_ds.attribution.models.path_models import SequenceModel
 from attrib_ds.attribution.paths.paths import Paths
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 #: Code of "no touchpoint".
 NOTHING = -1

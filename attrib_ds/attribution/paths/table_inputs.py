@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import ibis
+import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 from ibis.common.exceptions import TableNotFound
@@ -17,11 +19,6 @@ from attrib_ds.attribution.paths.inputs import Input
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import to_pandas
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import ibis.expr.types as ir
 
 #: Prefixes of the columns of events that hold statistics (numbers) and states (when they were reached).
 STATISTIC: Final = "statistics."

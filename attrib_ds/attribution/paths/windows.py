@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ibis
+import ibis.expr.types as ir
 
 from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 
 #: Key of the lookback of all types that a mapping does not name.
 DEFAULT = "default"
