@@ -200,6 +200,6 @@ def _mark_partial(
 ) -> None:
     """Add the column ``is_partial``: the first and the last interval may be counted in part only."""
     first = None if since is None else instants.parse(since, argument="since")
-    frame["is_partial"] = calendar.partial(
+    frame["is_partial"] = calendar.counted_in_part(
         frame["interval"], interval, ZoneInfo(timezone or "UTC"), first=first, last=last
     )

@@ -136,7 +136,7 @@ def _interval(length: timedelta) -> Any:
     return ibis.interval(seconds=length // timedelta(seconds=1))
 
 
-def partial(
+def counted_in_part(
     intervals: pd.Series[Any],
     interval: str,
     zone: ZoneInfo,

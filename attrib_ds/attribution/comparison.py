@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.attribution.models.model import Model, check_amount, check_whole
+from attrib_ds.attribution.credits.touches import Models
+from attrib_ds.attribution.models.model import check_amount, check_whole
 from attrib_ds.attribution.models.path_models import Markov
 from attrib_ds.attribution.path_models.markov import Transitions
 from attrib_ds.attribution.paths.paths import Paths, require_paths
@@ -283,7 +284,7 @@ def compare_lookbacks(
     paths: Paths,
     lookbacks: Sequence[str | timedelta] = ("7D", "14D", "30D", "60D", "90D"),
     *,
-    models: Model | str | Sequence[Model | str] | Mapping[str, Model | str] = "linear",
+    models: Models = "linear",
 ) -> pd.DataFrame:
     """Compare the credits of the same conversions under several lookbacks.
 

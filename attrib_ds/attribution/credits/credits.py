@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import ibis.expr.types as ir
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.credits.returns import join_spend
-from attrib_ds.attribution.credits.touches import check_custom_weights, models_by_label
+from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import CHECKED, dialect_of
 from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
 from attrib_ds.attribution.models.model import Model
@@ -25,7 +25,7 @@ from attrib_ds.records.frames import TEXT, Frame
 
 def attribute(
     paths: Paths,
-    models: Model | str | Sequence[Model | str] | Mapping[str, Model | str],
+    models: Models,
     *,
     confidence: float | None = None,
     spend: Frame | None = None,

@@ -91,17 +91,16 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     2  direct     0.4                    last of 3 touchpoints: 40 %
     """
     require_paths(paths)
-    label, chosen = _single(models_by_label(model))
-    if not isinstance(event_id, str):
+    named = models_by_label(model)
+    if len(named) > 1:
         raise InvalidRequest(
-            f"event_id: {event_id!r} is not a string; allowed: a value of the column 'event_id' of "
-            "paths.to_pandas()",
-            field="event_id",
+            f"model: got {len(named)} models ({', '.join(named)}); allowed: one model", field="model"
         )
+    ((label, chosen),) = named.items()
     check_custom_weights(paths, {label: chosen})
-    of_event = paths.touches.filter(paths.touches.event_id == event_id)
+    of_event = paths.touches.filter(paths.touches.event_id == str(event_id))
     touches = to_pandas(of_event.order_by("position").to_pyarrow())
-    if touches.empty:
+    if touches.empty or not isinstance(event_id, str):
         raise InvalidRequest(
             f"event_id: the paths have no conversion {event_id!r}; allowed: a value of the column 'event_id' "
             "of paths.to_pandas()",
@@ -124,15 +123,6 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     return explained
 
 
-def _single(models: dict[str, Model]) -> tuple[str, Model]:
-    if len(models) > 1:
-        raise InvalidRequest(
-            f"model: got {len(models)} models ({', '.join(models)}); allowed: one model", field="model"
-        )
-    ((label, model),) = models.items()
-    return label, model
-
-
 def _weighted(
     paths: Paths, model: Model, of_event: ir.Table, touches: pd.DataFrame, event_id: str
 ) -> pd.DataFrame:
@@ -153,7 +143,7 @@ def _weighted(
 
 
 @singledispatch
-def reasons(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
+def reasons(model: models.Model, rows: pd.DataFrame) -> list[str]:
     """Return the reason for the weight of each touchpoint.
 
     Parameters
@@ -169,7 +159,7 @@ def reasons(model: models.Model, rows: pd.DataFrame) -> list[str]:  # noqa: ARG0
     list of str
         One per row.
     """
-    return [f"{percent(weight)} of the conversion" for weight in rows["weight"]]
+    return [f"weight by {model.name}: {percent(weight)}" for weight in rows["weight"]]
 
 
 def percent(part: float) -> str:
@@ -184,33 +174,23 @@ def percent(part: float) -> str:
 
 
 @reasons.register(models.FirstTouch)
-def _first_touch(model: models.FirstTouch, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
-    return [
-        f"first of {_touchpoints(rows)}: 100 %" if place == 1 else "not the first: 0 %"
-        for place in rows["position"]
-    ]
-
-
 @reasons.register(models.LastTouch)
-def _last_touch(model: models.LastTouch, rows: pd.DataFrame) -> list[str]:  # noqa: ARG001
-    return [
-        f"last of {_touchpoints(rows)}: 100 %" if place == len(rows) else "not the last: 0 %"
-        for place in rows["position"]
-    ]
+def _single_touch(model: models.Model, rows: pd.DataFrame) -> list[str]:
+    end = "first" if isinstance(model, models.FirstTouch) else "last"
+    credited = f"{end} of {_touchpoints(rows)}: 100 %"
+    return [credited if weight else f"not the {end}: 0 %" for weight in rows["weight"]]
 
 
 @reasons.register(models.LastNonDirect)
 def _last_non_direct(model: models.LastNonDirect, rows: pd.DataFrame) -> list[str]:
     is_direct = rows["is_direct"] if model.direct is None else rows["node_id"].isin(model.direct)
+    credited = f"last non-direct of {_touchpoints(rows)}: 100 %"
+    others = {True: "direct: 0 %", False: "followed by another non-direct touchpoint: 0 %"}
     if is_direct.all():
-        return [
-            f"last of {_touchpoints(rows)}, all direct: 100 %" if weight else "not the last, all direct: 0 %"
-            for weight in rows["weight"]
-        ]
+        credited = f"last of {_touchpoints(rows)}, all direct: 100 %"
+        others[True] = "not the last, all direct: 0 %"
     return [
-        f"last non-direct of {_touchpoints(rows)}: 100 %"
-        if weight
-        else ("direct: 0 %" if direct else "followed by another non-direct touchpoint: 0 %")
+        credited if weight else others[bool(direct)]
         for weight, direct in zip(rows["weight"], is_direct, strict=True)
     ]
 
@@ -274,11 +254,6 @@ def _participation(model: models.Participation, rows: pd.DataFrame) -> list[str]
         f"{name} took part: 100 %" if weight else f"{name} already took part at touchpoint {place}: 0 %"
         for name, weight, place in zip(rows["node_name"], rows["weight"], first, strict=True)
     ]
-
-
-@reasons.register(models.CustomWeights)
-def _custom_weights(model: models.CustomWeights, rows: pd.DataFrame) -> list[str]:
-    return [f"weight by {model.name}: {percent(weight)}" for weight in rows["weight"]]
 
 
 @reasons.register(models.Shapley)

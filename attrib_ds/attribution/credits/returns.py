@@ -82,7 +82,7 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
 
 def join_spend(credits: pd.DataFrame, spend: Frame, *, models: list[str]) -> pd.DataFrame:
     """Compute :func:`report_returns` for the named models, including those without any credit."""
-    spent = checked_spend(spend)
+    spent = checked_spend(spend).groupby(["node_id", "currency"], dropna=False)["spend"].sum().reset_index()
     old = ["spend", *_RATIOS, *_RATIO_BOUNDS]
     credits, spent = in_one_currency(credits.drop(columns=old, errors="ignore"), spent)
     return with_ratios(_with_spend(credits, spent, models))
@@ -215,7 +215,7 @@ def summed_into(credits: Frame, ancestors: Mapping[str, str], nodes: pd.DataFram
 
 
 def checked_spend(spend: Frame) -> pd.DataFrame:
-    """Check a frame of spend and sum it to one row per node and currency.
+    """Return ``node_id``, ``currency`` and ``spend`` of the rows of a frame of spend.
 
     Raises
     ------
@@ -241,14 +241,9 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
             "in every row or in none",
             field="spend",
         )
-    rows = pd.DataFrame(
-        {
-            "node_id": spend["node_id"].astype(TEXT),
-            "currency": currencies.astype(TEXT),
-            "spend": amounts,
-        }
+    return pd.DataFrame(
+        {"node_id": spend["node_id"].astype(TEXT), "currency": currencies.astype(TEXT), "spend": amounts}
     )
-    return rows.groupby(["node_id", "currency"], dropna=False)["spend"].sum().reset_index()
 
 
 def in_one_currency(credits: pd.DataFrame, spent: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

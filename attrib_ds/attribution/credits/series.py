@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.attribution.calendar import first_days, labels, local_days, partial, starts_of, zone_of
+from attrib_ds.attribution.calendar import counted_in_part, first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
@@ -135,7 +135,7 @@ def credit_series(
     series = _by_period({label: by_day[label] for label in chosen}, interval, spent)
     series["start"] = starts_of(series["start"], zone)
     first, last = _counted(paths, [*by_day.values(), *([] if spent is None else [spent])], zone)
-    series["is_partial"] = partial(series[interval], interval, zone, first=first, last=last)
+    series["is_partial"] = counted_in_part(series[interval], interval, zone, first=first, last=last)
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
     columns = ["model", interval, "start", "node_id", "node_name", "conversions", "value", "currency"]
@@ -195,7 +195,7 @@ def _by_rules(
         on=touches.date.coalesce(touches[dated.column]) if dated.by_touch else touches[dated.column],
     )
     rows = rows.mutate(worth=rows[dated.value])
-    first, last = _bounds(rows.on if paths.conversions is None else None, paths, dated)
+    first, last = _bounds(rows.on, paths, dated)
     parts = [_credited(rows, len(rules), zone, first, last)]
     if dated.later is not None:
         later = dated.later.select(later_of="event_id", later_on="date", amount="value")
@@ -225,21 +225,15 @@ def _credited(rows: ir.Table, models: int, zone: ZoneInfo, first: datetime, last
 
 def _bounds(dates: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime]:
     """Return two instants that enclose all dates, cheaply and with some margin."""
-    if dates is None:
-        conversions = paths.conversions
-        names = {"event_date", dated.column}
-        columns = [conversions[name] for name in names]  # type: ignore[index]
-    else:
-        columns = [dates]
-    found = [(column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()) for column in columns]
+    conversions = paths.conversions
+    names = {"event_date", dated.column}
+    columns = [dates] if conversions is None else [conversions[name] for name in names]
     if dated.later is not None:
-        column = dated.later.date
-        found.append((column.min().to_pyarrow().as_py(), column.max().to_pyarrow().as_py()))
-    bounds = [(low, high) for low, high in found if low is not None]
-    first = min((low for low, _ in bounds), default=pd.Timestamp(0).to_pydatetime())
-    last = max((high for _, high in bounds), default=first)
-    longest = pd.Timedelta(0) if paths.window is None else paths.window.longest
-    return pd.Timestamp(first - longest).to_pydatetime(), pd.Timestamp(last).to_pydatetime()
+        columns.append(dated.later.date)
+    ends = [end.to_pyarrow().as_py() for column in columns for end in (column.min(), column.max())]
+    found = [pd.Timestamp(end) for end in ends if end is not None] or [pd.Timestamp(0)]
+    longest = pd.Timedelta(0) if paths.window is None else pd.Timedelta(paths.window.longest)
+    return (min(found) - longest).to_pydatetime(), max(found).to_pydatetime()
 
 
 def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: ZoneInfo) -> pd.DataFrame:
@@ -276,7 +270,7 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     """Return the spend by local day, or None if it has no dates."""
     if spend is None or "date" not in spend.columns:
         return None
-    checked_spend(spend)
+    rows = checked_spend(spend)
     days = local_days_of(spend["date"], zone)
     is_missing = np.asarray(days.isna())
     if is_missing.any():
@@ -287,29 +281,21 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
             f"spend: the column 'date' is {found} in row {row}; allowed: {ALLOWED}",
             field="spend",
         )
-    currency = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
-    return pd.DataFrame(
-        {
-            "node_id": spend["node_id"].astype(TEXT),
-            "currency": currency.astype(TEXT),
-            "day": days,
-            "spend": pd.to_numeric(spend["spend"]).astype("float64"),
-        }
-    )
+    return rows.assign(day=days)
 
 
 def _counted(
     paths: Paths, rows: list[pd.DataFrame], zone: ZoneInfo
 ) -> tuple[datetime | None, datetime | None]:
     """Return the bounds of the conversions; without an upper one, the end of the last day in the rows."""
-    bounds = [
+    first, last = (
         instants.parse(paths.settings[name], argument=name) if name in paths.settings else None
         for name in ("since", "until")
-    ]
+    )
     days = [of_rows["day"].max() for of_rows in rows if len(of_rows)]
-    if bounds[1] is None and days:
-        bounds[1] = instants.last_instant(max(days).date(), zone, argument="until")
-    return bounds[0], bounds[1]
+    if last is None and days:
+        last = instants.last_instant(max(days).date(), zone, argument="until")
+    return first, last
 
 
 def _local(dates: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:

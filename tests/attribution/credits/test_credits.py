@@ -1,11 +1,17 @@
 """Credits of rules, against numbers computed by hand."""
 
+import gc
 from dataclasses import replace
 
+import ibis
+import numpy as np
 import pandas as pd
 import pytest
+from ibis.backends.sql.compilers.duckdb import DuckDBCompiler
+from ibis.expr import operations as ops
 from scipy.stats import chi2, gamma
 from support.dtype_names import dtype_names
+from support.engine_tables import MODELS, engine_tables
 
 import attrib_ds as at
 from attrib_ds import Paths, attribute, errors
@@ -494,3 +500,157 @@ class TestModels:
         assert PositionBased() == PositionBased(first=0.4, last=0.4)
         assert PositionBased(milestones={"lead": 0.1}) == PositionBased(milestones=(("lead", 0.1),))
         assert len({Linear(), Linear(), LinearRamp()}) == 2
+
+
+# Models computed together share counts, and give the same credits as alone.
+
+DAY_TOGETHER = pd.Timestamp("2025-03-01", tz="UTC")
+MODELS_TOGETHER = {
+    "linear": "linear",
+    "markov": at.models.Markov(),
+    "markov 3": at.models.Markov(order=3),
+    "exposure": at.models.Markov(transform="exposure"),
+    "without nulls": at.models.Markov(nulls=False),
+    "shapley": at.models.ConversionRateShapley(shrinkage=2.0),
+    "fractribution": at.models.Fractribution(),
+}
+
+
+@pytest.fixture(scope="module")
+def frames():
+    random = np.random.default_rng(7)
+    user, day = random.integers(0, 300, 1_200), random.uniform(0, 20, 1_200)
+    touches = pd.DataFrame(
+        {
+            "user_id": [f"u{each}" for each in user],
+            "node_id": random.choice(list("abcde"), 1_200, p=[0.4, 0.3, 0.15, 0.1, 0.05]),
+            "date": DAY_TOGETHER + pd.to_timedelta(day, unit="D"),
+        }
+    )
+    buyers = random.choice(330, 90, replace=False)
+    conversions = pd.DataFrame(
+        {
+            "event_id": [f"e{each}" for each in buyers],
+            "user_id": [f"u{each}" for each in buyers],
+            "date": DAY_TOGETHER + pd.to_timedelta(random.uniform(5, 25, 90), unit="D"),
+            "value": random.uniform(-5, 50, 90).round(2),
+            "currency": random.choice(["EUR", "USD"], 90),
+        }
+    )
+    later = conversions[["event_id", "value"]].iloc[::4].assign(date=DAY + pd.Timedelta("40D"))
+    return touches, conversions, later.assign(value=-later["value"] / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_refunded", [False, True], ids=["as sold", "with refunds"])
+@pytest.mark.parametrize("intervals", [None, "closed_form", "bootstrap"])
+def test_models_give_the_same_credits_together_as_alone(frames, is_refunded, intervals):
+    touches, conversions, later = frames
+    paths = at.Paths.from_frames(touches, conversions, adjustments=later if is_refunded else None)
+    asked = {} if intervals is None else {"confidence": 0.9, "intervals": intervals, "replicates": 20}
+    together = at.attribute(paths, MODELS_TOGETHER, **asked)
+    alone = [at.attribute(paths, {label: model}, **asked) for label, model in MODELS_TOGETHER.items()]
+    pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_temporary_tables_are_dropped_after_the_call(frames):
+    touches, conversions, _ = frames
+    paths = at.Paths.from_frames(touches, conversions)
+    engine = paths.touches._find_backends()[0][0].con
+    at.attribute(paths, MODELS_TOGETHER)
+    gc.collect()
+    assert engine.execute("SELECT table_name FROM duckdb_tables()").fetchall() == []
+
+
+# Credits on engines on which the tests do not run: refused, or checked to add up to their conversions.
+
+
+class ZeroForNull(DuckDBCompiler):
+    """The maximum of no values is 0, as in ClickHouse."""
+
+    def visit_WindowFunction(self, op, *, func, **rest):
+        found = super().visit_WindowFunction(op, func=func, **rest)
+        return self.f.coalesce(found, 0) if isinstance(op.func, ops.Max) else found
+
+
+class InnerJoins(DuckDBCompiler):
+    """Conversions without touchpoints are lost."""
+
+    def visit_JoinLink(self, op, *, how, table, predicates):
+        return super().visit_JoinLink(
+            op, how="inner" if how == "left" else how, table=table, predicates=predicates
+        )
+
+
+def engine_with_tables(*, name="unknown", compiler=None):
+    """Return DuckDB under the name of an engine that nobody has compared."""
+    backend = ibis.duckdb.connect()
+    for each, table in engine_tables().items():
+        backend.create_table(each, table)
+    backend.name = name
+    backend.compiler = backend.compiler if compiler is None else compiler
+    return backend
+
+
+def paths_of(backend, **settings):
+    return at.Paths.from_frames(
+        backend.table("touched"), backend.table("converted"), columns={"touch": "touch_id"}, **settings
+    )
+
+
+REFUSAL = (
+    "tables: the results of unknown are not checked .*; checked: clickhouse, duckdb, postgres, pyspark; "
+)
+
+
+def test_engines_without_tests_are_refused():
+    backend = engine_with_tables()
+    for attempt in (
+        lambda: paths_of(backend),
+        lambda: at.open_tables(backend, interactions="interactions", events="events"),
+    ):
+        with pytest.raises(errors.NotSupported, match=REFUSAL):
+            attempt()
+
+
+@pytest.mark.slow
+def test_an_unchecked_engine_with_right_results_is_accepted():
+    duckdb = engine_with_tables(name="duckdb")
+    found, expected = (
+        at.attribute(paths_of(backend, unchecked=True), MODELS) for backend in (engine_with_tables(), duckdb)
+    )
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_an_unchecked_project_is_accepted():
+    backend = engine_with_tables()
+    shop = at.open_tables(backend, interactions="interactions", events="events", unchecked=True)
+    paths = at.conversion_paths(shop, event_type="order", statistic="turnover", state="paid", reset="any")
+    credits = at.attribute(paths, ["last_non_direct", "markov"], confidence=0.9)
+    assert set(credits["model"]) == {"last_non_direct", "markov"}
+
+
+def test_aggregated_paths_are_not_of_another_engine():
+    rows = pd.DataFrame({"path": ["a > b"], "n": [2]})
+    assert at.attribute(at.Paths.from_sequences(rows, path="path", conversions="n"), "linear").shape[0] == 2
+
+
+def test_credits_that_do_not_add_up_are_refused():
+    paths = paths_of(engine_with_tables(name="zero", compiler=ZeroForNull()), unchecked=True)
+    at.attribute(paths, ["linear", "participation"])
+    # All touchpoints of one conversion are direct.
+    message = "on zero, the credits of last_non_direct add up to 82 of 83 conversions, so zero computes them"
+    with pytest.raises(errors.NotSupported, match=message):
+        at.attribute(paths, ["linear", "last_non_direct"])
+
+
+@pytest.mark.parametrize("model", ["linear", "markov", "shapley"])
+def test_conversions_that_the_engine_loses_are_missed(model):
+    paths = paths_of(engine_with_tables(name="lossy", compiler=InnerJoins()), unchecked=True)
+    # 23 conversions have no touchpoint.
+    with pytest.raises(
+        errors.NotSupported, match=f"on lossy, the credits of {model} add up to 60 of 83 conv"
+    ):
+        at.attribute(paths, model)

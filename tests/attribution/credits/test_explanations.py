@@ -214,7 +214,7 @@ def test_invalid_arguments_are_refused(paths):
     ):
         explain(paths, "linear", "x")
     with pytest.raises(
-        errors.InvalidRequest, match="event_id: 7 is not a string; allowed: a value of the column"
+        errors.InvalidRequest, match="event_id: the paths have no conversion 7; allowed: a value of"
     ):
         explain(paths, "linear", 7)
     with pytest.raises(errors.InvalidRequest, match=r"model: got 2 models \(linear, markov\); allowed: one"):

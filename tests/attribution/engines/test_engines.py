@@ -1,16 +1,32 @@
 """Engines: DuckDB with bounded memory, external tables, and the SQL of engines that are not installed."""
 
+import hashlib
+import math
 from datetime import timedelta
 
 import ibis
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import sqlglot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.law_examples import examples
 
 import attrib_ds as at
-from attrib_ds import Paths, errors
-from attrib_ds.attribution.engines.engine import double, engine, engine_of, joined_in_order
+from attrib_ds import Paths, attribute, errors
+from attrib_ds.attribution.engines.engine import (
+    PRIME,
+    double,
+    engine,
+    engine_of,
+    group_of,
+    joined_in_order,
+    number_of,
+    total,
+)
 from attrib_ds.attribution.models.named import model_named, rule_models
 from attrib_ds.attribution.path_models import conversion_rates, markov
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
@@ -202,3 +218,184 @@ def test_intervals_below_a_second_and_whole_ones_are_exact():
         assert paths.to_pandas()["node_id"].tolist() == [
             node for node, each in zip(["out", "in"], kept, strict=True) if each
         ]
+
+
+# Pseudo-random numbers of users: known values, and uniformity.
+
+TEXTS = [f"user-{number}" for number in range(20_000)]
+
+
+def column(values, **columns):
+    table = ibis.memtable(pa.table({"text": pa.array(values, pa.string())})).mutate(
+        ibis.row_number().name("row")
+    )
+    made = table.mutate(**{name: of(table.text) for name, of in columns.items()})
+    return {name: made.order_by("row").to_pyarrow()[name].to_numpy() for name in columns}
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return column(TEXTS, number=number_of)["number"]
+
+
+def digits(text):
+    return int(hashlib.md5(text.encode()).hexdigest()[:8], 16)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 20])
+def test_numbers_and_groups_are_those_of_md5(groups):
+    texts = ["", "a", "ünï'\"; DROP", "1", "x" * 500, *TEXTS[:200]]
+    found = column(texts, number=number_of, group=lambda text: group_of(text, groups))
+    assert found["number"].tolist() == [digits(text) % PRIME for text in texts]
+    bounds = [2**32 * group // groups for group in range(1, groups)]
+    assert found["group"].tolist() == [sum(digits(text) >= bound for bound in bounds) for text in texts]
+
+
+def test_a_missing_text_is_in_the_first_group_and_has_no_number():
+    found = ibis.memtable(pa.table({"text": pa.array([None], pa.string())}))
+    row = found.select(number=number_of(found.text), group=group_of(found.text, 20)).to_pyarrow().to_pylist()
+    assert row == [{"number": None, "group": 0}]
+
+
+def test_groups_and_numbers_are_uniform(numbers):
+    groups = column(TEXTS, group=lambda text: group_of(text, 20))["group"]
+    assert stats.chisquare(np.bincount(groups, minlength=20)).pvalue > 1e-4
+    assert stats.kstest(numbers / PRIME, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("engine", "digest"),
+    [
+        ("duckdb", 'MD5("t0"."text")'),
+        ("snowflake", 'MD5("t0"."text")'),
+        ("postgres", 'MD5("t0"."text")'),
+        ("bigquery", "TO_HEX(MD5(`t0`.`text`))"),
+        ("clickhouse", 'LOWER(HEX(MD5("t0"."text")))'),
+        ("trino", 'LOWER(TO_HEX(MD5(TO_UTF8("t0"."text"))))'),
+    ],
+)
+def test_the_digest_is_hexadecimal_on_every_engine(engine, digest, table_of_engine):
+    table = table_of_engine(engine, "users", {"text": "string"})
+    assert digest in ibis.to_sql(table.select(group=group_of(table.text, 2)), dialect=engine)
+
+
+# Reproducible sums, against the exact ones of ``math.fsum``.
+
+amounts = st.lists(st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False), min_size=1, max_size=50)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return engine()
+
+
+def summed(backend, values):
+    table = backend.create_table("amounts", pa.table({"x": values}), overwrite=True)
+    return table.agg(sum=total(table.x)).to_pyarrow()["sum"][0].as_py()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(values=amounts, random=st.randoms())
+def test_sums_are_exact_and_rounded_once_in_any_order(backend, values, random):
+    shuffled = random.sample(values, len(values))
+    found = summed(backend, values)
+    assert found == summed(backend, shuffled)
+    # After cancellation only the remainders of the last grid are left.
+    assert found == pytest.approx(math.fsum(values), rel=2**-52, abs=2.0**-80)
+
+
+# The squares of a million orders in yen have a sum beyond 2**60.
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e5, 1e12])
+def test_millions_of_parts_have_the_exact_sum(backend, scale):
+    values = np.random.default_rng(5).gamma(0.7, scale / 3, 1_000_000)
+    assert summed(backend, values) == math.fsum(values)
+    assert summed(backend, values[::-1]) == math.fsum(values)
+
+
+def test_amounts_beyond_the_grids_are_summed_as_doubles(backend):
+    assert summed(backend, [1e300, 1.0, -1e300, 3e15, 0.25]) == pytest.approx(3e15, rel=1e-12)
+    assert summed(backend, [4e14, 0.125, 7e-20]) == pytest.approx(4e14 + 0.125, rel=1e-15)
+
+
+def test_missing_amounts_are_left_out_and_no_amounts_have_no_sum(backend):
+    assert summed(backend, pa.array([None, 0.1, 0.2])) == math.fsum([0.1, 0.2])
+    assert summed(backend, pa.array([None, None], pa.float64())) is None
+
+
+def test_a_window_has_the_exact_sum_too(backend):
+    table = backend.create_table(
+        "amounts", pa.table({"of": ["a", "a", "b", "a"], "x": [0.1, 0.2, 5.0, 0.3]}), overwrite=True
+    )
+    rows = table.mutate(sum=total(table.x, over=ibis.window(group_by=table["of"]))).order_by("x")
+    assert rows.to_pyarrow()["sum"].to_pylist() == [math.fsum([0.1, 0.2, 0.3])] * 3 + [5.0]
+
+
+# Credits
+
+
+def large(seed):
+    """Return enough rows for engines to add them in parallel."""
+    random = np.random.default_rng(seed)
+    users, rows = 40_000, 260_000
+    touchpoints = pa.table(
+        {
+            "user_id": random.integers(0, users, rows),
+            "node_id": np.array(list("abcdefg"))[random.integers(0, 7, rows)],
+            "date": np.datetime64("2025-03-01", "us")
+            + random.integers(0, 25 * 86_400_000_000, rows).astype("m8[us]"),
+        }
+    )
+    conversions = pa.table(
+        {
+            "event_id": np.arange(users // 8),
+            "user_id": random.permutation(users)[: users // 8],
+            "date": np.full(users // 8, np.datetime64("2025-03-27", "us")),
+            "value": random.gamma(2.0, 17.123, users // 8),
+        }
+    )
+    return touchpoints, conversions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("models", "asked"),
+    [
+        (["linear", "time_decay", "position_based", "shapley"], {"confidence": 0.9}),
+        (["last_touch", "markov", "markov_2", "conversion_rate_shapley", "fractribution"], {}),
+        (["markov"], {"confidence": 0.9}),
+        (["linear", "markov"], {"confidence": 0.9, "intervals": "bootstrap", "replicates": 10}),
+    ],
+)
+def test_the_same_data_in_another_order_give_the_same_bytes(models, asked):
+    touchpoints, conversions = large(seed=3)
+    shuffled = [
+        each.take(np.random.default_rng(4).permutation(len(each))) for each in (touchpoints, conversions)
+    ]
+    once, again = (
+        attribute(Paths.from_frames(*tables), models, **asked)
+        for tables in ((touchpoints, conversions), shuffled)
+    )
+    pd.testing.assert_frame_equal(once, again, check_exact=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"intervals": "bootstrap", "replicates": 10}])
+def test_aggregated_paths_in_another_order_give_the_same_bytes(options):
+    random = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {
+            "path": [" > ".join(random.choice(list("abcd"), random.integers(1, 5))) for _ in range(60)],
+            "n": random.integers(1, 20, 60),
+            "value": random.lognormal(3.0, 1.0, 60).round(2),
+            "nulls": random.integers(0, 50, 60),
+        }
+    )
+    once, again = (
+        attribute(
+            Paths.from_sequences(rows, path="path", conversions="n", value="value", nulls="nulls"),
+            ["linear", "last_touch", "markov", "fractribution"],
+            confidence=0.9,
+            **options,
+        )
+        for rows in (frame, frame.sample(frac=1.0, random_state=1))
+    )
+    pd.testing.assert_frame_equal(once, again, check_exact=True)

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, gamma
+from scipy.stats import beta, chisquare, gamma, poisson
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.path_credits import credit
-from attrib_ds.attribution.intervals import Uncertainty, poisson_weights, random_bits
+from attrib_ds.attribution.intervals import Bounds, Uncertainty, Units, poisson_weights, random_bits
 from attrib_ds.attribution.models.named import model_named
 from attrib_ds.attribution.models.path_models import Fractribution, Markov
 from attrib_ds.attribution.models.rules import Linear
@@ -367,3 +367,277 @@ class TestArguments:
         credits = attribute(paths, "linear", confidence=0.9, intervals="bootstrap", replicates=9, seed=4)
         told = {name: credits.attrs[name] for name in ("confidence", "intervals", "replicates", "seed")}
         assert told == {"confidence": "0.9", "intervals": "bootstrap", "replicates": "9", "seed": "4"}
+
+
+# Bounds of sums, shares and signed effects, against published tables, exact distributions and simulation.
+
+Z_BOUNDS = 1.959963984540054
+#: Of Student's distribution with 19 degrees of freedom.
+T = 2.093024054408263
+FORM = Bounds(0.95)
+
+
+def one(method, *numbers, **more):
+    arrays = [np.array([each], dtype=float) for each in numbers]
+    low, high = method(*arrays, **{name: np.array([each], float) for name, each in more.items()})
+    return float(low[0]), float(high[0])
+
+
+def share(*numbers, users, form=FORM):
+    low, high = form.of_share(*(np.array([each], float) for each in numbers), users=users)
+    return float(low[0]), float(high[0])
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # Exact limits of a Poisson number at 95 %: Garwood (1936), as reprinted in tables of epidemiology.
+    [
+        (0, 0, 3.6889),
+        (1, 0.02532, 5.57164),
+        (4, 1.0899, 10.2416),
+        (8, 3.4538, 15.7632),
+        (50, 37.1110, 65.9188),
+    ],
+)
+@pytest.mark.parametrize("part", [1.0, 0.25, 30.0])
+def test_sums_of_equal_parts_have_exact_poisson_bounds(count, low, high, part):
+    found = one(FORM.of_sum, count * part, count * part**2, weight=part)
+    assert found == pytest.approx((low * part, high * part), rel=1e-4, abs=1e-4)
+
+
+def test_sums_of_many_parts_have_normal_bounds():
+    assert one(FORM.of_sum, 1e6, 5e5, weight=0.5) == pytest.approx(
+        (1e6 - Z_BOUNDS * 5e5**0.5, 1e6 + Z_BOUNDS * 5e5**0.5), abs=2.0
+    )
+    assert one(FORM.around, 3.0, 4.0) == pytest.approx((3 - 2 * Z_BOUNDS, 3 + 2 * Z_BOUNDS))
+
+
+@pytest.mark.parametrize("parts", [(1.0, 0.5, 1 / 3, 0.25, 0.1), (1.0, 0.01), (5.0, 1.0, 0.2)])
+@pytest.mark.parametrize("users", [2, 5, 10, 30, 100])
+def test_bounds_of_sums_of_few_unequal_parts_cover(parts, users):
+    weights = np.array(parts)
+    chance = 1 / np.arange(1, len(parts) + 1)[::-1]
+    chance /= chance.sum()
+    counts = np.random.default_rng(users).poisson(chance * users, (20_000, len(parts)))
+    truth = users * chance @ weights
+    usual = np.full(len(counts), chance @ weights**2 / (chance @ weights))
+    low, high = FORM.of_sum(counts @ weights, counts @ weights**2, weight=usual)
+    assert (truth < low).mean() < 0.03
+    assert (truth > high).mean() < 0.06
+    assert ((low <= truth) & (truth <= high)).mean() > 0.925
+
+
+def test_a_variance_larger_than_any_sum_has_is_noise():
+    # 0.1 conversions with a standard deviation of 1: both 0 and 2 are inside the interval.
+    low, high = one(FORM.of_sum, 0.1, 1.0, weight=0.2)
+    assert low == 0
+    assert high == pytest.approx(0.1 + Z_BOUNDS)
+
+
+def test_zero_variances_are_certain_and_missing_ones_stay_missing():
+    assert one(FORM.of_sum, 7.0, 0.0, weight=1.0) == (7.0, 7.0)
+    assert one(FORM.of_sum, 0.0, 0.0, weight=0.0) == (0.0, 0.0)
+    assert np.isnan(one(FORM.of_sum, np.nan, np.nan, weight=1.0)).all()
+    assert share(1.0, 0.0, users=4) == (1.0, 1.0)
+    assert share(0.5, 0.0, users=4) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(("has", "users"), [(0, 10), (1, 10), (5, 10), (3, 200), (199, 200)])
+def test_shares_of_equal_users_have_clopper_pearson_bounds(has, users):
+    part = has / users
+    low, high = share(part, part * (1 - part) / users, users=users)
+    assert high == pytest.approx(beta.ppf(0.975, has + 1, users - has))
+    assert low == pytest.approx(beta.ppf(0.025, has, users - has + 1) if has else 0.0)
+
+
+@pytest.mark.parametrize(("users", "part"), [(20, 0.3), (200, 0.03), (1000, 0.3)])
+def test_bounds_of_shares_of_unequal_users_cover(users, part):
+    random = np.random.default_rng(users)
+    weights, chance = np.array([1.0, 0.3, 0.01]), np.array([0.3, 0.4, 0.3])
+    mine, others = (
+        random.poisson(users * part * chance, (3_000, 3)),
+        random.poisson(users * (1 - part), 3_000),
+    )
+    total = mine.sum(axis=1) + others
+    found = mine @ weights / total
+    spread = ((mine * (weights - found[:, None]) ** 2).sum(axis=1) + others * found**2) / total**2
+    squares = mine @ (weights**2 + (1 - weights) ** 2) + others
+    truth, held = part * weights @ chance, 0
+    for number in range(len(found)):
+        low, high = share(found[number], spread[number], users=total[number] ** 2 / squares[number])
+        held += low <= truth <= high
+    assert 0.94 < held / len(found) < 0.998
+
+
+def test_variances_of_few_samples_use_students_t():
+    few = Bounds(0.95, freedom=19)
+    assert few.reach == pytest.approx(T)
+    assert one(few.around, 3.0, 4.0) == pytest.approx((3 - 2 * T, 3 + 2 * T))
+    wide = one(FORM.of_sum, 100.0, 60.0 * (T / Z_BOUNDS) ** 2, weight=0.6 * (T / Z_BOUNDS) ** 2)
+    assert one(few.of_sum, 100.0, 60.0, weight=0.6) == pytest.approx(wide)
+    wide = share(0.3, 0.01 * (T / Z_BOUNDS) ** 2, users=21 / (T / Z_BOUNDS) ** 2)
+    assert share(0.3, 0.01, users=21, form=few) == pytest.approx(wide)
+
+
+amounts = st.floats(0, 1e9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(amounts, amounts, amounts, st.floats(0.01, 0.999))
+@example(0.0, 0.0, 0.0, 0.95)
+@example(0.0, 1.0, 1.0, 0.95)
+@example(1e-300, 1e-300, 1.0, 0.95)
+@example(1e9, 1e-9, 1e9, 0.5)
+def test_bounds_enclose_the_estimate_and_are_never_negative(estimate, variance, weight, confidence):
+    form = Bounds(confidence)
+    low, high = one(form.of_sum, estimate, variance, weight=weight)
+    assert low >= 0
+    assert low <= estimate * (1 + 1e-9) or confidence < 0.5
+    assert estimate * (1 - 1e-9) <= high
+    part = min(estimate / 1e9, 1.0)
+    low, high = share(part, min(variance, 1.0), users=max(weight, 0.0), form=form)
+    assert 0 <= low <= high <= 1
+
+
+# Intervals over repeated worlds: their width matches the spread of credits, and they cover the mean.
+
+WORLDS = 30
+MODELS = ["linear", "participation", "markov"]
+Z_COVERAGE = 1.959963984540054
+#: Of Student's distribution with 19 degrees of freedom.
+T_COVERAGE = 2.093024054408263
+
+
+@pytest.fixture(scope="module")
+def credits():
+    """Credits of worlds of 3,000 users, in closed form and by a bootstrap."""
+    parts = []
+    for number in range(WORLDS):
+        world = simulate("synergy", users=3_000, seed=500 + number)
+        paths = Paths.from_frames(world.touchpoints, world.conversions)
+        for intervals in ("closed_form", "bootstrap"):
+            credited = attribute(
+                paths, MODELS, confidence=0.95, intervals=intervals, replicates=100, seed=number
+            )
+            credited.attrs = {}
+            parts.append(credited.assign(intervals=intervals, world=number))
+    credited = pd.concat(parts)
+    return credited[credited["node_id"].notna()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("intervals", ["closed_form", "bootstrap"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("conversions", "low", "high"),
+        ("value", "value_low", "value_high"),
+        ("share", "share_low", "share_high"),
+    ],
+)
+def test_intervals_are_as_wide_as_credits_spread(credits, intervals, model, name, low, high):
+    rows = credits[(credits["intervals"] == intervals) & (credits["model"] == model)]
+    nodes = rows.groupby("node_id")
+    reach = T_COVERAGE if (model, intervals) == ("markov", "closed_form") else Z_COVERAGE
+    told = (nodes[high].mean() - nodes[low].mean()) / 2 / reach
+    # The spread over 30 worlds is known to about 13 % for each of eight nodes, which are partly correlated.
+    ratio = np.sqrt((told**2).mean() / nodes[name].var().mean())
+    assert 0.8 < ratio < 1.25
+    truth = rows["node_id"].map(nodes[name].mean())
+    held = ((rows[low] <= truth) & (truth <= rows[high])).mean()
+    assert 0.9 < held < 0.99
+
+
+# Weights of users in replicates, against the Poisson distribution and a loop in plain Python.
+
+KEYS = np.arange(40_000, dtype=np.uint64)
+WORD = (1 << 64) - 1
+
+
+def mixed(number):
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & WORD
+    return number ^ (number >> 31)
+
+
+def weight(key, seed, replicate):
+    """The definition, one user at a time."""
+    golden = 0x9E3779B97F4A7C15
+    start = mixed(key ^ mixed((seed + golden) & WORD))
+    draw = (mixed((start + (replicate + 1) * golden) & WORD) >> 11) / 2**53
+    return int(poisson.ppf(draw, 1.0)) if draw else 0
+
+
+def test_bits_equal_the_published_test_vectors():
+    # The first outputs of splitmix64 started at 1234567, as in the test vectors of other implementations.
+    start = np.uint64(1234567)
+    steps = np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert [mixed(int(start + step) & WORD) for step in steps] == expected
+    drawn = random_bits(np.array([5], np.uint64), seed=7, replicates=range(2, 4))
+    golden = 0x9E3779B97F4A7C15
+    base = mixed(5 ^ mixed(7 + golden))
+    assert drawn.tolist() == [[mixed((base + number * golden) & WORD) >> 11 for number in (3, 4)]]
+
+
+def test_weights_are_poisson_quantiles():
+    draws = np.array([0.0, 0.36787, 0.36788, 0.73575, 0.73576, 0.9999, 0.99999, 1 - 1e-9, 1 - 2**-53])
+    found = poisson_weights((draws * 2**53).astype(np.uint64)).tolist()
+    assert found == [0, *poisson.ppf(draws[1:-1], 1.0).astype(int).tolist(), found[-1]]
+    # The last draw has the probability 2 ** -53.
+    assert 16 <= found[-1] <= 18
+
+
+def test_weights_have_a_poisson_distribution():
+    weights = poisson_weights(random_bits(KEYS, seed=3, replicates=range(20)))
+    counts = np.bincount(np.minimum(weights, 5).ravel(), minlength=6)
+    chances = [*poisson.pmf(range(5), 1.0), poisson.sf(4, 1.0)]
+    assert chisquare(counts, np.array(chances) * weights.size).pvalue > 1e-4
+    # Neighbouring replicates, users and seeds are uncorrelated.
+    other = poisson_weights(random_bits(KEYS, seed=4, replicates=range(20)))
+    pairs = [(weights[:, 0], weights[:, 1]), (weights[1:, 0], weights[:-1, 0]), (weights[:, 0], other[:, 0])]
+    for left, right in pairs:
+        assert abs(np.corrcoef(left, right)[0, 1]) < 4 / np.sqrt(len(left))
+
+
+rows = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 3), st.floats(-5, 5), st.floats(0, 5)), max_size=40
+)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(rows, st.integers(0, 5), st.integers(1, 6))
+@example([], 0, 2)
+@example([(7, 0, 1.0, 1.0), (7, 0, 1.0, 1.0)], 0, 3)
+def test_sums_equal_a_loop(given_rows, seed, replicates):
+    keys = np.array([row[0] for row in given_rows], np.int64)
+    cell = np.array([row[1] for row in given_rows], np.int64)
+    amounts = np.array([row[2:] for row in given_rows], np.float64).reshape(-1, 2)
+    found = Units.of(keys).sums(cell, amounts, cells=4, replicates=range(replicates), seed=seed)
+    expected = np.zeros((replicates, 2, 4))
+    for key, place, *pair in given_rows:
+        for replicate in range(replicates):
+            expected[replicate, :, place] += weight(key, seed, replicate) * np.array(pair)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_blocks_of_units_and_replicates_change_nothing():
+    keys = np.random.default_rng(0).integers(0, 5_000, 20_000)
+    units, cell, amounts = Units.of(keys), keys % 7, (keys % 3 + 1.0)[:, None]
+    whole = units.sums(cell, amounts, cells=7, replicates=range(9), seed=1)
+    parts = [
+        units.sums(cell, amounts, cells=7, replicates=block, seed=1) for block in (range(4), range(4, 9))
+    ]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    blocks = list(units.blocks(1 << 23, 5))
+    assert [len(block) for block in blocks] == [2, 2, 1]
+
+
+def test_a_unit_of_many_users_has_the_mean_of_their_weights():
+    units = Units.of(np.arange(2_000)).sized(np.full(2_000, 25.0))
+    found = units.sums(np.arange(2_000), np.full((2_000, 1), 25.0), cells=2_000, replicates=range(5), seed=0)
+    # The Poisson distribution with mean 25.
+    np.testing.assert_allclose(found, found.round(), atol=1e-9)
+    assert found.mean() == pytest.approx(25, abs=0.25)
+    assert found.var() == pytest.approx(25, rel=0.08)
