@@ -319,16 +319,61 @@ class Paths:
         >>> at.Paths.from_sequences(frame, path="path", conversions="n").lengths()["conversions"].tolist()
         [1.0, 3.0]
         """
-        touches, points = read_sequences(
-            frame,
-            path=path,
-            conversions=conversions,
-            value=value,
-            currency=currency,
-            nulls=nulls,
-            separator=separator,
-        )
-        return cls(touches=touches, touchpoints=points, has_dates=False, has_users=False)
+        if not separator:
+            raise InvalidRequest(
+                "separator: '' is not allowed; allowed: text between two nodes", field="separator"
+            )
+        source = Input.open(engine(), frame, argument="frame")
+        columns = {
+            "path": source.keys(path, role="path"),
+            "conversions": source.numbers(conversions, role="conversions", minimum=0),
+            "value": ibis.null("float64") if value is None else source.numbers(value, role="value"),
+            "currency": ibis.null("string") if value is None else source.currencies(currency),
+            "nulls": ibis.literal(0.0) if nulls is None else source.numbers(nulls, role="nulls", minimum=0),
+        }
+        if value is not None:
+            has_no_conversion = (columns["conversions"] == 0) & (columns["value"] != 0)
+            source.suspect(value, "is not zero although the path has no conversions", has_no_conversion)
+        source.check()
+        rows = to_pandas(source.table.select(**columns).to_pyarrow())
+        rows["node_id"] = rows["path"].str.split(separator, regex=False)
+        nodes = rows["node_id"].explode()
+        empty = nodes.str.strip() == ""
+        if empty.any():
+            row = int(nodes.index[empty][0])
+            raise InvalidRequest(
+                f"frame: the path in row {row} has an empty node ({rows['path'][row]!r}, separated by "
+                f"{separator!r}); allowed: one or more nodes, none of them empty",
+                field="frame",
+            )
+        # Ids by content: sums and the draws of a bootstrap are the same in any order of the rows.
+        rows = rows.sort_values(["path", "currency", "conversions", "value", "nulls"], ignore_index=True)
+        rows["event_id"] = rows.pop("path").index.astype(TEXT)
+        rows["length"] = rows["node_id"].str.len()
+        touches = rows.explode("node_id", ignore_index=True)
+        touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
+        touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
+        arrow = pa.Table.from_pandas(touches, preserve_index=False)
+        for name in ("node_id", "currency"):
+            index = arrow.column_names.index(name)
+            arrow = arrow.set_column(index, name, arrow[name].cast(pa.string()))
+        empty_columns = {
+            "user_id": pa.string(),
+            "type": pa.string(),
+            "touch_id": pa.string(),
+            "date": pa.timestamp("us"),
+            "event_date": pa.timestamp("us"),
+            "age_days": pa.float64(),
+            "youngest_days": pa.float64(),
+        }
+        for name, kind in empty_columns.items():
+            arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
+        backend = engine()
+        backend.con.register("sequences", arrow)
+        points = backend.table("sequences")
+        points = points.mutate(is_direct=points.node_id.lower().isin(DIRECT))
+        touched = points.filter(points.conversions > 0).drop("nulls")
+        return cls(touches=touched, touchpoints=points, has_dates=False, has_users=False)
 
     def to_pandas(self) -> pd.DataFrame:
         """Compute the paths as a DataFrame.
@@ -383,7 +428,9 @@ class Paths:
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
             # Names may coincide or contain the separator; ids with their lengths are unambiguous.
-            ids=joined_in_order(_counted(touches.node_id), touches.position, ""),
+            ids=joined_in_order(
+                touches.node_id.length().cast("string") + ":" + touches.node_id, touches.position, ""
+            ),
             length=touches.length.max(),
             conversions=touches.conversions.max(),
             value=touches.value.max(),
@@ -404,7 +451,8 @@ class Paths:
         DataFrame
             One row per length, ascending (0: no touchpoint): ``length`` (Int64), ``conversions`` (float64).
         """
-        last = self._one_per_event()
+        touches = self.touches
+        last = touches.filter(touches.position == touches.length)
         counted = last.group_by("length").agg(conversions=last.conversions.sum())
         return to_pandas(counted.order_by("length").to_pyarrow())
 
@@ -529,20 +577,12 @@ class Paths:
         settings = {**self.settings, "value": which}
         return replace(self, touches=touches.mutate(value=value), later=None, settings=settings)
 
-    def _one_per_event(self) -> ir.Table:
-        touches = self.touches
-        return touches.filter(touches.position == touches.length)
-
     def _named(self) -> ir.Table:
         if self.nodes is None:
             return self.touches.mutate(node_name=self.touches.node_id)
         named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
-
-
-def _counted(node_ids: Any) -> Any:
-    return node_ids.length().cast("string") + ":" + node_ids
 
 
 def require_paths(paths: object) -> None:
@@ -553,70 +593,3 @@ def require_paths(paths: object) -> None:
             "Paths.from_frames or Paths.from_sequences",
             field="paths",
         )
-
-
-def read_sequences(
-    frame: Frame,
-    *,
-    path: str,
-    conversions: str,
-    value: str | None,
-    currency: str | None,
-    nulls: str | None,
-    separator: str,
-) -> tuple[ir.Table, ir.Table]:
-    """Return the touches of converting paths, and those of all paths, with the columns of ``Paths``."""
-    if not separator:
-        raise InvalidRequest(
-            "separator: '' is not allowed; allowed: text between two nodes", field="separator"
-        )
-    source = Input.open(engine(), frame, argument="frame")
-    columns = {
-        "path": source.keys(path, role="path"),
-        "conversions": source.numbers(conversions, role="conversions", minimum=0),
-        "value": ibis.null("float64") if value is None else source.numbers(value, role="value"),
-        "currency": ibis.null("string") if value is None else source.currencies(currency),
-        "nulls": ibis.literal(0.0) if nulls is None else source.numbers(nulls, role="nulls", minimum=0),
-    }
-    if value is not None:
-        has_no_conversion = (columns["conversions"] == 0) & (columns["value"] != 0)
-        source.suspect(value, "is not zero although the path has no conversions", has_no_conversion)
-    source.check()
-    rows = to_pandas(source.table.select(**columns).to_pyarrow())
-    rows["node_id"] = rows["path"].str.split(separator, regex=False)
-    nodes = rows["node_id"].explode()
-    empty = nodes.str.strip() == ""
-    if empty.any():
-        row = int(nodes.index[empty][0])
-        raise InvalidRequest(
-            f"frame: the path in row {row} has an empty node ({rows['path'][row]!r}, separated by "
-            f"{separator!r}); allowed: one or more nodes, none of them empty",
-            field="frame",
-        )
-    # Ids by content: sums and the draws of a bootstrap are the same in any order of the rows.
-    rows = rows.sort_values(["path", "currency", "conversions", "value", "nulls"], ignore_index=True)
-    rows["event_id"] = rows.pop("path").index.astype(TEXT)
-    rows["length"] = rows["node_id"].str.len()
-    touches = rows.explode("node_id", ignore_index=True)
-    touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
-    touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
-    arrow = pa.Table.from_pandas(touches, preserve_index=False)
-    for name in ("node_id", "currency"):
-        index = arrow.column_names.index(name)
-        arrow = arrow.set_column(index, name, arrow[name].cast(pa.string()))
-    empty_columns = {
-        "user_id": pa.string(),
-        "type": pa.string(),
-        "touch_id": pa.string(),
-        "date": pa.timestamp("us"),
-        "event_date": pa.timestamp("us"),
-        "age_days": pa.float64(),
-        "youngest_days": pa.float64(),
-    }
-    for name, kind in empty_columns.items():
-        arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
-    backend = engine()
-    backend.con.register("sequences", arrow)
-    points = backend.table("sequences")
-    points = points.mutate(is_direct=points.node_id.lower().isin(DIRECT))
-    return points.filter(points.conversions > 0).drop("nulls"), points

@@ -157,11 +157,15 @@ def read_tables(
     interactions = tables.read("interactions", interactions)
     interactions = interactions.mutate(hitCount=interactions.hitCount.cast("int64"))
     events = tables.read("events", events)
-    measured = [*_metrics_in_columns(events), *([] if metrics is None else [_metrics(tables, metrics)])]
+    measured = _metrics_in_columns(events)
+    if metrics is not None:
+        given = tables.read("metrics", metrics)
+        measured.append(_metrics(given, {name: given[name] for name in _METRIC}))
+    nothing = _metrics(events.filter(ibis.literal(False)), {})
     return Tables(
         interactions=interactions,
         events=events.drop(*(name for name in events.columns if name.startswith((STATISTIC, STATE)))),
-        metrics=reduce(lambda left, right: left.union(right), measured) if measured else _no_metrics(events),
+        metrics=reduce(lambda left, right: left.union(right), measured) if measured else nothing,
         nodes=_nodes(tables, nodes, interactions),
         outlays=_empty_spend(interactions) if spend is None else _spend(tables, spend, currency),
         currency=currency,
@@ -182,9 +186,20 @@ def _as(source: Input, name: str, kind: str) -> Any:
     )
 
 
-def _metrics(tables: ExternalTables, given: Any) -> ir.Table:
-    table = tables.read("metrics", given)
-    return table.mutate(amount=table.amount.cast("decimal(24, 6)")).select(*_metric(table))
+#: Columns of metrics and their types.
+_METRIC: Final = {
+    name: _TYPES[kind] for name, kind in {**TABLES["metrics"].needed, **TABLES["metrics"].optional}.items()
+} | {"amount": "decimal(24, 6)"}
+
+
+def _metrics(rows: ir.Table, values: Mapping[str, Any]) -> ir.Table:
+    """Return rows of metrics; columns without a value are null."""
+    columns = {}
+    for name, kind in _METRIC.items():
+        value = values.get(name)
+        column = ibis.literal(value) if isinstance(value, str) else value
+        columns[name] = ibis.null(kind) if column is None else column.cast(kind)
+    return rows.select(**columns)
 
 
 def _metrics_in_columns(events: ir.Table) -> list[ir.Table]:
@@ -192,48 +207,23 @@ def _metrics_in_columns(events: ir.Table) -> list[ir.Table]:
     parts = []
     for name in events.columns:
         column = events[name]
+        values: dict[str, Any] = {"eventId": events["_id"]}
         if name.startswith(STATE):
-            of_kind = {
+            values |= {
                 "key": name.removeprefix(STATE),
                 "type": "state",
                 "date": column,
                 "number": double(1.0),
             }
         elif name.startswith(STATISTIC) and not name.endswith(_CURRENCY):
-            of_kind = {"key": name.removeprefix(STATISTIC), "type": "statistic", "date": events.eventDate}
+            values |= {"key": name.removeprefix(STATISTIC), "type": "statistic", "date": events.eventDate}
             unit = f"{name}{_CURRENCY}"
-            if unit in events.columns:
-                of_kind |= {"amount": column.cast("decimal(24, 6)"), "currency": events[unit].cast("string")}
-            else:
-                of_kind["number"] = column.cast("float64")
+            has_unit = unit in events.columns
+            values |= {"amount": column, "currency": events[unit]} if has_unit else {"number": column}
         else:
             continue
-        rows = events.filter(column.notnull())
-        parts.append(rows.select(**_metric(events, eventId=events["_id"], **of_kind)))
+        parts.append(_metrics(events.filter(column.notnull()), values))
     return parts
-
-
-def _metric(table: ir.Table, **values: Any) -> dict[str, Any]:
-    """Return the columns of metrics, from values with nulls for the rest, or else from the table."""
-    types = {
-        "eventId": "string",
-        "key": "string",
-        "type": "string",
-        "date": "timestamp(6)",
-        "number": "float64",
-    }
-    types |= {"amount": "decimal(24, 6)", "currency": "string", "deletedAt": "timestamp(6)"}
-    columns = {}
-    for name, kind in types.items():
-        value = values.get(name) if values else table[name]
-        column = ibis.null(kind) if value is None else value
-        column = ibis.literal(column) if isinstance(column, str) else column
-        columns[name] = column.cast(kind).name(name)
-    return columns
-
-
-def _no_metrics(events: ir.Table) -> ir.Table:
-    return events.filter(ibis.literal(False)).select(**_metric(events, eventId=events["_id"]))
 
 
 def _nodes(tables: ExternalTables, given: Any, interactions: ir.Table) -> ir.Table:
