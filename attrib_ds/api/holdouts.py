@@ -10,8 +10,8 @@ from typing import Any, Final, TypeGuard
 import pandas as pd
 
 from attrib_ds import instants
+from attrib_ds.contract.administration import Holdout, unknown_holdout
 from attrib_ds.contract.hits import OPPORTUNITY
-from attrib_ds.contract.settings import Holdout, unknown_holdout
 from attrib_ds.errors import Forbidden, HoldoutWarning, InvalidRequest, closest, warn
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas

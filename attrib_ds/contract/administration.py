@@ -1,20 +1,301 @@
-"""Requests about a whole project: access, audit log, loading, mirrors, checks and backups."""
+"""Requests about a whole project: settings, holdouts, access, audit log, loading, mirrors and backups."""
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
+import json
 import re
-from datetime import datetime
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
-from pydantic import Field
+import numpy as np
+from pydantic import Field, model_validator
 
 from attrib_ds import instants
-from attrib_ds.contract.identifiers import Text
+from attrib_ds.contract.identifiers import StorageKey, Text
 from attrib_ds.contract.json_values import Refused, Rule, Size, choice, pattern, text
-from attrib_ds.contract.request import ProjectRequest, Request
+from attrib_ds.contract.request import ProjectRequest, Request, disagreement
 from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
-from attrib_ds.contract.values import Flag, Limit, Offset
+from attrib_ds.contract.values import BOUNDED, Flag, Limit, Offset, whole
+from attrib_ds.errors import NotFound, closest
+
+# ruff: noqa: N815  (attributes carry the names of the API)
+
+
+_LONGEST_NODE: Final = 512
+_DECIMALS: Final = 6
+_BYTES_DRAWN: Final = 8
+_RANGE: Final = 256.0**_BYTES_DRAWN
+
+NAME: Final = pattern(
+    "[a-z0-9][a-z0-9_-]{0,63}",
+    longest=64,
+    expected="1 to 64 lower-case letters, digits, - and _, starting with a letter or digit",
+)
+HoldoutName: TypeAlias = Annotated[str, NAME]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdout:
+    """A node that is withheld from a random share of visitors or users.
+
+    Parameters
+    ----------
+    name : str
+        Its name, which the draw depends on: holdouts of different names are independent.
+    share : float
+        Share withheld, more than 0 and less than 1, to six decimals.
+    since, until : date, optional
+        First and last day, in UTC; unbounded by default.
+    node_id : str
+        The node.
+    """
+
+    name: str
+    share: float
+    node_id: str
+    since: date | None = None
+    until: date | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the holdout of a stored text, or of an earlier version's ``name:share:since/until:node``.
+
+        Examples
+        --------
+        >>> holdout = Holdout.parse("banner:0.1:2026-05-01/:spring")
+        >>> str(holdout)
+        '{"name": "banner", "share": 0.1, "node_id": "spring", "since": "2026-05-01", "until": null}'
+        >>> Holdout.parse(str(holdout)) == holdout
+        True
+        """
+        if text.startswith("{"):
+            members = json.loads(text)
+        else:
+            name, share, period, node_id = text.split(":", 3)
+            since, until = period.split("/")
+            members = {
+                "name": name,
+                "share": float(share),
+                "node_id": node_id,
+                "since": since,
+                "until": until,
+            }
+        days = {name: date.fromisoformat(members[name]) for name in ("since", "until") if members[name]}
+        return cls(**{**members, "since": None, "until": None, **days})
+
+    def __str__(self) -> str:
+        """Return the holdout as the project stores it."""
+        return json.dumps(asdict(self), default=str)
+
+    def is_running(self, now: datetime) -> bool:
+        """Return whether an instant, aware, is in the period."""
+        day = now.astimezone(UTC).date()
+        return (self.since is None or self.since <= day) and (self.until is None or day <= self.until)
+
+    def withholds(self, id: str, *, key: str) -> bool:
+        """Return whether the node is withheld from a visitor or user.
+
+        The first eight bytes of HMAC-SHA256 of the name, a line break and the id, as a fraction of their
+        range, are below the share. So a larger share withholds from the same ids and from others.
+
+        Parameters
+        ----------
+        id : str
+            Id of the tracker or user.
+        key : str
+            The setting ``holdoutKey``.
+
+        Examples
+        --------
+        >>> Holdout(name="banner", share=0.1, node_id="spring").withholds("t-1", key="secret")
+        False
+        """
+        message = f"{self.name}\n{id}".encode("utf-8", "surrogatepass")
+        drawn = hmac.digest(key.encode(), message, "sha256")[:_BYTES_DRAWN]
+        return int.from_bytes(drawn, "big") < self.share * _RANGE
+
+
+def find_holdout(texts: tuple[str, ...], name: str) -> Holdout | None:
+    """Return the holdout of a name among the texts that the project stores."""
+    found = (holdout for holdout in map(Holdout.parse, texts) if holdout.name == name)
+    return next(found, None)
+
+
+def get_holdout(texts: tuple[str, ...], name: str) -> Holdout:
+    """Return the holdout of a name among the texts that the project stores; refuse an unknown one."""
+    found = find_holdout(texts, name)
+    if found is None:
+        raise unknown_holdout(name, [Holdout.parse(text).name for text in texts])
+    return found
+
+
+def unknown_holdout(name: str, names: Iterable[str], *, advice: str = "") -> NotFound:
+    """Return the error of a name that no holdout has; it names the closest one and ends with the advice."""
+    message = f"holdout: there is no holdout {name!r}{closest(name, names)}{advice}"
+    return NotFound(message, field="holdout")
+
+
+def _check_share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
+        raise Refused
+    # Comparing a NaN raises, if it is a decimal.
+    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 1:
+        raise Refused
+    share = round(float(value), _DECIMALS)
+    if not 0 < share < 1:
+        raise Refused
+    return share
+
+
+def _check_day(value: Any) -> date:
+    day = instants.parse_day(value, argument="value")
+    if day is None or not 1000 <= day.year < 3000:
+        raise Refused
+    return day
+
+
+Share: TypeAlias = Annotated[
+    float,
+    Rule(
+        check=_check_share,
+        expected=f"a number above 0 and below 1, to {_DECIMALS} decimals",
+        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    ),
+]
+#: A day in UTC.
+Day: TypeAlias = Annotated[
+    date,
+    Rule(
+        check=_check_day,
+        expected="a day, such as '2026-05-01'",
+        json_schema={"type": "string", "format": "date"},
+        write=str,
+    ),
+]
+NodeId: TypeAlias = Annotated[
+    str,
+    pattern(
+        r"[^\x00\ud800-\udfff]+",
+        longest=_LONGEST_NODE,
+        expected=f"the id of a node, of 1 to {_LONGEST_NODE} characters",
+    ),
+]
+
+
+class ListHoldouts(ProjectRequest):
+    """List the holdouts that the service draws, by name."""
+
+
+class CreateHoldout(ProjectRequest):
+    """Create a holdout, or change its period and enlarge its share."""
+
+    holdout: HoldoutName
+    nodeId: NodeId
+    share: Share
+    firstDay: Day | None = None
+    lastDay: Day | None = None
+
+    @model_validator(mode="after")
+    def _check_period(self) -> Self:
+        if self.firstDay and self.lastDay and self.firstDay > self.lastDay:
+            raise disagreement(("lastDay", "is before {firstDay}"))
+        return self
+
+
+class DeleteHoldout(ProjectRequest):
+    """End a holdout."""
+
+    holdout: HoldoutName
+
+
+#: 0 keeps values for ever; the maximum is a hundred years.
+RetentionDays: TypeAlias = Annotated[
+    int, whole(lowest=0, highest=36_525, expected="a whole number of days from 0 (for ever) to 36525")
+]
+
+#: Public and write-only, as in pages of a shop.
+IngestKey: TypeAlias = Annotated[
+    str,
+    pattern("[A-Za-z0-9_-]{16,128}", shortest=16, longest=128, expected="16 to 128 letters, digits, _ and -"),
+]
+#: As browsers send it: scheme and host in lower case, and a port that is not the usual one.
+Origin: TypeAlias = Annotated[
+    str,
+    pattern(
+        r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?",
+        longest=256,
+        expected="an origin, such as 'https://shop.example'",
+    ),
+]
+
+
+Host: TypeAlias = Annotated[
+    str,
+    pattern(
+        r"[a-z0-9-]+(?:\.[a-z0-9-]+)+",
+        longest=253,
+        expected="a host in lower case, such as 'pay.example'",
+    ),
+]
+_HOST_FILTER: Final = re.compile(r"(?:referrer|hostname):[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_LONGEST_FILTER: Final = 256
+
+
+def _traffic_filter(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_FILTER or not value.isprintable():
+        raise Refused
+    kind, _, captured = value.partition(":")
+    if kind == "address":
+        try:
+            ipaddress.ip_network(captured, strict=False)
+        except ValueError:
+            raise Refused from None
+    elif not (kind == "userAgent" and captured.strip()) and not _HOST_FILTER.fullmatch(value):
+        raise Refused
+    return value
+
+
+#: What it captures, and its id in ``trafficFilterId``.
+TrafficFilter: TypeAlias = Annotated[
+    str,
+    Rule(
+        check=_traffic_filter,
+        expected="'address:203.0.113.0/24', 'referrer:spam.example', 'hostname:test.shop.example' or "
+        "'userAgent:Monitor'",
+        json_schema={
+            "type": "string",
+            "maxLength": _LONGEST_FILTER,
+            "pattern": "^(?:address|referrer|hostname|userAgent):.+$",
+        },
+    ),
+]
+
+
+class GetSettings(ProjectRequest):
+    """Get the settings of a project, including defaults."""
+
+
+class UpdateSettings(ProjectRequest):
+    """Update the settings; attributes that are not given stay as they are; null clears a period."""
+
+    null_counts: ClassVar[frozenset[str]] = frozenset({"retentionDurationInDays"})
+
+    lenientOptionalFields: Flag | None = None
+    retentionDurationInDays: RetentionDays | None = None
+    piiFields: Annotated[tuple[StorageKey, ...], BOUNDED] | None = None
+    requireTokenForEvents: Flag | None = None
+    ingestKeys: Annotated[tuple[IngestKey, ...], BOUNDED] | None = None
+    allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
+    excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
+    trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None
+    respectGpc: Flag | None = None
+    respectDnt: Flag | None = None
 
 
 class CheckProject(ProjectRequest):
@@ -44,9 +325,6 @@ class ExchangeToken(Request):
     grant_type: GrantType
     client_id: ClientId
     assertion: Assertion = Field(repr=False)
-
-
-# ruff: noqa: N815  (attributes carry the specification's names)
 
 
 _LONGEST_INSTANT: Final = 100
@@ -100,9 +378,6 @@ class RevokeKey(ProjectRequest):
     """Revoke a key and its tokens."""
 
     keyId: KeyId
-
-
-# ruff: noqa: N815  (attributes carry the specification's names)
 
 
 class ListAudit(ProjectRequest):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from attrib_ds.contract import administration, campaigns, events, interactions, settings, users
+from attrib_ds.contract import administration, campaigns, events, interactions, users
 from attrib_ds.contract.operation import Answering, Base, Operation
 from attrib_ds.contract.request import Request
 
@@ -363,18 +363,18 @@ _OPERATIONS: Final = [
         arguments=_BY_REFERENCE,
     ),
     _delete("delete_outlay", _OUTLAY, campaigns.DeleteOutlay, idempotent=True, arguments=_OF_CAMPAIGN),
-    _get("get_settings", _SETTINGS, settings.GetSettings, _record("Settings")),
-    _patch("update_settings", _SETTINGS, settings.UpdateSettings, _record("Settings"), idempotent=True),
-    _get("list_holdouts", _HOLDOUTS, settings.ListHoldouts, _array("Holdout")),
+    _get("get_settings", _SETTINGS, administration.GetSettings, _record("Settings")),
+    _patch("update_settings", _SETTINGS, administration.UpdateSettings, _record("Settings"), idempotent=True),
+    _get("list_holdouts", _HOLDOUTS, administration.ListHoldouts, _array("Holdout")),
     _put(
         "create_holdout",
         _HOLDOUT,
-        settings.CreateHoldout,
+        administration.CreateHoldout,
         _record("Holdout"),
         also=(409,),
         arguments={"firstDay": "since", "lastDay": "until"},
     ),
-    _delete("delete_holdout", _HOLDOUT, settings.DeleteHoldout),
+    _delete("delete_holdout", _HOLDOUT, administration.DeleteHoldout),
     _get("list_rates", _RATES, campaigns.ListRates, _page("Rate")),
     _put("set_rates", _RATES, campaigns.SetRates, _MODIFIED, body="rates"),
     _post("merge_users", f"{_USER}/merge", users.MergeUsers, _MODIFIED),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import Field, ValidationError, model_validator
 
+from attrib_ds.contract.administration import RetentionDays
 from attrib_ds.contract.identifiers import Name, PathText, ProjectId, Reference, StorageKey, Text, Uuid
 from attrib_ds.contract.json_values import Rule, Size, choice, pattern, shown, text
 from attrib_ds.contract.request import (
@@ -19,7 +20,6 @@ from attrib_ds.contract.request import (
     disagreement,
     translate,
 )
-from attrib_ds.contract.settings import RetentionDays
 from attrib_ds.contract.values import (
     BOUNDED,
     Amount,

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 
 from pydantic import ValidationError, model_validator
 
+from attrib_ds.contract.administration import HoldoutName, IngestKey
 from attrib_ds.contract.events import CreateEventType, EventTypeField
 from attrib_ds.contract.json_values import pattern, text
 from attrib_ds.contract.request import ProjectRequest, disagreement, translate
-from attrib_ds.contract.settings import HoldoutName, IngestKey
 from attrib_ds.contract.values import Flag, Instant, whole
 
 # ruff: noqa: N815  (attributes carry the decision's names)

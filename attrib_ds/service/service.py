@@ -14,9 +14,9 @@ import ibis
 
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import Answer, File
+from attrib_ds.contract.administration import CreateHoldout
 from attrib_ds.contract.hits import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
-from attrib_ds.contract.settings import CreateHoldout
 from attrib_ds.errors import (
     AttribError,
     Conflict,

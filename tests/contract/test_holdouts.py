@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 import pytest
 from scipy.stats import binom
 
-from attrib_ds.contract.settings import Holdout, find_holdout
+from attrib_ds.contract.administration import Holdout, find_holdout
 
 KEY = "0123456789abcdef"
 IDS = [f"tracker-{number}" for number in range(20_000)]

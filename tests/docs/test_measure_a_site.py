@@ -19,7 +19,7 @@ from support.website import CHROMIUM, site
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
-from attrib_ds.contract.settings import UpdateSettings
+from attrib_ds.contract.administration import UpdateSettings
 from attrib_ds.service.http import pages
 from attrib_ds.service.http.dispatch import REQUIRED_SCOPES
 

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract.administration import Holdout, find_holdout
 from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.hits import OPPORTUNITY, CollectHit, CollectOpportunity, read_hit, read_opportunity
-from attrib_ds.contract.settings import Holdout, find_holdout
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.collection.visitors import (

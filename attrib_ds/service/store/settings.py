@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import Holdout, find_holdout, get_holdout
 from attrib_ds.contract.json_values import encode
-from attrib_ds.contract.settings import Holdout, find_holdout, get_holdout
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.store import Store
 
 if TYPE_CHECKING:
     import duckdb
 
-    from attrib_ds.contract.settings import (
+    from attrib_ds.contract.administration import (
         CreateHoldout,
         DeleteHoldout,
         GetSettings,
@@ -72,7 +72,7 @@ class ProjectSettings:
     traffic_filters : tuple of str
         Filters that capture hits.
     holdouts : tuple of str
-        Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.settings.Holdout`.
+        Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.administration.Holdout`.
     holdout_key : str
         Secret that decides who is withheld; empty until the first holdout.
     respect_gpc : bool, default True
