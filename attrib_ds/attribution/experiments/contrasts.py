@@ -123,7 +123,7 @@ def _regress(
     """Return the differences of one regression."""
     design = _Design(is_withheld, covariates - covariates.mean(axis=0), list(nodes))
     gram, moments = design.products(outcomes)
-    inverse = _inverse(gram, design, node_ids)
+    inverse = _inverse(gram, is_withheld, nodes=nodes, node_ids=node_ids)
     coefficients = inverse @ moments
     positions = [1 + node for node in nodes]
     influence = np.zeros((len(positions), *outcomes.shape))
@@ -174,39 +174,27 @@ class _Design:
         return gram, moments
 
 
-def _inverse(gram: Numbers, design: _Design, node_ids: Sequence[str]) -> Numbers:
-    """Return the inverse for the linearly independent columns; zeros for the others."""
+def _inverse(gram: Numbers, is_withheld: Flags, *, nodes: Sequence[int], node_ids: Sequence[str]) -> Numbers:
+    """Return the pseudo-inverse, which collinear covariates leave the same for the differences of nodes."""
     scale = np.sqrt(np.diag(gram))
-    kept: list[int] = []
-    # As in a Cholesky decomposition, columns enter one by one, so the first of equal columns is kept.
-    for column in np.flatnonzero(scale):
-        normed = gram / np.outer(np.where(scale, scale, 1), np.where(scale, scale, 1))
-        own = 1.0
-        if kept:
-            inner = normed[np.ix_(kept, kept)]
-            own = 1.0 - normed[column, kept] @ np.linalg.solve(inner, normed[kept, column])
-        if own > _OWN:
-            kept.append(int(column))
-        elif column - 1 in range(len(design.is_withheld)):
-            _check_separable(int(column) - 1, design, node_ids)
-    inverse = np.zeros_like(gram)
-    inverse[np.ix_(kept, kept)] = np.linalg.inv(gram[np.ix_(kept, kept)])
-    return inverse
-
-
-def _check_separable(node: int, design: _Design, node_ids: Sequence[str]) -> None:
-    """Refuse collinear holdouts if one of them is to be estimated."""
-    held = design.is_withheld
-    same = [other for other in range(node) if (held[other] == held[node]).all()]
-    involved = {node, *same}
-    if involved & set(design.nodes):
-        others = ", ".join(repr(node_ids[other]) for other in same) or "other nodes combined"
-        raise InvalidRequest(
-            f"withheld: node {node_ids[node]!r} was withheld from the same users as {others}, so their "
-            "effects cannot be separated; allowed: one shared node_id for such nodes, or an independent draw "
-            "of users for each",
-            field="withheld",
-        )
+    scale = np.where(scale > 0, scale, 1.0)
+    normed = gram / np.outer(scale, scale)
+    inverse = np.linalg.pinv(normed, rcond=_OWN, hermitian=True)
+    is_own = np.diag(inverse @ normed) > 1 - 1e-6
+    for node in nodes:
+        if not is_own[1 + node]:
+            held = is_withheld[node]
+            same = [
+                node_ids[each] for each in np.flatnonzero((is_withheld == held).all(axis=1)) if each != node
+            ]
+            others = ", ".join(map(repr, same)) or "other nodes combined"
+            raise InvalidRequest(
+                f"withheld: node {node_ids[node]!r} was withheld from the same users as {others}, so their "
+                "effects cannot be separated; allowed: one shared node_id for such nodes, or an independent "
+                "draw of users for each",
+                field="withheld",
+            )
+    return np.asarray(inverse / np.outer(scale, scale))
 
 
 @dataclass(frozen=True, eq=False)

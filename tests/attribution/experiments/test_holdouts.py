@@ -489,7 +489,7 @@ def test_intervals_cover_what_channels_cause():
         ({"withheld": HELD.drop(columns="node_id")}, "withheld: there is no column 'node_id'"),
         (
             {"withheld": pd.concat([HELD, held("mail", 0, 1, 2, 3)])},
-            "'mail' was withheld from the same users",
+            "'ads' was withheld from the same users as 'mail'",
         ),
         (
             {"withheld": HELD.assign(since=[day(each) for each in range(4)])},
