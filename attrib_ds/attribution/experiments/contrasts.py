@@ -183,9 +183,9 @@ def _inverse(gram: Numbers, is_withheld: Flags, *, nodes: Sequence[int], node_id
     is_own = np.diag(inverse @ normed) > 1 - 1e-6
     for node in nodes:
         if not is_own[1 + node]:
-            held = is_withheld[node]
+            is_same = (is_withheld == is_withheld[node]).all(axis=1)
             same = [
-                node_ids[each] for each in np.flatnonzero((is_withheld == held).all(axis=1)) if each != node
+                name for name, flag in zip(node_ids, is_same, strict=True) if flag and name != node_ids[node]
             ]
             others = ", ".join(map(repr, same)) or "other nodes combined"
             raise InvalidRequest(
