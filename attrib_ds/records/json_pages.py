@@ -344,7 +344,7 @@ def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
         raise Refused
     values = msgspec.json.decode(content, type=list[int | Decimal | None])
     if pa.types.is_integer(column.type):
-        numbers = [None if value is None else whole(value) for value in values]
+        numbers = [whole(value) if isinstance(value, Decimal) else value for value in values]
         if numbers.count(None) > values.count(None):
             raise Refused
         return numbers
