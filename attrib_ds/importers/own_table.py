@@ -11,6 +11,7 @@ from typing import Any, Final
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.display import printable
@@ -535,16 +536,13 @@ class OwnTable:
 
     def count_repeated(self, where: str) -> int:
         """Return the number of valid rows that repeat another one in all columns."""
+        is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
         rows = (
             f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} "
-            f"WHERE ({where}) AND NOT ({self._is_invalid()})"
+            f"WHERE ({where}) AND NOT ({is_invalid})"
         )
         query = f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
         return int(self.connection.execute(query).fetchall()[0][0])
-
-    def _is_invalid(self) -> str:
-        """Return SQL for whether a row is rejected."""
-        return " OR ".join(f"({condition})" for condition, _ in self._rules)
 
     def read(self, *, where: str = "true", may_be_empty: bool = False) -> tuple[pa.Table, pd.DataFrame]:
         """Return the valid rows, and the rejected rows with the reason.
@@ -556,15 +554,13 @@ class OwnTable:
         """
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
-
-        def rows(selected: str, condition: str) -> pa.Table:
-            return self.connection.execute(
-                f"SELECT {quoted(ROW)} AS row, {selected} FROM {self.source.relation} "
-                f"WHERE ({where}) AND {condition} ({self._is_invalid()}) ORDER BY {quoted(ROW)}"
-            ).to_arrow_table()
-
-        valid = rows(columns, "NOT")
-        invalid = rows(f"concat_ws('; ', {reasons}) AS reason", "")
+        rows = self.connection.execute(
+            f"SELECT {quoted(ROW)} AS row, {columns}, concat_ws('; ', {reasons}) AS reason "
+            f"FROM {self.source.relation} WHERE {where} ORDER BY {quoted(ROW)}"
+        ).to_arrow_table()
+        is_valid = pc.equal(rows["reason"], "")
+        valid = rows.filter(is_valid).drop_columns("reason")
+        invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])
         unreadable = self.source.unreadable
         rejected = to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=TEXT))
