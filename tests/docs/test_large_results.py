@@ -44,22 +44,18 @@ def url(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_its_python_runs_as_it_is_written(url, tmp_path, capsys):
-    (code,) = blocks(PAGE.read_text(encoding="utf-8"), "python")
-    assert code.count(ADDRESS) == 1
+    export, use = blocks(PAGE.read_text(encoding="utf-8"), "python")
+    assert export.count(ADDRESS) == 1
     names = {}
-    exec(compile(code.replace(ADDRESS, f"url={url!r}"), str(PAGE), "exec"), names)
-    told = [tuple(map(int, line.split())) for line in capsys.readouterr().out.splitlines()]
-    assert sum(rows for rows, _ in told) == 10_001
-    assert {total for _, total in told} == {10_001}
-    assert list(names["visits"].columns) == ["_id", "userId", "startDate"]
-    assert names["file"] == Path("visits.parquet")
+    exec(compile(export.replace(ADDRESS, f"url={url!r}") + use, str(PAGE), "exec"), names)
+    assert sum(map(int, capsys.readouterr().out.split())) == 10_001
+    assert (names["visits"], names["users"]) == (Path("visits.parquet"), Path("users.parquet"))
     stored = pd.read_parquet(tmp_path / "visits.parquet")
-    assert len(stored) == 10_001
-    with at.connect("my-shop", url=url, key="key.json") as shop:
-        assert list(stored.columns) == list(at.search_interactions(shop, limit=0).columns)
+    assert (len(stored), list(stored.columns)) == (10_001, ["_id", "userId", "startDate"])
+    assert pd.read_parquet(tmp_path / "users.parquet")["interactionCount"].sum() == 10_001
 
 
-def test_the_functions_are_those_that_give_chunks():
-    taking = {name for name in at.__all__ if "chunks" in getattr(getattr(at, name), "__annotations__", {})}
+def test_the_functions_are_those_that_have_an_export():
     first = PAGE.read_text(encoding="utf-8").split("```")[0]
-    assert set(re.findall(r"`(\w+)`", first)) == taking
+    searches = {name.replace("export_", "search_") for name in at.__all__ if name.startswith("export_")}
+    assert set(re.findall(r"`(\w+)`", first)) == searches
