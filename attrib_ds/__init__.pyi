@@ -97,8 +97,8 @@ from .attribution.credits.touches import position_credits as position_credits
 from .attribution.credits.touches import touch_credits as touch_credits
 from .attribution.experiments.effects import compare as compare
 from .attribution.experiments.estimation import estimate_effects as estimate_effects
-from .attribution.path_models.markov import removal_effects as removal_effects
-from .attribution.path_models.markov import transition_matrix as transition_matrix
+from .attribution.markov import removal_effects as removal_effects
+from .attribution.markov import transition_matrix as transition_matrix
 from .attribution.paths.paths import Paths as Paths
 from .filters import (
     event as event,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrib_ds as at
-from attrib_ds.commands.parser import show, show_error, show_row
+from attrib_ds.commands.cli import show, show_error, show_row
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.filters import Predicate

@@ -14,7 +14,7 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds import sample
-from attrib_ds.commands.parser import show, show_error
+from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS

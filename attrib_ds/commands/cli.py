@@ -1,18 +1,32 @@
-"""The command ``attrib-ds``.
+"""The command ``attrib-ds`` and its arguments; imports nothing slow, so that wrong usage is answered at once.
 
 Exit codes: 0 success, 1 a failure reported in one line on standard error, 2 wrong usage.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds.commands.parser import make_parser, show_error
+from attrib_ds import commands
+from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
+from attrib_ds.display import printable
 from attrib_ds.errors import AttribError
+from attrib_ds.importers.columns import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+
+#: Names and settings of an argument.
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+_RESOURCES: Final = ("nodes", "interactions", "hits", "events", "spend")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,3 +54,373 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show_error("interrupted")
         return 1
     return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command; ``run`` of its options takes them and does the work."""
+    parser = argparse.ArgumentParser(
+        prog="attrib-ds", description="Marketing attribution for analysts.", allow_abbrev=False
+    )
+    parser.set_defaults(home=None)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_credits(actions)
+    _add_projects(actions)
+    _add_administration(actions)
+    _add_serving(actions)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("attrib-ds")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _argument(*names: str, **settings: Any) -> Argument:
+    return names, settings
+
+
+def _path(name: str, help: str, **settings: Any) -> Argument:  # noqa: A002
+    return _argument(name, **{"type": Path, "metavar": "FILE", "help": help, **settings})
+
+
+_PROJECT: Final = _argument("project", metavar="PROJECT")
+_HOME: Final = _path(
+    "--home", "folder of embedded projects (default ATTRIB_DS_HOME, or your data folder)", metavar="DIR"
+)
+_DATABASES: Final = (
+    _path("--geo", "MMDB file with the places of the addresses of hits, such as GeoLite2-City.mmdb"),
+    _path("--asn", "MMDB file with their networks, such as GeoLite2-ASN.mmdb"),
+)
+
+
+def _add(
+    actions: Actions, name: str, run: str, about: str, *arguments: Argument, **settings: Any
+) -> argparse.ArgumentParser:
+    """Add a command that runs a function, named with its module, when it is called."""
+    module, function = run.split(".")
+    command = actions.add_parser(name, help=about, **settings)
+    for names, options in arguments:
+        command.add_argument(*names, **options)
+    command.set_defaults(run=lambda options: getattr(getattr(commands, module), function)(options))
+    return command
+
+
+def _group(actions: Actions, name: str, about: str) -> Actions:
+    return actions.add_parser(name, help=about).add_subparsers(
+        title="actions", required=True, metavar="ACTION"
+    )
+
+
+def _add_credits(actions: Actions) -> None:
+    _add(
+        actions, "demo", "attribution.demo", "credit the orders of the sample shop",
+        _path(
+            "--out", "folder of the report (default attribution-report)",
+            default=Path("attribution-report"), metavar="DIR",
+        ),
+    )  # fmt: skip
+    sheets = {
+        "--sheet": "touchpoints or paths",
+        "--conversion-sheet": "conversions",
+        "--spend-sheet": "spend",
+    }
+    code = ", or the code of amounts without a currency, such as EUR"
+    own = _add(
+        actions, "attribute", "attribution.attribute", "credit the conversions in your own files",
+        _path("--touchpoints", "one row per touchpoint"),
+        _path(
+            "--conversions",
+            "one row per conversion; if omitted, touchpoints with a flag column are conversions",
+        ),
+        _path(
+            "--paths",
+            "aggregated paths, or wide journeys with their steps in columns, instead of the two above",
+        ),
+        _argument(
+            "--aggregate", action="store_true", help="add up the rows of a conversion, such as order lines"
+        ),
+        _argument("--dayfirst", action=argparse.BooleanOptionalAction, help="03/04/2025 is in April"),
+        _argument("--decimal", choices=(".", ","), help="decimal mark of numbers, if they do not tell"),
+        _argument(
+            "--encoding", metavar="NAME", help="encoding of CSV files that are not UTF-8, such as cp1252"
+        ),
+        _argument(
+            "--ignore-case", action=argparse.BooleanOptionalAction, default=True,
+            help="names of nodes that differ by case only are one",
+        ),
+        *(
+            _argument(
+                option, metavar="NAME", help=f"sheet of the {rows} in an XLSX file (default: the first)"
+            )
+            for option, rows in sheets.items()
+        ),
+        _argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')"),
+        _path("--spend", "spend per node: node, spend, currency"),
+        _argument(
+            "--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"
+        ),
+        _argument("--lookback", default="30D", help="lookback window (default 30D)"),
+        _argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95"),
+        _path("--out", "write a report and the credits there too", metavar="DIR"),
+        *(
+            _argument(
+                option, dest=f"column_{role}",
+                metavar="COLUMN|CODE" if role == "currency" else "COLUMN",
+                help=f"column of the {role.replace('_', ' ')}{code if role == 'currency' else ''}",
+            )
+            for role, option in OPTIONS.items()
+        ),
+        description="Credit conversions to the touchpoints before them. Files are CSV, NDJSON, "
+        "Parquet or XLSX. Columns with common names are found; name others by options, several of --node or "
+        "--path, and a day and its time in --date, with commas. Times without an offset are UTC.",
+    )  # fmt: skip
+    own.set_defaults(wrong_usage=own.error)
+    _add(
+        actions, "app", "serving.app", "open the attribution app in a browser",
+        _argument("--port", type=int, default=8866, help="port to listen on (default 8866)"),
+        _argument("--no-browser", action="store_true", help="print the address only"),
+    )  # fmt: skip
+
+
+def _add_projects(actions: Actions) -> None:
+    projects = _group(actions, "projects", "make and list embedded projects")
+    _add(
+        projects, "create", "administration.create", "make an embedded project",
+        _PROJECT,
+        _argument("--currency", metavar="CODE", help="currency of the project (default EUR)"),
+        _argument(
+            "--timezone", metavar="NAME", help="time zone of the project, such as Europe/Paris (default UTC)"
+        ),
+        _HOME,
+    )  # fmt: skip
+    _add(projects, "list", "administration.list_all", "list the embedded projects", _HOME)
+    _add(
+        actions, "load", "administration.load", "load files into an embedded project",
+        _PROJECT,
+        *(_path(f"--{resource}", f"NDJSON, Parquet or CSV of {resource}") for resource in _RESOURCES),
+        _path(
+            "--access-log",
+            "access logs of a web server in the combined format, whose page views become sessions",
+            nargs="+",
+        ),
+        *(
+            _path(
+                f"--{service.lower()}-hits",
+                f"events exported by {service}, whose page views become sessions",
+                nargs="+",
+            )
+            for service in ("GA4", "Snowplow")
+        ),
+        _argument(
+            "--site", metavar="URL", help="with --access-log: origin of its pages, https://shop.example"
+        ),
+        *_DATABASES,
+        _path("--rejected", "write rejected rows there"),
+        _HOME,
+    )  # fmt: skip
+    flag = {"action": "store_true", "default": None}
+    _add(
+        actions, "sync", "administration.sync", "mirror a project of a remote service into a file",
+        _PROJECT,
+        _path("--to", "file of the mirror", required=True, metavar="PATH"),
+        _argument("--url", help="address of the service (default: as connect() finds it)"),
+        _path("--key", "key file of a service account"),
+        _argument("--since", metavar="DATE", help="first day or instant to read"),
+        _argument("--until", metavar="DATE", help="last day or instant to read"),
+        _argument("--hits", help="mirror the hits of sessions too", **flag),
+        _argument("--personal", help="mirror identity data of interactions too", **flag),
+        _argument(
+            "--currency", metavar="CODE", help="currency of the project if the service omits it (default EUR)"
+        ),
+        _argument(
+            "--timezone", metavar="ZONE",
+            help="time zone of the project if the service omits it (default UTC)",
+        ),
+        _HOME,
+    )  # fmt: skip
+    _add(
+        actions, "export", "administration.export", "write the users of a project to a CSV or XLSX file",
+        _PROJECT,
+        _path("file", "file to write; its suffix sets the format"),
+        _argument(
+            "--columns", required=True, metavar="KEYS",
+            help="keys separated by commas, such as _id,fields.email,eventCount,metrics.turnover.sum",
+        ),
+        _argument("--format", choices=("csv", "xlsx"), help="format, if the suffix does not set it"),
+        _argument("--where", metavar="JSON", help="filter on users, in the service's JSON"),
+        _argument("--audience", metavar="ID", help="only users of this audience"),
+        _argument("--delimiter", default=",", help="delimiter of CSV (default ,)"),
+        _argument(
+            "--encoding", default="utf-8", help="encoding of CSV: utf-8 (default) or utf-8-bom for Excel"
+        ),
+        _argument(
+            "--keep-formulas", action="store_true",
+            help="do not escape text that a spreadsheet would evaluate as a formula",
+        ),
+        _argument(
+            "--transform", action="append", default=[], metavar="JSON",
+            help='transform a column, such as {"type": "date", "key": "createdAt", "level": "day"}; '
+            "repeatable",
+        ),
+        _HOME,
+    )  # fmt: skip
+
+
+def _add_administration(actions: Actions) -> None:
+    integrations = _group(actions, "integrations", "ad platforms of an embedded project")
+    _add(
+        integrations, "create", "administration.create_integration",
+        "make an integration, which campaigns belong to",
+        _PROJECT,
+        _argument("--vendor-id", required=True, metavar="ID", help="its id, unique in the project"),
+        _argument("--name", required=True, metavar="NAME", help="its display name"),
+        _argument(
+            "--currency", metavar="CODE", help="currency of its outlays (default: that of the project)"
+        ),
+        _argument("--channel", metavar="NAME", help="channel of its traffic, such as Offline"),
+        _HOME,
+    )  # fmt: skip
+    about = "list the integrations of a project"
+    _add(integrations, "list", "administration.list_integrations", about, _PROJECT, _HOME)
+
+    event_types = _group(actions, "event-types", "event types of an embedded project")
+    archived = _argument("--archived", action="store_true", help="list the archived ones")
+    about = "list the event types of a project"
+    _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, _HOME)
+    definitions = _path("file", "a JSON object with at least reference and name, or a list")
+    about = "make event types from a JSON file"
+    _add(event_types, "create", "administration.create_event_types", about, _PROJECT, definitions, _HOME)
+
+    _add(
+        actions, "settings", "administration.settings", "show and change the settings of an embedded project",
+        _PROJECT,
+        _argument(
+            "--set", action="append", default=[], metavar="NAME=JSON",
+            help="a setting to change, such as retentionDurationInDays=365, requireTokenForEvents=true or "
+            "allowedOrigins='[\"https://shop.example\"]'; null clears it; repeatable",
+        ),
+        _HOME,
+    )  # fmt: skip
+    about = "copy a project into a file, while it is in use"
+    _add(actions, "backup", "administration.back_up", about, _PROJECT, _path("file", "a new file"), _HOME)
+    _add(
+        actions, "restore", "administration.restore", "restore a project from a backup",
+        _PROJECT,
+        _path("file", "the backup; it is left unchanged"),
+        _argument("--replace", action="store_true", help="overwrite the existing project"),
+        _HOME,
+    )  # fmt: skip
+    about = "check a project's file for inconsistencies"
+    _add(actions, "check", "administration.check", about, _PROJECT, _HOME)
+
+
+def _add_serving(actions: Actions) -> None:
+    serve = _add(
+        actions, "serve", "serving.serve", "serve the embedded projects over HTTP",
+        _argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"),
+        _argument(
+            "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
+        ),
+        _argument("--url", metavar="URL", help="public address of the server, as clients reach it"),
+        _argument(
+            "--rate", action="append", default=[], metavar="NAME=AMOUNT/SECONDS",
+            help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
+            "hits and hits-by-address; repeatable",
+        ),
+        _argument(
+            "--without", action="append", choices=("rates", "sql", "new-keys"), default=[],
+            help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
+        ),
+        *_DATABASES,
+        _argument(
+            "--max-page-size", type=_positive, metavar="N",
+            help="records per page at most (default: no maximum)",
+        ),
+        _HOME,
+    )  # fmt: skip
+    edge = serve.add_mutually_exclusive_group()
+    edge.add_argument(
+        "--behind-proxy", type=_proxy, nargs="+", default=[], metavar="ADDRESS",
+        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
+        "from them alone",
+    )  # fmt: skip
+    edge.add_argument(
+        "--unprotected", action="store_true",
+        help="listen on another address than this machine's own without a proxy, in a network you trust",
+    )  # fmt: skip
+
+    def run_server(options: argparse.Namespace) -> None:
+        if not (_is_loopback(options.host) or options.behind_proxy or options.unprotected):
+            serve.exit(
+                2,
+                f"attrib-ds serve: others can reach --host {options.host}: put a reverse proxy in front and "
+                "pass its address to --behind-proxy, or pass --unprotected\n",
+            )
+        commands.serving.serve(options)
+
+    serve.set_defaults(run=run_server)
+
+    keys = _group(actions, "keys", "keys of service accounts, which clients of a server need")
+    _add(
+        keys, "create", "serving.create_key", "make a service account for a project, and its key file",
+        _PROJECT,
+        _argument(
+            "--scope", action="append", metavar="SCOPE",
+            help=f"a scope to grant, repeatable: {', '.join(SCOPES)} (default {FULL_ACCESS})",
+        ),
+        _path("--out", "the key file; keep it secret", required=True),
+        _argument(
+            "--expires", metavar="DATE",
+            help="first day or instant on which the key is refused (default: never)",
+        ),
+        _HOME,
+    )  # fmt: skip
+    _add(keys, "list", "serving.list_keys", "list the keys", _HOME)
+    key = _argument("key_id", metavar="KEY", help="id of the key, as listed")
+    _add(keys, "revoke", "serving.revoke_key", "revoke a key and its tokens", key, _HOME)
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _proxy(text: str) -> str:
+    """Check the address of a proxy, or a network of them."""
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; expected an IP address or a network, such as 10.0.0.5 or 172.18.0.0/16"
+        ) from None
+    if not network.prefixlen:
+        raise argparse.ArgumentTypeError(f"{text!r} is every address, so that any client could forge its own")
+    return text
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+    if not number:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; expected a whole number above 0")
+    return number
+
+
+def show(text: str) -> None:
+    """Print text to standard output."""
+    print(printable(text))
+
+
+def show_row(*cells: str) -> None:
+    """Print cells as one line, separated by tabs; tabs and line feeds in cells are escaped."""
+    show("\t".join(cell.replace("\t", "\\t").replace("\n", "\\n") for cell in cells))
+
+
+def show_error(text: str) -> None:
+    """Print a message as one line to standard error."""
+    print(f"attrib-ds: {printable(' '.join(text.split()))}", file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
-from attrib_ds.commands.parser import show, show_row
+from attrib_ds.commands.cli import show, show_row
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.project import home
 

@@ -9,7 +9,7 @@ import function_tables
 import pytest
 
 import attrib_ds
-from attrib_ds.commands.parser import make_parser
+from attrib_ds.commands.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

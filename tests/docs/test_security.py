@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from attrib_ds.commands.parser import make_parser
+from attrib_ds.commands.cli import make_parser
 from attrib_ds.service.http.server import RATES, ServerOptions
 
 ROOT = Path(__file__).parents[2]

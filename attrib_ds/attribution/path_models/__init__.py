@@ -1,1 +1,0 @@
-"""Models that compare whole paths: Markov, Fractribution, conversion-rate Shapley."""
