@@ -17,6 +17,7 @@ from support.law_examples import examples
 
 import attrib_ds as at
 from attrib_ds import Paths, attribute, errors
+from attrib_ds.attribution import conversion_rates, markov
 from attrib_ds.attribution.engines.engine import (
     PRIME,
     double,
@@ -28,7 +29,6 @@ from attrib_ds.attribution.engines.engine import (
     total,
 )
 from attrib_ds.attribution.models.named import model_named, rule_models
-from attrib_ds.attribution import conversion_rates, markov
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
 from attrib_ds.attribution.paths.windows import Window, pair
 from attrib_ds.attribution.rules import weighted
