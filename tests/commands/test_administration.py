@@ -201,4 +201,4 @@ def test_commands_print_in_one_place():
     printing = [
         file.name for file in folder.glob("*.py") if re.search(r"\bprint\(", file.read_text(encoding="utf-8"))
     ]
-    assert printing == ["parser.py"]
+    assert printing == ["cli.py"]

@@ -1,7 +1,7 @@
 """Attribution models as frozen values; a name such as ``"linear"`` stands for its default parameters.
 
-:mod:`attrib_ds.attribution.rules`, :mod:`attrib_ds.attribution.markov`,
-:mod:`attrib_ds.attribution.conversion_rates` and :mod:`attrib_ds.attribution.incremental` compute the credits.
+:mod:`~attrib_ds.attribution.rules`, :mod:`~attrib_ds.attribution.markov`,
+:mod:`~attrib_ds.attribution.conversion_rates` and :mod:`~attrib_ds.attribution.incremental` compute credits.
 """
 
 import lazy_loader as lazy
