@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import msgspec
@@ -110,8 +110,6 @@ def _canonical(value: Any) -> str:
     )
 
 
-T = TypeVar("T")
-
 #: How long a synchronous call waits until the tables have its event.
 _SECONDS_TO_WAIT: Final = 30.0
 _SECONDS_TO_CLOSE: Final = 30.0
@@ -149,6 +147,15 @@ class _Sent:
     records: Sequence[dict[str, Any]]
     line: AuditEntry | None
     is_awaited: bool
+    #: Makes the answer of what was accepted; may raise.
+    answer: Callable[[list[_Accepted]], Any]
+
+    def answered(self, accepted: list[_Accepted]) -> Any:
+        """Return the answer or its error."""
+        try:
+            return self.answer(accepted)
+        except AttribError as error:
+            return error
 
     def entry(self) -> dict[str, Any] | None:
         """Return the audit entry with the id of the event, or the number of events."""
@@ -169,7 +176,7 @@ class _Entry(NamedTuple):
     prepared: Prepared | None
 
 
-class EventIntake(Intake[_Sent, list[_Accepted], _Entry]):
+class EventIntake(Intake[_Sent, Any, _Entry]):
     """The events of a project on their way into the tables.
 
     An event whose sender waits for the outcome is validated before it is accepted. Validation alone decides
@@ -220,7 +227,7 @@ class EventIntake(Intake[_Sent, list[_Accepted], _Entry]):
                         queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
         earlier_log_of(file).unlink(missing_ok=True)
 
-    def _put(self, items: Sequence[_Sent]) -> list[list[_Accepted]]:
+    def _put(self, items: Sequence[_Sent]) -> list[Any]:
         queue = self._store.queue
         awaited = [record for sent in items if sent.is_awaited for record in sent.records]
         prepared = {event.result.raw.id: event for event in prepare(self._store, awaited)}
@@ -231,7 +238,8 @@ class EventIntake(Intake[_Sent, list[_Accepted], _Entry]):
                 self._prepared[record["_id"]] = prepared[record["_id"]]
         results = []
         for sent in items:
-            results.append([_accepted(record, stored[record["nonce"]], prepared) for record in sent.records])
+            accepted = [_accepted(record, stored[record["nonce"]], prepared) for record in sent.records]
+            results.append(sent.answered(accepted))
             entry = sent.entry()
             if entry is not None:
                 queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
@@ -353,14 +361,14 @@ class Ingestion:
 
     def start_event(self, request: CreateEvent, line: AuditEntry | None = None) -> Future[Answer]:
         """Start to create an event, which is validated later; the future is set once it is durable."""
-        return _then(self._submit([request], line), lambda accepted: Answer(value=self._id_of(accepted[0])))
+        return self._submit([request], line, self._answer)
 
     def start_event_sync(self, request: CreateEvent, line: AuditEntry | None = None) -> Future[Answer | None]:
         """Start to create an event that is validated at once.
 
         The future is None if the nonce is known: a thread that can wait has to look up the outcome.
         """
-        return _then(self._submit([request], line, is_awaited=True), _answer_of_new)
+        return self._submit([request], line, _answer_of_new, is_awaited=True)
 
     def create_event(self, request: CreateEvent, line: AuditEntry | None = None) -> Answer:
         """Accept an event and return its id without validation; it is processed later."""
@@ -384,7 +392,7 @@ class Ingestion:
             results: Sequence[str | AttribError] = (
                 self._create_and_wait(events, line)
                 if request.wait
-                else [self._id_of(accepted) for accepted in self._submit(events, line).result()]
+                else [self._id_of(accepted) for accepted in self._submit(events, line, list).result()]
             )
             for place, outcome in zip(places, results, strict=True):
                 outcomes[place] = outcome
@@ -438,10 +446,18 @@ class Ingestion:
         self._store.write(process)
 
     def _submit(
-        self, events: Sequence[CreateEvent], line: AuditEntry | None, *, is_awaited: bool = False
-    ) -> Future[list[_Accepted]]:
+        self,
+        events: Sequence[CreateEvent],
+        line: AuditEntry | None,
+        answer: Callable[[list[_Accepted]], Any],
+        *,
+        is_awaited: bool = False,
+    ) -> Future[Any]:
         records = [raw_event(event, self._ids) for event in events]
-        return self.intake.submit(_Sent(records, line, is_awaited), size=len(records))
+        return self.intake.submit(_Sent(records, line, is_awaited, answer), size=len(records))
+
+    def _answer(self, accepted: Sequence[_Accepted]) -> Answer:
+        return Answer(value=self._id_of(accepted[0]))
 
     def _id_of(self, accepted: _Accepted) -> str:
         self.nonce_conflicts += not accepted.agrees
@@ -451,7 +467,7 @@ class Ingestion:
         self, events: Sequence[CreateEvent], line: AuditEntry | None
     ) -> list[str | AttribError]:
         """Accept events and wait until the tables have them; return the id or the error of each."""
-        results = self._submit(events, line, is_awaited=True).result()
+        results: list[_Accepted] = self._submit(events, line, list, is_awaited=True).result()
         is_stored = True
         try:
             if not self._is_served or not all(accepted.is_new for accepted in results):
@@ -498,20 +514,6 @@ def _answer_of_new(accepted: Sequence[_Accepted]) -> Answer | None:
     if outcome is not None:
         raise _refusal(id, outcome)
     return Answer(value=id) if is_new else None
-
-
-def _then(future: Future[Any], answer: Callable[[Any], T]) -> Future[T]:
-    """Return a future of what a function makes of the result of another future."""
-    following: Future[T] = Future()
-
-    def settle(done: Future[Any]) -> None:
-        try:
-            following.set_result(answer(done.result()))
-        except BaseException as error:  # noqa: BLE001  (raised to who waits)
-            following.set_exception(error)
-
-    future.add_done_callback(settle)
-    return following
 
 
 def _read_raw(
