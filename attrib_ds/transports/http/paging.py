@@ -482,8 +482,9 @@ def in_order(
     ahead = deque(entry for part in itertools.islice(waiting, _AHEAD * workers) for entry in start(part))
     try:
         while ahead:
-            part, future = ahead.popleft()
+            part, future = ahead[0]
             page = future.result()
+            ahead.popleft()
             if page is None:
                 ahead.extend(start(next(waiting, None)))
             else:
@@ -492,4 +493,5 @@ def in_order(
     finally:
         stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        wait([future for _, future in ahead], timeout=_SECONDS_TO_END)
+        _, running = wait([future for _, future in ahead], timeout=_SECONDS_TO_END)
+        pool.shutdown(wait=not running)

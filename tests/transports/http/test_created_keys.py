@@ -23,7 +23,7 @@ def registered(asked, **changes):
     """Answer as a service does that registers the key."""
     body = json.loads(asked.body)
     key = {
-        "_id": checked_public_key(body["publicKey"]).key_id,
+        "_id": checked_public_key(body["publicKey"])[0],
         "clientId": "client-2",
         "serviceAccountEmail": "new@shop.example",
         "scopes": body["scopes"],
@@ -81,7 +81,7 @@ def test_a_key_whose_file_cannot_be_written_is_revoked(open_shop, service, tmp_p
         with pytest.raises(errors.Unavailable, match=r"path: .*new\.json' cannot be written") as caught:
             create_key(shop, tmp_path / "new.json")
     posted, deleted = service.asked
-    key_id = checked_public_key(json.loads(posted.body)["publicKey"]).key_id
+    key_id = checked_public_key(json.loads(posted.body)["publicKey"])[0]
     assert (deleted.method, deleted.path) == ("DELETE", f"/api/v1/projects/shop/keys/{key_id}")
     assert list(tmp_path.iterdir()) == []
     notes = getattr(caught.value, "__notes__", [])

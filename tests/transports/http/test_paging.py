@@ -100,7 +100,7 @@ def embedded(home, tmp_path_factory):
 
 
 def pulling():
-    return [thread for thread in threading.enumerate() if thread.name == "attrib-ds page"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("attrib-ds page")]
 
 
 SORTS = [
@@ -548,8 +548,8 @@ def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, 
         threading.Event().wait(0.02)
 
     time.sleep = sleep
-    shelf.alter = lambda number, reply: later if number > 4 else reply
-    frames = frames_of("search_interactions", open_shop(page=3), **OLDEST_FIRST)
+    shelf.alter = lambda number, reply: later if number > 3 else reply
+    frames = frames_of("search_interactions", open_shop(page=3, workers=1), **OLDEST_FIRST)
     next(frames)
     next(frames)
     assert is_waiting.wait(10)
