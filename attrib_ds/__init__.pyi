@@ -32,37 +32,19 @@ from .api.campaigns import (
     update_outlay as update_outlay,
 )
 from .api.conversions import conversion_paths as conversion_paths
-from .api.event_types import (
-    create_event_type as create_event_type,
-)
-from .api.event_types import (
-    get_event_type as get_event_type,
-)
-from .api.event_types import (
-    list_event_types as list_event_types,
-)
-from .api.events import (
-    get_event as get_event,
-)
-from .api.events import (
-    get_raw_event as get_raw_event,
-)
-from .api.events import (
-    list_trashed_events as list_trashed_events,
-)
-from .api.events import (
-    send_events as send_events,
-)
-from .api.events import (
-    update_states as update_states,
-)
-from .api.events import (
-    update_statistics as update_statistics,
-)
-from .api.insights import event_insights as event_insights
-from .api.insights import interaction_insights as interaction_insights
+from .api.events import create_event_type as create_event_type
+from .api.events import get_event as get_event
+from .api.events import get_event_type as get_event_type
+from .api.events import get_raw_event as get_raw_event
+from .api.events import list_event_types as list_event_types
+from .api.events import list_trashed_events as list_trashed_events
+from .api.events import send_events as send_events
+from .api.events import update_states as update_states
+from .api.events import update_statistics as update_statistics
 from .api.interactions import create_offline_interactions as create_offline_interactions
+from .api.interactions import event_insights as event_insights
 from .api.interactions import get_interaction as get_interaction
+from .api.interactions import interaction_insights as interaction_insights
 from .api.interactions import list_hits as list_hits
 from .api.interactions import list_nodes as list_nodes
 from .api.interactions import search_interactions as search_interactions
@@ -122,13 +104,13 @@ from .importers.exports import read_ga4 as read_ga4
 from .importers.exports import read_matomo as read_matomo
 from .importers.exports import read_snowplow as read_snowplow
 from .importers.own_journeys import read_journeys as read_journeys
-from .mirroring.mirror import sync as sync
+from .mirroring import sync as sync
 from .project import Project as Project
 from .project import connect as connect
 from .project import open_tables as open_tables
 from .queries.channel_rules import assign_channels as assign_channels
 from .queries.channel_rules import channel_rules as channel_rules
-from .records.access_logs import AccessLog as AccessLog
+from .records.export_tables import AccessLog as AccessLog
 from .records.ga4_events import GA4Hits as GA4Hits
 from .records.snowplow_events import SnowplowHits as SnowplowHits
 from .sample.shop import sample_project as sample_project

@@ -9,7 +9,7 @@ import pytest
 
 from attrib_ds import Paths, connect, interaction
 from attrib_ds import display as module
-from attrib_ds.attribution.models.rules import TimeDecay
+from attrib_ds.attribution.models import TimeDecay
 from attrib_ds.display import card, progress
 
 

@@ -10,14 +10,18 @@ from typing import Any, cast
 import pandas as pd
 
 from attrib_ds.api.campaigns import delete_outlay
-from attrib_ds.api.event_types import archive_event_type, restore_event_type, update_event_type
-from attrib_ds.api.events import replay_events, validate_events
+from attrib_ds.api.events import (
+    archive_event_type,
+    replay_events,
+    restore_event_type,
+    update_event_type,
+    validate_events,
+)
 from attrib_ds.api.results import page
 from attrib_ds.api.users import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.contract.operation import File
-from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
-from attrib_ds.keys.key_files import KeyFile, make_key_pair, new_key_file
+from attrib_ds.keys import FULL_ACCESS, KeyFile, make_key_pair, new_key_file
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 

@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from attrib_ds.api.event_types import create_event_type, get_event_type
-from attrib_ds.api.events import send_events
+from attrib_ds.api.events import create_event_type, get_event_type, send_events
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
 from attrib_ds.project import Project

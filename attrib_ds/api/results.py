@@ -19,7 +19,6 @@ from attrib_ds.contract import Answer, File
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
-from attrib_ds.records.access_logs import AccessLog
 from attrib_ds.records.declared_fields import (
     DeclaredFields,
     declared_fields,
@@ -27,11 +26,11 @@ from attrib_ds.records.declared_fields import (
     typed_events,
     typed_users,
 )
+from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 from attrib_ds.records.ga4_events import GA4Hits
-from attrib_ds.records.parquet_spool import ParquetSpool
 from attrib_ds.records.snowplow_events import SnowplowHits
-from attrib_ds.records.spreadsheets import write_excel
+from attrib_ds.records.written_files import ParquetSpool, write_excel
 
 
 def page(answer: Answer, table: pa.Table | None = None) -> pd.DataFrame:

@@ -15,8 +15,7 @@ from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.credits.touches import Models
 from attrib_ds.attribution.markov import Transitions
-from attrib_ds.attribution.models.model import check_amount, check_whole
-from attrib_ds.attribution.models.path_models import Markov
+from attrib_ds.attribution.models import Markov, check_amount, check_whole
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences, number_rows
 from attrib_ds.errors import InvalidRequest

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, SequenceModel
+from attrib_ds.attribution.models import ConversionRateShapley, Fractribution, SequenceModel
 from attrib_ds.attribution.paths.sequences import (
     COUNTS,
     NOTHING,

@@ -14,7 +14,7 @@ import pandas as pd
 import scipy  # its parts are imported when they are used, and scipy.stats would take longer than pandas
 from numpy.typing import NDArray
 
-from attrib_ds.attribution.models.model import check_whole
+from attrib_ds.attribution.models import check_whole
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
 

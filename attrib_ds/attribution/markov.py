@@ -18,7 +18,7 @@ from scipy.sparse.linalg import splu
 
 from attrib_ds.attribution.engines.engine import has_all_features
 from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
-from attrib_ds.attribution.models.path_models import Markov
+from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import (
     COUNTS,

@@ -20,7 +20,7 @@ from attrib_ds.attribution import models
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.engines.engine import double, number_of, total
 from attrib_ds.attribution.intervals import Limits, Uncertainty, Units, measures_of
-from attrib_ds.attribution.models.model import Model
+from attrib_ds.attribution.models import Model
 from attrib_ds.attribution.paths.inputs import MILESTONE
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest

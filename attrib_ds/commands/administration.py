@@ -14,7 +14,7 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.filters import Predicate
 from attrib_ds.project import home
 from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.spreadsheets import write_csv
+from attrib_ds.records.written_files import write_csv
 from attrib_ds.transports.http.configuration import find_remote
 
 #: Arguments of ``create_event_type`` by property in a file.

@@ -20,7 +20,7 @@ from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.report import side_by_side, write_report
 from attrib_ds.records.frames import TEXT
-from attrib_ds.records.spreadsheets import write_csv
+from attrib_ds.records.written_files import write_csv
 
 if TYPE_CHECKING:
     from attrib_ds.importers.own_paths import FilePaths  # slow to import

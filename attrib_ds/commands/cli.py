@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrib_ds import commands
-from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.display import printable
 from attrib_ds.errors import AttribError
 from attrib_ds.importers.columns import OPTIONS
+from attrib_ds.keys import FULL_ACCESS, SCOPES
 
 if TYPE_CHECKING:
     Actions = argparse._SubParsersAction[argparse.ArgumentParser]

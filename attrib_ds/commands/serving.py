@@ -57,7 +57,7 @@ def serve(options: argparse.Namespace) -> None:
 
 def app(options: argparse.Namespace) -> None:
     """Open the app in a browser."""
-    from attrib_ds.forms.app import run_app
+    from attrib_ds.forms.workbench import run_app
 
     run_app(port=options.port, opens_browser=not options.no_browser)
 

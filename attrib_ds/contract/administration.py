@@ -20,9 +20,9 @@ from attrib_ds import instants
 from attrib_ds.contract.identifiers import StorageKey, Text
 from attrib_ds.contract.json_values import Refused, Rule, Size, choice, pattern, text
 from attrib_ds.contract.request import ProjectRequest, Request, disagreement
-from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.contract.values import BOUNDED, Flag, Limit, Offset, whole
 from attrib_ds.errors import NotFound, closest
+from attrib_ds.keys import FULL_ACCESS, SCOPES
 
 # ruff: noqa: N815  (attributes carry the names of the API)
 

@@ -29,7 +29,7 @@ from attrib_ds.forms.controls import (
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Step, frame_downloads
 from attrib_ds.forms.form_fields import FormField
-from attrib_ds.forms.search_forms import filter_controls
+from attrib_ds.forms.record_forms import filter_controls
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.plots.report import report_page

@@ -15,9 +15,8 @@ import ipywidgets
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.event_types import list_event_types
-from attrib_ds.api.insights import interaction_insights
-from attrib_ds.api.interactions import list_nodes
+from attrib_ds.api.events import list_event_types
+from attrib_ds.api.interactions import interaction_insights, list_nodes
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported
 from attrib_ds.filters.vocabulary import Kind
 from attrib_ds.forms import elements

@@ -14,9 +14,8 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.event_types import list_event_types
-from attrib_ds.api.insights import event_insights, interaction_insights
-from attrib_ds.api.interactions import list_nodes, search_interactions
+from attrib_ds.api.events import list_event_types
+from attrib_ds.api.interactions import event_insights, interaction_insights, list_nodes, search_interactions
 from attrib_ds.forms import elements
 from attrib_ds.project import Project
 

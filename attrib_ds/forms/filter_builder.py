@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import ipywidgets
 
-from attrib_ds.api.insights import interaction_insights
+from attrib_ds.api.interactions import interaction_insights
 from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
 from attrib_ds.filters.predicates import Combinator

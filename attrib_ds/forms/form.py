@@ -23,7 +23,7 @@ from attrib_ds.forms.controls import Control, control_for
 from attrib_ds.forms.elements import Displayed, error_message
 from attrib_ds.forms.form_fields import FormField, form_fields
 from attrib_ds.project import Project
-from attrib_ds.records.spreadsheets import csv_text, write_excel
+from attrib_ds.records.written_files import csv_text, write_excel
 
 _WORKING: Final = "Working …"
 _EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'

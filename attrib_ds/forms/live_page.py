@@ -22,7 +22,7 @@ import traitlets
 
 from attrib_ds import instants
 from attrib_ds.api.admin import get_settings
-from attrib_ds.api.event_types import list_event_types
+from attrib_ds.api.events import list_event_types
 from attrib_ds.api.interactions import search_interactions
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported

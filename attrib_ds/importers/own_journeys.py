@@ -28,7 +28,7 @@ from attrib_ds.importers.own_table import Formats, OwnTable, workbook_of
 from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import ROW, literal, quoted
-from attrib_ds.records.spreadsheets import sheet_names
+from attrib_ds.records.written_files import sheet_names
 
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.

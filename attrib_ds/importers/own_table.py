@@ -21,8 +21,8 @@ from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import written_values
 from attrib_ds.records.frames import TEXT, to_pandas
 from attrib_ds.records.sources import ROW, literal, open_source, quoted
-from attrib_ds.records.spreadsheets import WORKBOOKS, read_sheet, sheet_columns
 from attrib_ds.records.text_files import foreign_encoding
+from attrib_ds.records.written_files import WORKBOOKS, read_sheet, sheet_columns
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {

@@ -1,5 +1,6 @@
 from .credit_plots import credits as credits
 from .credit_plots import model_comparison as model_comparison
+from .credit_plots import returns as returns
 from .effect_plots import effects as effects
 from .effect_plots import sensitivity as sensitivity
 from .lags import explanation as explanation
@@ -11,4 +12,3 @@ from .path_plots import funnel as funnel
 from .path_plots import lengths as lengths
 from .path_plots import orders as orders
 from .path_plots import paths as paths
-from .return_scatter import returns as returns

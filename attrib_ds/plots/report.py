@@ -15,7 +15,7 @@ import pandas as pd
 from attrib_ds import plots
 from attrib_ds.attribution.credits.returns import compare_models
 from attrib_ds.display import printable
-from attrib_ds.records.spreadsheets import write_csv
+from attrib_ds.records.written_files import write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

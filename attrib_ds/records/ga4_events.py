@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from attrib_ds.records.export_tables import (
-    Export,
-    create_page_views,
-    gather,
-    open_exports,
-    with_parameters,
-)
+from attrib_ds.records.export_tables import Export, create_page_views, gather, open_exports, with_parameters
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import Source
 from attrib_ds.records.written_values import plausible

@@ -1,24 +1,28 @@
-"""Writes Arrow tables as the JSON records of the specification, and parses single JSON values.
-
-Tables are flat with dotted names (``geo.city``) for nested properties; records are nested.
-"""
+"""Records as JSON of the specification: pages to Arrow tables, Arrow tables to records."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
 from json.encoder import encode_basestring as _quote
+from operator import attrgetter
 from typing import Any, Final, NoReturn
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.json_numbers import exact_integer, exact_number
-from attrib_ds.schema import NULL_UNKNOWN, SESSION_ONLY, is_json
+from attrib_ds import instants
+from attrib_ds.contract.json_values import Refused, encode, shown
+from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.json_numbers import exact_integer, exact_number, load_exact, whole
+from attrib_ds.schema import INSTANT, NULL_UNKNOWN, SESSION_ONLY, is_json
 
 _NULL: Final = "null"
 #: Objects that a record omits if all their members are null.
@@ -58,14 +62,14 @@ def to_json(batch: pa.RecordBatch, *, resource: str | None = None, hidden: Itera
     left_out = frozenset(hidden)
     written = set(batch.schema.names) - left_out
     tree: _Tree = {}
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        *parents, leaf = field.name.split(".")
+    for described, column in zip(batch.schema, batch.columns, strict=True):
+        *parents, leaf = described.name.split(".")
         wholes = {".".join(parents[:length]) for length in range(1, len(parents) + 1)}
-        if field.name not in left_out and not wholes & written:
+        if described.name not in left_out and not wholes & written:
             holder = tree
             for parent in parents:
                 holder = holder.setdefault(parent, {})
-            holder[leaf] = _texts(field, column)
+            holder[leaf] = _texts(described, column)
     is_offline = None
     if resource == "Interaction" and "type" in batch.schema.names:
         is_offline = pc.equal(batch["type"], "offline").fill_null(False).to_pylist()
@@ -201,3 +205,384 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     parse_float=exact_number, parse_int=exact_integer, parse_constant=_refuse_constant
 )
+
+
+#: Records decoded at a time: their values stay in the processor's cache until they are columns, which halves
+#: the time of a page.
+_PART: Final = 512
+#: Members outside the schema that become columns; further ones are left out.
+_MOST_NEW: Final = 1_000
+_UNNAMEABLE: Final = re.compile(r'[\x00-\x1f"\\]')
+_JSON: Final = {"json": "true"}
+#: Length of ``2025-01-31T12:00:00Z``; Arrow also accepts shorter texts as instants.
+_SHORTEST_INSTANT: Final = 20
+_WITH_OFFSET: Final = r"^.{10}[T ]\d\d:\d\d:\d\d(\.\d+)?[+-]\d\d:\d\d$"
+_FIRST_INSTANT, _LAST_INSTANT = (
+    pa.scalar(bound.replace(tzinfo=UTC), INSTANT).value for bound in (datetime.min, datetime.max)
+)
+#: Powers of ten that no amount reaches.
+_LARGEST_POWER: Final = 400
+_PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MISFITS: Final = (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+class Unreadable(ValueError):
+    """A text is not a valid answer, or is truncated."""
+
+
+class _Paged(msgspec.Struct):
+    data: list[msgspec.Raw]
+    offset: int | float | None = None
+    count: int | float | None = None
+    total: int | float | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """The records of an answer.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row per record. After the requested columns follow those of members outside the schema, as JSON
+        text, named by their dotted paths (a key with a dot is quoted).
+    counters : mapping of str to number, optional
+        ``offset``, ``count`` and ``total`` of a page; None for an array or a single record.
+    """
+
+    table: pa.Table
+    counters: Mapping[str, float | None] | None = None
+
+
+def read_page(
+    content: bytes,
+    columns: pa.Schema,
+    *,
+    known: pa.Schema | None = None,
+    most: int | None = None,
+    is_record: bool = False,
+) -> Page:
+    """Read an answer of JSON records.
+
+    Parameters
+    ----------
+    content : bytes
+        JSON in UTF-8.
+    columns : pyarrow.Schema
+        Of the table: the schema of a resource, or the requested columns. Dotted names are nested properties;
+        fields marked as JSON keep their text.
+    known : pyarrow.Schema, optional
+        Whole schema of the resource, if ``columns`` is a part of it; its other properties are left out.
+    most : int, optional
+        Maximum number of records; unlimited by default.
+    is_record : bool, default False
+        Whether it is a single record instead of an array, bare or the ``data`` of an object with counters.
+
+    Returns
+    -------
+    Page
+        Rows in the order of the records; absent members are null.
+
+    Raises
+    ------
+    Unreadable
+        If the answer is not JSON or not of this kind.
+    ServiceFailure
+        If a value does not fit its column, or there are too many records.
+
+    Examples
+    --------
+    >>> from attrib_ds.schema import INTERACTION
+    >>> cities = pa.schema([INTERACTION.field("_id"), INTERACTION.field("geo.city")])
+    >>> page = read_page(b'{"total": 7, "data": [{"_id": "a", "geo": {"city": "Oslo", "pop": 1e6}}]}', cities)
+    >>> page.table.to_pylist(), page.counters["total"]
+    ([{'_id': 'a', 'geo.city': 'Oslo', 'geo.pop': '1e6'}], 7)
+    """
+    try:
+        answer: Any = msgspec.json.decode(
+            content, type=msgspec.Raw if is_record else _Paged | list[msgspec.Raw]
+        )
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Unreadable(str(error)) from None
+    counters = None
+    if isinstance(answer, _Paged):
+        counters = {"offset": answer.offset, "count": answer.count, "total": answer.total}
+    records = [answer] if is_record else getattr(answer, "data", answer)
+    if most is not None and len(records) > most:
+        raise ServiceFailure(f"the response has more than the {most} records that were requested")
+    try:
+        return Page(_Reader(columns, known).read(records), counters)
+    except UnicodeDecodeError:
+        raise Unreadable("it is not UTF-8") from None
+
+
+@dataclass
+class _Object:
+    """Members of an object in a record.
+
+    Parameters
+    ----------
+    path : str
+        Its dotted path with a dot at the end; empty for the record.
+    is_open : bool, default False
+        Whether it may have other members than those of the schema.
+    members : dict
+        An object, the column of a value, or None for a value that is not requested.
+    """
+
+    path: str
+    is_open: bool = False
+    members: dict[str, _Object | pa.Field | None] = field(default_factory=dict)
+
+    def add(self, parents: Sequence[str], key: str, column: pa.Field | None) -> None:
+        """Add a value; the objects around it are open if the schema has them as a whole."""
+        if not parents:
+            self.members[key] = column
+            return
+        inner = self.members.get(parents[0])
+        if not isinstance(inner, _Object):
+            inner = _Object(f"{self.path}{parents[0]}.", is_open=parents[0] in self.members)
+            self.members[parents[0]] = inner
+        inner.add(parents[1:], key, column)
+
+
+class _Reader:
+    """Reads records part by part; what it learns of one part, such as a new member, serves the next ones.
+
+    Parameters
+    ----------
+    columns : pyarrow.Schema
+        Of the table.
+    known : pyarrow.Schema, optional
+        Whole schema of the resource.
+    path : str, default ""
+        Path of the records, if they are objects within others; these may have any members.
+    """
+
+    def __init__(self, columns: pa.Schema, known: pa.Schema | None = None, *, path: str = "") -> None:
+        self._columns = columns
+        wanted = {column.name: column for column in columns}
+        #: Columns inside of others, such as ``metrics.turnover.sum`` of ``metrics``, by the outer one.
+        self._inside: dict[str, list[pa.Field]] = {}
+        self._root = _Object(path, is_open=bool(path))
+        for name in sorted({*columns.names, *(known or columns).names}):
+            parts = name.removeprefix(path).split(".")
+            outer = [path + ".".join(parts[:length]) for length in range(1, len(parts))]
+            within = next((column for column in outer if column in wanted), None)
+            if within is None:
+                self._root.add(parts[:-1], parts[-1], wanted.get(name))
+            elif name in wanted:
+                self._inside.setdefault(within, []).append(wanted[name])
+        #: Columns of new members by their object and key, in order of appearance.
+        self._new: dict[tuple[str, str], pa.Field] = {}
+        self._has_odd_numbers = self._has_many_new = False
+        self._prepare()
+
+    def read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
+        """Return records, each a JSON text, as a table."""
+        parts = [self._read(records[start : start + _PART]) for start in range(0, len(records), _PART)]
+        return pa.concat_tables([self._columns.empty_table(), *parts], promote_options="default")
+
+    def _read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
+        text = b"[%b]" % b",".join(records)
+        while True:
+            try:
+                structs = self._decoder.decode(text)
+                break
+            except msgspec.ValidationError as error:
+                self._learn(str(error), records)
+        arrays: dict[str, Any] = {}
+        for column in [*self._columns, *self._new.values()]:
+            if column.name in self._ways:
+                arrays[column.name] = self._array(column, _values(structs, self._ways[column.name]))
+        for outer, columns in self._inside.items():
+            texts = [b"{}" if text is None else text for text in arrays[outer].cast(pa.binary()).to_pylist()]
+            table = _Reader(pa.schema(columns), path=f"{outer}.").read(texts)
+            arrays |= dict(zip(table.column_names, table.columns, strict=True))
+        schema = pa.schema([*self._columns, *self._new.values()])
+        return pa.table([arrays[name] for name in schema.names], schema=schema)
+
+    def _array(self, column: pa.Field, values: Sequence[Any]) -> pa.Array:
+        is_text = self._is_text(column)
+        try:
+            return _array(column, values, is_text=is_text)
+        except _MISFITS:
+            pass
+        for value in values:
+            try:
+                _array(column, [value], is_text=is_text)
+            except _MISFITS:
+                raise _misfit(_plain(value), column) from None
+        raise ServiceFailure(f"the service answered values for {column.name} that cannot be read")
+
+    def _learn(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> None:
+        """Prepare to read records that the decoder refused; raise if a value does not fit its column."""
+        if problem.startswith("Object contains unknown field"):
+            before = len(self._new)
+            for record in records:
+                self._find_new(bytes(record), self._root)
+            self._has_many_new = len(self._new) == before
+        elif problem.startswith("Expected `int") and "got `float`" in problem and not self._has_odd_numbers:
+            self._has_odd_numbers = True
+        else:
+            raise self._refusal(problem, records)
+        self._prepare()
+
+    def _find_new(self, content: bytes, parent: _Object) -> None:
+        for key, raw in _MEMBERS.decode(content).items():
+            member = parent.members.get(key)
+            if isinstance(member, _Object):
+                inner = bytes(raw)
+                if inner.startswith(b"{"):
+                    self._find_new(inner, member)
+            elif key not in parent.members and not parent.is_open and self._can_add(key):
+                name = parent.path + (json.dumps(key, ensure_ascii=False) if "." in key else key)
+                self._new.setdefault((parent.path, key), pa.field(name, pa.string(), metadata=_JSON))
+
+    def _can_add(self, key: str) -> bool:
+        # msgspec has no members of such names.
+        return len(self._new) < _MOST_NEW and _UNNAMEABLE.search(key) is None
+
+    def _refusal(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> ServiceFailure:
+        """Return the error that shows the value that the decoder refused."""
+        place = _PLACE.search(problem)
+        if place is None:
+            return ServiceFailure(f"the service answered records that cannot be read: {problem}")
+        value = _plain(records[int(place[1])])
+        member: Any = self._root
+        for key in place[2].split(".")[1:]:
+            value, member = value[key], member.members[key]
+        if isinstance(member, _Object):
+            name = member.path.removesuffix(".") or "a record"
+            return ServiceFailure(f"the service answered {shown(value)} for {name}; expected an object")
+        return _misfit(value, member)
+
+    def _prepare(self) -> None:
+        """Make the decoder of records with the members that are known so far."""
+        #: Attributes that lead to each column, as one dotted name.
+        self._ways: dict[str, str] = {}
+        self._decoder = msgspec.json.Decoder(list[self._struct(self._root, "")])  # type: ignore[misc]
+
+    def _struct(self, parent: _Object, way: str) -> Any:
+        fields: list[tuple[str, Any, Any]] = []
+        rename: dict[str, str] = {}
+        new = {key: column for (path, key), column in self._new.items() if path == parent.path}
+        for key, member in [*parent.members.items(), *new.items()]:
+            attribute = f"f{len(fields)}"
+            rename[attribute] = key
+            if isinstance(member, _Object):
+                inner = self._struct(member, f"{way}{attribute}.")
+                fields.append((attribute, inner | None, inner()))
+            elif member is None:
+                fields.append((attribute, msgspec.Raw, None))
+            else:
+                self._ways[member.name] = f"{way}{attribute}"
+                kind = msgspec.Raw if self._is_text(member) else _python_type(member.type) | None
+                fields.append((attribute, kind, None))
+        is_closed = not (parent.is_open or self._has_many_new)
+        return msgspec.defstruct(
+            "Record", fields, rename=rename, forbid_unknown_fields=is_closed, frozen=True, gc=False
+        )
+
+    def _is_text(self, column: pa.Field) -> bool:
+        """Return whether a column is read from the JSON text of its values, which keeps numbers exact."""
+        is_odd = self._has_odd_numbers and pa.types.is_integer(column.type)
+        return is_odd or is_json(column) or pa.types.is_decimal(column.type)
+
+
+def _python_type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_boolean(kind):
+        return bool
+    if pa.types.is_integer(kind):
+        return int
+    return float if pa.types.is_floating(kind) else str
+
+
+def _values(structs: Sequence[Any], way: str) -> list[Any]:
+    try:
+        return list(map(attrgetter(way), structs))
+    except AttributeError:  # null in place of an object
+        values = list(structs)
+        for attribute in way.split("."):
+            values = [None if value is None else getattr(value, attribute) for value in values]
+        return values
+
+
+def _array(column: pa.Field, values: Sequence[Any], *, is_text: bool) -> pa.Array:
+    """Return decoded values as a column; raise one of the misfits if one does not fit."""
+    if pa.types.is_timestamp(column.type):
+        return _instants(column, pa.array(values, pa.string()))
+    if is_text:
+        values = [None if value is None or (text := bytes(value)) == b"null" else text for value in values]
+        if not is_json(column):
+            values = _numbers(column, values)
+    array = pa.array(values, column.type)
+    return array if column.nullable else array.fill_null(0)
+
+
+def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
+    """Return exact numbers: amounts, and whole numbers that are not all written as integers."""
+    content = b"[%b]" % b",".join([b"null" if text is None else text for text in texts])
+    if b'"' in content:  # msgspec reads text as a decimal too
+        raise Refused
+    values = msgspec.json.decode(content, type=list[int | Decimal | None])
+    if pa.types.is_integer(column.type):
+        numbers = [whole(value) if isinstance(value, Decimal) else value for value in values]
+        if numbers.count(None) > values.count(None):
+            raise Refused
+        return numbers
+    # Arrow would take minutes for an exponent of nine digits.
+    if any(isinstance(value, Decimal) and abs(value.adjusted()) > _LARGEST_POWER for value in values):
+        raise Refused
+    return values
+
+
+def _instants(column: pa.Field, texts: pa.Array) -> pa.Array:
+    """Parse instants together if all have a usual form, else one by one."""
+    # Arrow takes other texts as instants too, such as days.
+    is_usual = pc.and_(
+        pc.greater_equal(pc.binary_length(texts), _SHORTEST_INSTANT), pc.ends_with(texts, pattern="Z")
+    )
+    if pc.all(is_usual).as_py() is False:
+        is_usual = pc.or_(is_usual, pc.match_substring_regex(texts, _WITH_OFFSET))
+    if pc.all(is_usual).as_py() is not False:
+        try:
+            moments = texts.cast(column.type)
+        except pa.ArrowInvalid:  # such as digits after the microseconds
+            pass
+        else:
+            first, last = pc.min_max(moments.cast(pa.int64())).as_py().values()
+            # Arrow has the years 0 and 10000, Python has not.
+            if first is None or (first >= _FIRST_INSTANT and last <= _LAST_INSTANT):
+                return moments
+    parsed = [
+        None if text is None else instants.parse_exact(text, argument="value") for text in texts.to_pylist()
+    ]
+    return pa.array(parsed, column.type)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a message shows it."""
+    if not isinstance(value, bytes | msgspec.Raw):
+        return value
+    try:
+        return load_exact(bytes(value))
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        return "a number with too many digits"
+
+
+def _misfit(value: Any, column: pa.Field) -> ServiceFailure:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        expected = "an instant"
+    elif pa.types.is_list(kind):
+        expected = "a list"
+    else:
+        names = {"string": "text", "int64": "a whole number", "double": "a number", "bool": "true or false"}
+        expected = names.get(str(kind), "an amount")
+    return ServiceFailure(f"the service answered {shown(value)} for {column.name}; expected {expected}")

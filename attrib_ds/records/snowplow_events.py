@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.export_tables import (
-    Export,
-    create_page_views,
-    gather,
-    open_exports,
-    with_parameters,
-)
+from attrib_ds.records.export_tables import Export, create_page_views, gather, open_exports, with_parameters
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 from attrib_ds.records.text_files import copy_text

@@ -16,7 +16,6 @@ import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import read_arrow
-from attrib_ds.records.spreadsheets import WORKBOOKS, read_sheet
 from attrib_ds.records.text_files import (
     BLOCK_BYTES,
     DELIMITED,
@@ -31,6 +30,7 @@ from attrib_ds.records.text_files import (
     quoted,
     replace_table,
 )
+from attrib_ds.records.written_files import WORKBOOKS, read_sheet
 
 __all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
 

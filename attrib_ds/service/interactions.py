@@ -25,9 +25,8 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_by_id, find_by_slug, insert_campaign, require
-from attrib_ds.service.events.normalisation import Conventions as Settings
-from attrib_ds.service.events.normalisation import InvalidValue, is_missing, normalise
-from attrib_ds.service.events.validation import identity
+from attrib_ds.service.events.validation import Conventions as Settings
+from attrib_ds.service.events.validation import InvalidValue, identity, is_missing, normalise
 from attrib_ds.service.identity.identities import VENDOR, resolve
 from attrib_ds.service.identity.merging import register, renumber
 from attrib_ds.service.identity.tombstones import find_buried, identity_kind

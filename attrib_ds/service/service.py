@@ -15,7 +15,7 @@ import ibis
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import Answer, File
 from attrib_ds.contract.administration import CreateHoldout
-from attrib_ds.contract.hits import opportunity_type
+from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
 from attrib_ds.errors import (
     AttribError,
@@ -46,9 +46,14 @@ from attrib_ds.service.events.event_types import (
     update_event_type,
 )
 from attrib_ds.service.events.ingestion import Ingestion
-from attrib_ds.service.events.reading import event_insights, get_event, get_raw_event, list_trashed_events
 from attrib_ds.service.events.retention import Expirations, anonymise_expired
-from attrib_ds.service.events.states import States
+from attrib_ds.service.events.states import (
+    States,
+    event_insights,
+    get_event,
+    get_raw_event,
+    list_trashed_events,
+)
 from attrib_ds.service.identity.merging import merge_users, split_user
 from attrib_ds.service.interactions import (
     create_offline_interaction,

@@ -3,7 +3,7 @@
 import pytest
 
 import attrib_ds as at
-from attrib_ds.contract.hits import OPPORTUNITY
+from attrib_ds.contract.interactions import OPPORTUNITY
 
 
 @pytest.fixture

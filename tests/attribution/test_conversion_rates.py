@@ -13,7 +13,7 @@ from support.reference_path_models import conversion_rates as reference_credits
 from support.reference_path_models import fractribution as reference_fractribution
 
 from attrib_ds import Paths, attribute, errors
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution
+from attrib_ds.attribution.models import ConversionRateShapley, Fractribution
 
 few = settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

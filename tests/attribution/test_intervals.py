@@ -13,9 +13,7 @@ from support.law_examples import examples
 from attrib_ds import Paths, attribute, simulate
 from attrib_ds.attribution.credits.path_credits import credit
 from attrib_ds.attribution.intervals import Bounds, Uncertainty, Units, poisson_weights, random_bits
-from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.path_models import Fractribution, Markov
-from attrib_ds.attribution.models.rules import Linear
+from attrib_ds.attribution.models import Fractribution, Linear, Markov, model_named
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import ReplicatedCredits
 from attrib_ds.errors import InvalidRequest

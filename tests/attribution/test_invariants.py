@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from support.journeys_as_paths import NOON, credited, journeys, paths_of, users_of
 
 from attrib_ds import Paths, attribute, position_credits, roll_up, simulate, touch_credits
-from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.path_models import (
+from attrib_ds.attribution.models import (
     ConversionRateShapley,
     DiscreteHazard,
     Fractribution,
     Markov,
+    PositionBased,
+    TimeDecay,
+    rule_models,
 )
-from attrib_ds.attribution.models.rules import PositionBased, TimeDecay
 from attrib_ds.records.frames import TEXT, to_pandas
 
 TABLE = Path(__file__).with_name("invariants.txt")

@@ -16,8 +16,7 @@ from support.reference_path_models import expected, normalised
 from support.reference_path_models import removal_effects as reference_effects
 
 from attrib_ds import Paths, attribute, errors, removal_effects, transition_matrix
-from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.path_models import Markov
+from attrib_ds.attribution.models import Markov, model_named
 
 few = settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,7 +10,7 @@ from support.law_examples import examples
 from support.reference_path_models import observed_sets
 
 from attrib_ds import Paths, attribute, errors, position_credits
-from attrib_ds.attribution.models.rules import Shapley
+from attrib_ds.attribution.models import Shapley
 
 few = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

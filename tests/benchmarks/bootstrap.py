@@ -15,7 +15,7 @@ from journeys import write_journeys
 from results import Row, compared, parser, report
 
 import attrib_ds as at
-from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models import rule_models
 
 #: Maximum cost of intervals aimed at, relative to a run without.
 GOAL = "≤ 10"

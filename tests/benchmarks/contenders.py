@@ -19,7 +19,7 @@ from pathlib import Path
 def ours(folder: Path):
     """All ten rules, Markov 1 and 2, and Shapley by conversion rates, with a lookback."""
     import attrib_ds as at
-    from attrib_ds.attribution.models.named import rule_models
+    from attrib_ds.attribution.models import rule_models
 
     several = (
         {name: name for name in rule_models()} | _markov() | {"shapley": at.models.ConversionRateShapley()}
@@ -43,7 +43,7 @@ def ours_as_channel_attribution(folder: Path):
 
 def ours_rules(folder: Path):
     """All ten rules."""
-    from attrib_ds.attribution.models.named import rule_models
+    from attrib_ds.attribution.models import rule_models
 
     return _attribute(folder, {name: name for name in rule_models()})
 

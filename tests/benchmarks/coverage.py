@@ -20,8 +20,7 @@ from results import Row, parser, report
 from tqdm import tqdm
 
 import attrib_ds as at
-from attrib_ds.attribution.models.named import model_named, rule_models
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard, model_named, rule_models
 
 if TYPE_CHECKING:
     import argparse

@@ -166,7 +166,7 @@ def table(folder: Path):
     """Ours, to an Arrow table."""
     import pyarrow as pa
 
-    from attrib_ds.records.json_pages import read_page
+    from attrib_ds.records.json_records import read_page
 
     columns = schema()
     start = time.process_time()
@@ -179,7 +179,7 @@ def frame(folder: Path):
     import pyarrow as pa
 
     from attrib_ds.records.frames import to_pandas
-    from attrib_ds.records.json_pages import read_page
+    from attrib_ds.records.json_records import read_page
 
     columns = schema()
     start = time.process_time()
@@ -189,8 +189,8 @@ def frame(folder: Path):
 
 def parquet(folder: Path):
     """Ours, spooled to a Parquet file."""
-    from attrib_ds.records.json_pages import read_page
-    from attrib_ds.records.parquet_spool import ParquetSpool
+    from attrib_ds.records.json_records import read_page
+    from attrib_ds.records.written_files import ParquetSpool
 
     columns = schema()
     start = time.process_time()
@@ -202,7 +202,7 @@ def parquet(folder: Path):
 
 def changed(folder: Path, change, columns):
     """Ours, to an Arrow table, from the first pages with a change of their text."""
-    from attrib_ds.records.json_pages import read_page
+    from attrib_ds.records.json_records import read_page
 
     contents = [change(content) for content in pages(folder, FEW)]
     start = time.process_time()

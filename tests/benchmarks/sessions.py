@@ -19,7 +19,7 @@ import duckdb
 from results import Row, compared, parser, report
 
 import attrib_ds as at
-from attrib_ds.service.collection.sessions import split_into_sessions
+from attrib_ds.service.collection.hits import split_into_sessions
 
 PLAIN = "gap rule in plain DuckDB SQL"
 

@@ -35,14 +35,14 @@ from results import Row, parser, report
 from scipy.stats import spearmanr
 
 import attrib_ds as at
-from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models import rule_models
 from attrib_ds.simulation.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from attrib_ds.attribution.models.model import Model
+    from attrib_ds.attribution.models import Model
 
 HERE = Path(__file__).parent
 CONTROLS = ["organic", "direct"]

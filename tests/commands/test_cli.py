@@ -13,8 +13,8 @@ from support.address_databases import write_asn, write_geo
 
 from attrib_ds import Paths, attribute, connect, conversion_paths, sample_project, search_interactions
 from attrib_ds.commands.cli import main
-from attrib_ds.contract.scopes import SCOPES
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.keys import SCOPES
 from attrib_ds.plots.report import write_report
 
 TOUCHES = "user_id,date,channel\nu,2025-01-01T10:00:00Z,search\nu,2025-01-02,email\nv,2025-01-02,<b>tv</b>\n"

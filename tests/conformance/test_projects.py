@@ -10,7 +10,7 @@ import pytest
 from conformance.shop import NOON, VENDOR, event, hex_id, hit, node, predicate, table, trash, uuid, visit
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.keys.key_files import make_key_pair
+from attrib_ds.keys import make_key_pair
 
 if TYPE_CHECKING:
     from conformance.transports import Project

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attrib_ds.contract.hits import CollectHit, read_hit
+from attrib_ds.contract.interactions import CollectHit, read_hit
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import load_exact
 

@@ -3,7 +3,7 @@
 import pytest
 
 from attrib_ds.errors import NotSupported
-from attrib_ds.forms.app import _check_packages
+from attrib_ds.forms.workbench import _check_packages
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from support.service_records import hex_id, order, table, uuid, visit
 from support.user_invariants import assert_users_agree, rows_of
 
 import attrib_ds as at
-from attrib_ds import errors
+from attrib_ds import errors, mirroring
 from attrib_ds.commands.cli import main
-from attrib_ds.mirroring import copying
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.store.tables import TABLES
@@ -113,7 +112,7 @@ def happen(shop):
     at.admin.set_rates(shop, pd.DataFrame({"currency": ["USD", "GBP"], "date": "2025-01-01T00:00:00Z", "rate": [None, 1.2]}))  # fmt: skip
 
 
-EVERYTHING = list(copying._ALL_COLUMNS)
+EVERYTHING = list(mirroring._ALL_COLUMNS)
 FIELDS_OF_USERS = [
     "fields.email", "eventCount", "eventTypesCount.order", "metrics.turnover.sum", "metrics.won.sum",
     "interactionCount", "firstInteractionDate", "lastEventDate", "createdAt",
@@ -377,8 +376,8 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
 
 @pytest.mark.slow
 def test_pages_end_inside_of_a_moment(shop, monkeypatch):
-    monkeypatch.setattr(copying, "_INTERACTIONS", 2)
-    monkeypatch.setattr(copying, "_USERS", 2)
+    monkeypatch.setattr(mirroring, "_INTERACTIONS", 2)
+    monkeypatch.setattr(mirroring, "_USERS", 2)
     with at.sync(shop, ":memory:", personal=True) as mirror:
         pd.testing.assert_frame_equal(visits(mirror), visits(shop))
         people = [at.search_users(each, columns=FIELDS_OF_USERS) for each in (mirror, shop)]

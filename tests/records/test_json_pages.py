@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from attrib_ds import instants
 from attrib_ds.errors import ServiceFailure
 from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.json_pages import Unreadable, read_page
-from attrib_ds.records.json_records import decode, to_json
+from attrib_ds.records.json_records import Unreadable, decode, read_page, to_json
 from attrib_ds.schema import (
     EVENT,
     INTERACTION,

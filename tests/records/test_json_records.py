@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.records.json_pages import read_page
-from attrib_ds.records.json_records import decode, to_json
+from attrib_ds.records.json_records import decode, read_page, to_json
 from attrib_ds.schema import EVENT, HIT, INTERACTION, OUTLAY, RESOURCES, USER, is_json
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.parquet_spool import ParquetSpool
+from attrib_ds.records.written_files import ParquetSpool
 from attrib_ds.schema import EVENT, is_json
 
 COLUMNS = pa.schema([("_id", pa.string()), ("n", pa.int64())])

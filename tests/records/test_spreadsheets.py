@@ -6,7 +6,7 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from attrib_ds.records.spreadsheets import csv_text, escaped, write_excel
+from attrib_ds.records.written_files import csv_text, escaped, write_excel
 
 FORMULAS = [
     *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("https://example.com","x")'),

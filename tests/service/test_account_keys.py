@@ -10,7 +10,7 @@ from support.service_records import send
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.json_values import Refused
 from attrib_ds.errors import NotFound, NotSupported
-from attrib_ds.keys.key_files import make_key_pair
+from attrib_ds.keys import make_key_pair
 from attrib_ds.service import Service
 from attrib_ds.service.account_keys import create_key
 from attrib_ds.service.accounts import Accounts

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 import attrib_ds as at
-from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models import rule_models
 
 RATES = pd.DataFrame({"currency": ["USD", "USD"], "date": ["2024-12-31", "2025-01-15"], "rate": [0.9, 0.5]})
 

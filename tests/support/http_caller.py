@@ -12,8 +12,7 @@ from urllib.parse import urlencode, urlsplit
 from support.signing import header_of, payload_of, signed
 
 from attrib_ds.contract import BASES, OPERATIONS
-from attrib_ds.keys.key_files import KeyFile
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import KeyFile, Secret
 
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 FORM = "application/x-www-form-urlencoded"

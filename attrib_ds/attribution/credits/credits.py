@@ -14,9 +14,7 @@ from attrib_ds.attribution.credits.returns import join_spend
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import CHECKED, dialect_of
 from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
-from attrib_ds.attribution.models.model import Model
-from attrib_ds.attribution.models.path_models import PathModel
-from attrib_ds.attribution.models.rules import Participation
+from attrib_ds.attribution.models import Model, Participation, PathModel
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
 from attrib_ds.errors import NotSupported

@@ -22,8 +22,7 @@ from attrib_ds.attribution.credits.touches import (
     joined_shares,
     models_by_label,
 )
-from attrib_ds.attribution.models.model import Model
-from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel, SequenceModel
+from attrib_ds.attribution.models import DiscreteHazard, Model, PathModel, SequenceModel
 from attrib_ds.attribution.paths.inputs import MILESTONE
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences

@@ -18,7 +18,7 @@ from attrib_ds.attribution.conversion_rates import (
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard, share_discrete_hazard
 from attrib_ds.attribution.intervals import GROUPS, Tally, Uncertainty
 from attrib_ds.attribution.markov import credit_markov
-from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
+from attrib_ds.attribution.models import DiscreteHazard, PathModel
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest

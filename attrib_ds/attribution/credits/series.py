@@ -17,8 +17,7 @@ from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import total
-from attrib_ds.attribution.models.model import Model
-from attrib_ds.attribution.models.path_models import PathModel
+from attrib_ds.attribution.models import Model, PathModel
 from attrib_ds.attribution.paths.inputs import STATE
 from attrib_ds.attribution.paths.money import ALLOWED, OCCURRED, ORIGINAL, local_days_of
 from attrib_ds.attribution.paths.paths import Paths, require_paths

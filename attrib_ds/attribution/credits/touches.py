@@ -11,10 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import double, total
-from attrib_ds.attribution.models.model import Model
-from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
-from attrib_ds.attribution.models.rules import CustomWeights
+from attrib_ds.attribution.models import CustomWeights, DiscreteHazard, Model, PathModel, model_named
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import has_invalid_weight, weighted

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attrib_ds.attribution.experiments.segments import ObservedShare, ObservedShares
-from attrib_ds.attribution.models.model import check_level
+from attrib_ds.attribution.models import check_level
 from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.records.frames import TEXT

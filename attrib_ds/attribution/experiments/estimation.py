@@ -46,9 +46,14 @@ from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardS
 from attrib_ds.attribution.incremental.mediation import lost_in_total
 from attrib_ds.attribution.incremental.sensitivity import sensitivity_rows
 from attrib_ds.attribution.intervals import GROUPS, Tally
-from attrib_ds.attribution.models.model import Model, check_level, check_strings
-from attrib_ds.attribution.models.named import model_named
-from attrib_ds.attribution.models.path_models import DiscreteHazard, PathModel
+from attrib_ds.attribution.models import (
+    DiscreteHazard,
+    Model,
+    PathModel,
+    check_level,
+    check_strings,
+    model_named,
+)
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, NotSupported

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.models.model import check_level
+from attrib_ds.attribution.models import check_level
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas

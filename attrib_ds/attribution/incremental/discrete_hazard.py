@@ -20,7 +20,7 @@ from attrib_ds.attribution.incremental.histories import (
 )
 from attrib_ds.attribution.incremental.person_periods import Design, Periods, sample_periods
 from attrib_ds.attribution.intervals import GROUPS, Tally
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attrib_ds.attribution.engines.engine import double, group_of, number_of, total
 from attrib_ds.attribution.intervals import Uncertainty
-from attrib_ds.attribution.models.path_models import SequenceModel
+from attrib_ds.attribution.models import SequenceModel
 from attrib_ds.attribution.paths.paths import Paths
 
 #: Code of "no touchpoint".

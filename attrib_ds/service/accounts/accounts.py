@@ -23,9 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from attrib_ds.keys.key_files import KeyFile, key_id_of, make_key_pair, new_key_file, to_pem
+from attrib_ds.keys import FULL_ACCESS, SCOPES, KeyFile, key_id_of, make_key_pair, new_key_file, to_pem
 from attrib_ds.service.store.files import create_private_file, create_private_folder
 
 #: Name of the file in the folder of embedded projects.
@@ -681,7 +680,7 @@ def checked_public_key(pem: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> from attrib_ds.keys.key_files import make_key_pair
+    >>> from attrib_ds.keys import make_key_pair
     >>> pair = make_key_pair()
     >>> checked_public_key(pair.public)[0] == pair.key_id
     True

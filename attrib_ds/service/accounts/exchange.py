@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import jwt
 
-from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
+from attrib_ds.keys import FULL_ACCESS, SCOPES
 from attrib_ds.service.accounts.accounts import Accounts, PublicKey, Token, allows
 
 _ALGORITHM: Final = "RS256"

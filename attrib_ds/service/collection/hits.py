@@ -1,4 +1,4 @@
-"""Accepts the hits of pages, and puts them into sessions soon after."""
+"""Accepts the hits of pages, stores them, and recomputes the sessions around them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any, Final
 
 import duckdb
 import msgspec
+import pyarrow as pa
 
-from attrib_ds import instants
-from attrib_ds.contract.hits import CollectHit
+from attrib_ds import instants, schema
+from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.collection.sessions import RAW, collect
+from attrib_ds.service.campaigns import INTEGRATIONS
+from attrib_ds.service.collection.traffic_sources import resolve_hits
+from attrib_ds.service.collection.visitors import COLUMNS, describe
 from attrib_ds.service.identity.identities import TRACKER
+from attrib_ds.service.identity.merging import register, remove_absent, renumber
 from attrib_ds.service.identity.tombstones import buried_rows, identity_kind
 from attrib_ds.service.store.intake import Intake
 from attrib_ds.service.store.queue import HITS
@@ -131,3 +135,392 @@ def _raw_hits() -> str:
     given = {name: quoted(name) for name in TABLES["pending_hits"]} | url_parts(quoted("pageUrl"), "pageUrl")
     columns = [f"{given.get(name, f'CAST(NULL AS {kind})')} AS {quoted(name)}" for name, kind in RAW.items()]
     return f"SELECT {', '.join(columns)} FROM temp.taken_hits"
+
+
+#: Time without a hit that ends a session, in milliseconds.
+TIMEOUT: Final = 30 * 60 * 1_000
+#: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
+LONGEST: Final = 24 * 60 * 60 * 1_000
+MOST_HITS: Final = 10_000
+
+_OF_TRACKER: Final = "PARTITION BY trackerId ORDER BY serverDate, id"
+_OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"
+_REST: Final = f"{_OF_BLOCK} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
+
+
+def split_into_sessions(connection: duckdb.DuckDBPyConnection, hits: str, *, into: str) -> None:
+    """Create a table of hits with the first hit of their session.
+
+    The result depends on the set of hits only. A block is a run of hits without the timeout between them;
+    blocks do not depend on each other, so that blocks without a new hit are left out.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Connection that can create temporary tables.
+    hits : str
+        Table with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of its traffic source), ``isBot``,
+        ``isCampaign`` (whether it may open a session because its node is another one) and ``sessionId``,
+        null for new hits.
+    into : str
+        Name of the temporary table to create: the columns of ``hits`` and ``firstHitId``.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> connection = duckdb.connect()
+    >>> rows = "('a', '10:00'), ('b', '10:29'), ('c', '10:59')"
+    >>> _ = connection.execute("CREATE TABLE hits AS SELECT id, 't' AS trackerId, 'direct' AS nodeId, "
+    ...     "false AS isBot, false AS isCampaign, CAST(NULL AS VARCHAR) AS sessionId, "
+    ...     f"CAST('2025-01-31 ' || time AS TIMESTAMP) AS serverDate FROM (VALUES {rows}) AS rows (id, time)")
+    >>> split_into_sessions(connection, "hits", into="split_hits")
+    >>> connection.execute("SELECT id, firstHitId FROM split_hits ORDER BY id").fetchall()
+    [('a', 'a'), ('b', 'a'), ('c', 'c')]
+    """
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE numbered_hits AS
+        WITH ordered AS (
+            SELECT *, epoch_ms(serverDate) AS instant, row_number() OVER tracker AS position,
+                coalesce(instant - lag(epoch_ms(serverDate)) OVER tracker >= {TIMEOUT}, true) AS opens_block
+            FROM {hits} WINDOW tracker AS ({_OF_TRACKER})
+        ), blocks AS (
+            SELECT *, count(*) FILTER (opens_block) OVER tracker AS block,
+                last_value(CASE WHEN opens_block OR isCampaign THEN nodeId END IGNORE NULLS) OVER (
+                    {_OF_TRACKER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS node_before
+            FROM ordered WINDOW tracker AS ({_OF_TRACKER})
+        )
+        SELECT * EXCLUDE (opens_block, node_before),
+            -- Without the limits of length, the node of a session is that of the last campaign.
+            max(CASE WHEN opens_block OR (isCampaign AND nodeId <> node_before) THEN position END)
+                OVER (PARTITION BY trackerId ORDER BY position) AS opening
+        FROM blocks
+        """
+    )
+    if connection.execute(f"SELECT 1 FROM {hits} WHERE sessionId IS NOT NULL LIMIT 1").fetchone():
+        connection.execute(
+            "DELETE FROM temp.numbered_hits WHERE (trackerId, block) NOT IN "
+            "(SELECT (trackerId, block) FROM temp.numbered_hits WHERE sessionId IS NULL)"
+        )
+    _split_long_blocks(connection)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE {into} AS
+        SELECT hit.* EXCLUDE (instant, position, block, opening), opening.id AS firstHitId
+        FROM temp.numbered_hits AS hit JOIN temp.numbered_hits AS opening
+        ON opening.trackerId = hit.trackerId AND opening.position = hit.opening
+        """
+    )
+    connection.execute("DROP TABLE temp.numbered_hits")
+
+
+def _split_long_blocks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Apply the limits of length to blocks with a session that exceeds one.
+
+    There, where a session opens depends on where the one before it did. For every hit, the query computes
+    where the next session would open if one opened here; the recursion then takes one step per session.
+    """
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE long_blocks AS SELECT DISTINCT trackerId, block FROM (
+            SELECT trackerId, block FROM temp.numbered_hits GROUP BY trackerId, block, opening
+            HAVING max(instant) - min(instant) >= {LONGEST} OR count(*) > {MOST_HITS}
+        )
+        """
+    )
+    if connection.execute("SELECT 1 FROM temp.long_blocks LIMIT 1").fetchone():
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE openings AS
+            WITH RECURSIVE campaigns AS (
+                SELECT trackerId, block, position, instant, nodeId, isCampaign,
+                    min(CASE WHEN isCampaign THEN position END) OVER ({_REST}) AS next_campaign,
+                    first_value(CASE WHEN isCampaign THEN nodeId END IGNORE NULLS) OVER ({_REST})
+                        AS next_node,
+                    max(position) OVER (PARTITION BY trackerId, block) AS last_position
+                FROM temp.numbered_hits SEMI JOIN temp.long_blocks USING (trackerId, block)
+            ), changes AS (
+                -- Of a campaign: the first campaign after it with another node.
+                SELECT *, min(CASE WHEN isCampaign AND next_node <> nodeId THEN next_campaign END) OVER (
+                    {_OF_BLOCK} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next_change
+                FROM campaigns
+            ), pointers AS (
+                SELECT hit.trackerId, hit.block, hit.position, least(
+                    CASE WHEN hit.next_node <> hit.nodeId THEN hit.next_campaign
+                        ELSE campaign.next_change END,
+                    hit.position + {MOST_HITS},
+                    min(hit.position) OVER (
+                        PARTITION BY hit.trackerId, hit.block ORDER BY hit.instant
+                        RANGE BETWEEN {LONGEST} FOLLOWING AND UNBOUNDED FOLLOWING)
+                ) AS next, hit.last_position
+                FROM changes AS hit LEFT JOIN changes AS campaign
+                ON campaign.trackerId = hit.trackerId AND campaign.position = hit.next_campaign
+            ), jumps AS (
+                SELECT trackerId, min(position) AS position FROM pointers GROUP BY trackerId, block
+                UNION ALL
+                SELECT pointers.trackerId, pointers.next
+                FROM jumps JOIN pointers USING (trackerId, position) WHERE next <= last_position
+            )
+            SELECT * FROM jumps
+            """
+        )
+        connection.execute(
+            """
+            UPDATE temp.numbered_hits AS hit SET opening = split.opening FROM (
+                SELECT hit.trackerId, hit.position, max(openings.position)
+                    OVER (PARTITION BY hit.trackerId ORDER BY hit.position) AS opening
+                FROM temp.numbered_hits AS hit SEMI JOIN temp.long_blocks USING (trackerId, block)
+                LEFT JOIN temp.openings USING (trackerId, position)
+            ) AS split WHERE hit.trackerId = split.trackerId AND hit.position = split.position
+            """
+        )
+        connection.execute("DROP TABLE temp.openings")
+    connection.execute("DROP TABLE temp.long_blocks")
+
+
+#: Columns of ``hits`` that the service computes.
+_COMPUTED: Final = frozenset(
+    {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "trafficFilterId"}
+)
+#: Columns of hits that :func:`collect` takes; the address is not stored.
+RAW: Final = {
+    **{name: kind for name, kind in TABLES["hits"].items() if name not in _COMPUTED},
+    "address": "VARCHAR",
+}
+_OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign")
+#: Columns of a session with the value of its first hit, by column of the hit.
+_OF_FIRST_HIT: Final = {
+    "nodeId": "nodeId",
+    "referrer": "referrer",
+    "referrerType": "referrerType",
+    "trafficFilterId": "trafficFilterId",
+    "userAgent.ua": "userAgent",
+    **{f"firstPageUrl.{part}": f"pageUrl.{part}" for part in schema.URL_PARTS},
+    **{name: name for group in ("asn", "geo") for name in schema.leaves(schema.HIT, group)},
+}
+_PAGE: Final = " || ".join(
+    f"coalesce({quoted(f'pageUrl.{part}')}, '')" for part in ("origin", "pathname", "search", "hash")
+)
+
+
+def collect(
+    connection: duckdb.DuckDBPyConnection, hits: str, *, project_id: str, now: str, ids: HexIds
+) -> dict[str, int]:
+    """Store new hits, and recompute the sessions of their trackers around their times.
+
+    Sessions, their ids, users' counters and nodes depend on the hits alone, not on the order or the portions
+    in which they arrive. A session has the id of its first hit, hashed.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    hits : str
+        Relation in SQL, for a FROM clause, with the columns :data:`RAW`; hits that are stored are skipped.
+    project_id : str
+        The project.
+    now : str
+        SQL for the time of receipt.
+    ids : HexIds
+        Generates the ids of new users.
+
+    Returns
+    -------
+    dict of str to int
+        Numbers of new ``hits``, ``interactions`` (the difference) and ``implicit_nodes``.
+    """
+    new_hits = _find_new(connection, hits)
+    nodes = resolve_hits(connection, new_hits, project_id=project_id, now=now, into="arrived_hits")
+    _assign_trackers(connection, ids)
+    since = _since(connection)
+    _gather_nearby(connection, since)
+    split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
+    connection.execute("DROP TABLE temp.nearby_hits")
+    _create_sessions(connection, project_id, since)
+    counts = {"hits": _store_hits(connection, project_id, since), "interactions": 0, "implicit_nodes": nodes}
+    # After the new hits are stored, which may be the first of their session.
+    connection.execute(
+        "CREATE TEMP TABLE first_hits AS "
+        f"SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
+    )
+    _describe_agents(connection)
+    counts["interactions"] = _store_sessions(connection, project_id=project_id, now=now, since=since)
+    for table in ("known_hits", "arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
+        connection.execute(f"DROP TABLE temp.{table}")
+    return counts
+
+
+def _find_new(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
+    """Return the hits that are not stored, each once; creates ``known_hits``, the ids of the others."""
+    # Stored ids are read once. A join, which hashes the few new ids; IN would hash all stored ones.
+    connection.execute(
+        f"CREATE TEMP TABLE known_hits AS SELECT DISTINCT id FROM hits SEMI JOIN {hits} USING (id)"
+    )
+    new = f"(SELECT * FROM {hits} ANTI JOIN temp.known_hits USING (id)) AS new_hits"
+    repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
+    if connection.execute(repeated).fetchone() is None:
+        return new
+    first = "row_number() OVER (PARTITION BY id ORDER BY serverDate, trackerId) = 1"
+    return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
+
+
+def _since(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return SQL for an instant before every session that new hits can change.
+
+    Tables are read from there on, which skips most of them when hits arrive as they happen. A session that
+    began earlier ended more than the timeout before the first new hit. Its later hits may be read, but no
+    session of a run of hits without a new one is recomputed.
+    """
+    margin = LONGEST + TIMEOUT
+    ((since,),) = connection.execute(
+        f"SELECT min(serverDate) - to_milliseconds({margin}) FROM temp.arrived_hits"
+    ).fetchall()
+    return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
+
+
+def _gather_nearby(connection: duckdb.DuckDBPyConnection, since: str) -> None:
+    """Create ``nearby_hits``: the new hits, and the stored ones that may change their session.
+
+    The sessions of a tracker are settled up to the last one that opened before its first new hit.
+    """
+    names = ", ".join(_OF_SESSIONS)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE nearby_hits AS
+        WITH arrivals AS (
+            SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
+        ), stored AS (
+            SELECT {names}, sessionId FROM hits
+            WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
+        ), openings AS (
+            SELECT trackerId, min((serverDate, id)) AS opening, min(serverDate) AS opened
+            FROM stored GROUP BY trackerId, sessionId
+        ), settled AS (
+            SELECT trackerId, max(opening) AS opening FROM openings JOIN arrivals USING (trackerId)
+            WHERE opened < first_arrival GROUP BY trackerId
+        )
+        SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
+        WHERE opening IS NULL OR (serverDate, stored.id) >= opening
+        UNION ALL SELECT {names}, NULL FROM temp.arrived_hits
+        """
+    )
+
+
+def _assign_trackers(connection: duckdb.DuckDBPyConnection, ids: HexIds) -> None:
+    """Give each unknown tracker a new user."""
+    unknown = (
+        "(SELECT DISTINCT trackerId AS value FROM temp.arrived_hits ANTI JOIN "
+        f"(SELECT value AS trackerId FROM identities WHERE kind = {literal(TRACKER)}) USING (trackerId))"
+    )
+    ((count,),) = connection.execute(f"SELECT count(*) FROM {unknown}").fetchall()
+    id = ids.many("row_number() OVER (ORDER BY value) - 1", count=count)
+    connection.execute(
+        f"INSERT INTO identities SELECT {literal(TRACKER)}, value, {id} FROM {unknown} AS unknown"
+    )
+
+
+def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> None:
+    """Create ``sessions``: the recomputed sessions with the user and dates of the stored ones."""
+    stored = f"(SELECT * FROM interactions WHERE startDate >= {since})"
+    holder = f"(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = {literal(TRACKER)})"
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE sessions AS
+        WITH grouped AS (
+            SELECT firstHitId, any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
+                max(serverDate) AS endDate, count(*) AS hitCount, bool_and(isBot) AS isBot,
+                -- The stored session that goes on in this one.
+                arg_min(sessionId, (serverDate, id)) FILTER (sessionId IS NOT NULL) AS storedId
+            FROM temp.session_hits GROUP BY firstHitId
+        )
+        SELECT left(sha256({literal(f"{project_id} ")} || grouped.firstHitId), 24) AS _id,
+            grouped.*, coalesce(stored.userId, holder) AS userId, stored.ingestedAt, stored.updateDate,
+            stored.endDate IS NOT DISTINCT FROM grouped.endDate
+                AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
+        FROM grouped JOIN {holder} USING (trackerId)
+        LEFT JOIN {stored} AS stored ON stored._id = grouped.storedId
+        """
+    )
+
+
+def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> int:
+    """Insert the new hits, and move stored hits to their session; return the number of new ones."""
+    # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
+    connection.execute(
+        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId "
+        "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
+    )
+    values = {"projectId": literal(project_id), "sessionId": "session.sessionId"}
+    columns = ", ".join(quoted(name) for name in TABLES["hits"])
+    selected = ", ".join(values.get(name, f"hit.{quoted(name)}") for name in TABLES["hits"])
+    inserted = connection.execute(
+        f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
+        "JOIN temp.assignments AS session USING (id)"
+    ).fetchall()[0][0]
+    moved = "(SELECT id, sessionId FROM temp.assignments WHERE former <> sessionId)"
+    connection.execute(
+        f"UPDATE hits SET sessionId = moved.sessionId FROM {moved} AS moved "
+        f"WHERE hits.id = moved.id AND hits.serverDate >= {since}"
+    )
+    connection.execute("DROP TABLE temp.assignments")
+    return int(inserted)
+
+
+def _describe_agents(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create ``session_agents``: the properties of each distinct user agent of the sessions."""
+    texts = [
+        text
+        for (text,) in connection.execute(
+            "SELECT DISTINCT userAgent FROM temp.first_hits WHERE userAgent IS NOT NULL"
+        ).fetchall()
+    ]
+    described = [describe(text) for text in texts]
+    columns = {name: [row[position] for row in described] for position, name in enumerate(COLUMNS)}
+    arrays = {name: pa.array(values, pa.string()) for name, values in ({"ua": texts} | columns).items()}
+    with arrow_view(connection, pa.table(arrays)) as view:
+        connection.execute(f"CREATE TEMP TABLE session_agents AS FROM {view}")
+
+
+def _store_sessions(connection: duckdb.DuckDBPyConnection, *, project_id: str, now: str, since: str) -> int:
+    """Replace the stored sessions by the recomputed ones; return how many more there are."""
+    connection.execute(
+        "CREATE TEMP TABLE former_sessions AS SELECT _id, userId FROM interactions "
+        f"WHERE startDate >= {since} "
+        "AND _id IN (SELECT sessionId FROM temp.session_hits WHERE sessionId IS NOT NULL)"
+    )
+    removed = connection.execute(
+        f"DELETE FROM interactions WHERE startDate >= {since} "
+        "AND _id IN (SELECT _id FROM temp.former_sessions)"
+    ).fetchall()[0][0]
+    connection.execute(
+        "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
+        "WHERE userId IN (SELECT userId FROM temp.sessions UNION SELECT userId FROM temp.former_sessions)"
+    )
+    values = {
+        "projectId": literal(project_id),
+        "type": "'session'",
+        "userLifetimeIndex": "row_number() OVER (PARTITION BY userId ORDER BY startDate, session._id)",
+        "duration": "(epoch_us(endDate) - epoch_us(startDate)) / 1e6",
+        "ingestedAt": f"coalesce(session.ingestedAt, {now})",
+        "updateDate": f"CASE WHEN storedId IS NULL OR is_unchanged THEN session.updateDate ELSE {now} END",
+        "userData": "CAST(json_object('trackerId', session.trackerId) AS VARCHAR)",
+        "integrationId": "owner.integrationId",
+        "firstPage": f"NULLIF({_PAGE}, '')",
+        **{name: f"session.{name}" for name in ("_id", "userId", "startDate", "endDate", "firstHitId")},
+        **{name: f"session.{name}" for name in ("hitCount", "isBot")},
+        **{name: f"hit.{quoted(column)}" for name, column in _OF_FIRST_HIT.items()},
+        **{name: f"agent.{quoted(name)}" for name in COLUMNS},
+    }
+    columns = ", ".join(quoted(name) for name in values)
+    inserted = connection.execute(
+        f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
+        "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
+        "LEFT JOIN temp.session_agents AS agent ON agent.ua = hit.userAgent "
+        f"LEFT JOIN {INTEGRATIONS} AS owner ON owner._id = hit.nodeId"
+    ).fetchall()[0][0]
+    register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
+    renumber(connection, "SELECT userId FROM temp.returning_users")
+    remove_absent(connection, "temp.former_sessions")
+    for table in ("former_sessions", "returning_users"):
+        connection.execute(f"DROP TABLE temp.{table}")
+    return int(inserted - removed)

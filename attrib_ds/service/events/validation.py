@@ -1,25 +1,27 @@
-"""Validates raw events against their event types and normalises their values."""
+"""Validates raw events against their event types, and normalises their values by the types of fields."""
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import phonenumbers
+from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.values import EARLIEST, MAX_AHEAD
+from attrib_ds.contract.identifiers import CURRENCIES, normal_email
+from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.json_numbers import load_exact
-from attrib_ds.service.events.normalisation import Conventions as Settings
-from attrib_ds.service.events.normalisation import InvalidValue, is_missing, normalise
-from attrib_ds.service.identity.identities import TRACKER, VENDOR
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-    from decimal import Decimal
-
-    from attrib_ds.service.events.event_types import EventType
-    from attrib_ds.service.identity.identities import Pair
+from attrib_ds.json_numbers import exact_number, load_exact, whole
+from attrib_ds.service.events.event_types import EventType
+from attrib_ds.service.identity.identities import TRACKER, VENDOR, Pair
 
 _STATISTICS: Final = ("number", "currency")
 
@@ -153,7 +155,7 @@ def validate(
         errors = [_error("archived-event-type", raw.reference), *errors]
         return InvalidEvent(raw, date, event_type.id, tuple(errors))
     data = load_exact(raw.data)
-    settings = Settings(currency, event_type.countries)
+    settings = Conventions(currency, event_type.countries)
     currents: dict[str, Any] = {}
     for field in event_type.fields:
         value = data.get(field["ingestionKey"]) if field["ingestionKey"] is not None else None
@@ -270,3 +272,320 @@ def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
 
 def _error(kind: str, value: Any, field: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return {"type": kind, "field": field, "value": value}
+
+
+_LISTED: Final = """
+AD Andorra; AE United Arab Emirates; AF Afghanistan; AG Antigua and Barbuda; AI Anguilla; AL
+Albania; AM Armenia; AO Angola; AQ Antarctica; AR Argentina; AS American Samoa; AT Austria; AU
+Australia; AW Aruba; AX Åland Islands; AZ Azerbaijan; BA Bosnia and Herzegovina; BB Barbados; BD
+Bangladesh; BE Belgium; BF Burkina Faso; BG Bulgaria; BH Bahrain; BI Burundi; BJ Benin; BL Saint
+Barthélemy; BM Bermuda; BN Brunei; BO Bolivia; BQ Bonaire, Sint Eustatius and Saba; BR Brazil; BS
+Bahamas; BT Bhutan; BV Bouvet Island; BW Botswana; BY Belarus; BZ Belize; CA Canada; CC Cocos
+Islands; CD Democratic Republic of the Congo; CF Central African Republic; CG Congo; CH Switzerland;
+CI Côte d'Ivoire; CK Cook Islands; CL Chile; CM Cameroon; CN China; CO Colombia; CR Costa Rica; CU
+Cuba; CV Cape Verde; CW Curaçao; CX Christmas Island; CY Cyprus; CZ Czechia; DE Germany; DJ
+Djibouti; DK Denmark; DM Dominica; DO Dominican Republic; DZ Algeria; EC Ecuador; EE Estonia; EG
+Egypt; EH Western Sahara; ER Eritrea; ES Spain; ET Ethiopia; FI Finland; FJ Fiji; FK Falkland
+Islands; FM Micronesia; FO Faroe Islands; FR France; GA Gabon; GB United Kingdom; GD Grenada; GE
+Georgia; GF French Guiana; GG Guernsey; GH Ghana; GI Gibraltar; GL Greenland; GM Gambia; GN Guinea;
+GP Guadeloupe; GQ Equatorial Guinea; GR Greece; GS South Georgia and The South Sandwich Islands; GT
+Guatemala; GU Guam; GW Guinea-Bissau; GY Guyana; HK Hong Kong; HM Heard Island and McDonald Islands;
+HN Honduras; HR Croatia; HT Haiti; HU Hungary; ID Indonesia; IE Ireland; IL Israel; IM Isle of Man;
+IN India; IO British Indian Ocean Territory; IQ Iraq; IR Iran; IS Iceland; IT Italy; JE Jersey; JM
+Jamaica; JO Jordan; JP Japan; KE Kenya; KG Kyrgyzstan; KH Cambodia; KI Kiribati; KM Comoros; KN
+Saint Kitts and Nevis; KP North Korea; KR South Korea; KW Kuwait; KY Cayman Islands; KZ Kazakhstan;
+LA Laos; LB Lebanon; LC Saint Lucia; LI Liechtenstein; LK Sri Lanka; LR Liberia; LS Lesotho; LT
+Lithuania; LU Luxembourg; LV Latvia; LY Libya; MA Morocco; MC Monaco; MD Moldova; ME Montenegro; MF
+Saint Martin; MG Madagascar; MH Marshall Islands; MK North Macedonia; ML Mali; MM Myanmar; MN
+Mongolia; MO Macao; MP Northern Mariana Islands; MQ Martinique; MR Mauritania; MS Montserrat; MT
+Malta; MU Mauritius; MV Maldives; MW Malawi; MX Mexico; MY Malaysia; MZ Mozambique; NA Namibia; NC
+New Caledonia; NE Niger; NF Norfolk Island; NG Nigeria; NI Nicaragua; NL Netherlands; NO Norway; NP
+Nepal; NR Nauru; NU Niue; NZ New Zealand; OM Oman; PA Panama; PE Peru; PF French Polynesia; PG Papua
+New Guinea; PH Philippines; PK Pakistan; PL Poland; PM Saint Pierre and Miquelon; PN Pitcairn; PR
+Puerto Rico; PS Palestine; PT Portugal; PW Palau; PY Paraguay; QA Qatar; RE Reunion; RO Romania; RS
+Serbia; RU Russia; RW Rwanda; SA Saudi Arabia; SB Solomon Islands; SC Seychelles; SD Sudan; SE
+Sweden; SG Singapore; SH Saint Helena; SI Slovenia; SJ Svalbard and Jan Mayen; SK Slovakia; SL
+Sierra Leone; SM San Marino; SN Senegal; SO Somalia; SR Suriname; SS South Sudan; ST Sao Tome and
+Principe; SV El Salvador; SX Sint Maarten (Dutch part); SY Syria; SZ Eswatini; TC Turks and Caicos
+Islands; TD Chad; TF French Southern Territories; TG Togo; TH Thailand; TJ Tajikistan; TK Tokelau;
+TL Timor-Leste; TM Turkmenistan; TN Tunisia; TO Tonga; TR Turkey; TT Trinidad and Tobago; TV Tuvalu;
+TW Taiwan; TZ Tanzania; UA Ukraine; UG Uganda; UM United States Minor Outlying Islands; US United
+States; UY Uruguay; UZ Uzbekistan; VA Vatican; VC Saint Vincent and The Grenadines; VE Venezuela; VG
+British Virgin Islands; VI U.S. Virgin Islands; VN Vietnam; VU Vanuatu; WF Wallis and Futuna; WS
+Samoa; YE Yemen; YT Mayotte; ZA South Africa; ZM Zambia; ZW Zimbabwe
+"""
+#: English name of each country, by its alpha-2 code.
+NAMES: Final[dict[str, str]] = {
+    code: name for code, _, name in (entry.partition(" ") for entry in " ".join(_LISTED.split()).split("; "))
+}
+#: Names that are still in use beside the listed ones.
+_ALSO: Final = {
+    "czech republic": "CZ",
+    "great britain": "GB",
+    "ivory coast": "CI",
+    "macedonia": "MK",
+    "russian federation": "RU",
+    "swaziland": "SZ",
+    "the netherlands": "NL",
+    "united states of america": "US",
+    "viet nam": "VN",
+}
+_CODES: Final = {name.casefold(): code for code, name in NAMES.items()} | _ALSO
+
+
+def country_code(text: str) -> str | None:
+    """Return the alpha-2 code of a country given by code or English name, in any case; None if unknown.
+
+    Examples
+    --------
+    >>> country_code("fr"), country_code("Norway"), country_code("Atlantis")
+    ('FR', 'NO', None)
+    """
+    name = " ".join(text.split())
+    return name.upper() if name.upper() in NAMES else _CODES.get(name.casefold())
+
+
+_LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
+_LONGEST_NUMBER: Final = 400
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_FLAGS: Final = {"true": True, "false": False}
+_AMOUNT: Final = TypeAdapter(Amount)
+#: Properties of a location that are text.
+_PLACES: Final = ("city", "zipcode", "streetName", "streetNumber", "country")
+_EXTRA: Final = ("placeId", "premise", "subpremise", "neighborhood", "establishment")
+
+
+class InvalidValue(ValueError):
+    """The value does not have the type of its field."""
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """Project settings for parsing values.
+
+    Parameters
+    ----------
+    currency : str
+        Currency of amounts without one.
+    countries : tuple of str
+        Countries for parsing national phone numbers, in the order to try.
+    """
+
+    currency: str
+    countries: tuple[str, ...] = ()
+
+
+def normalise(kind: str, value: Any, settings: Conventions) -> Any:
+    """Return the normalised form of a value.
+
+    Parameters
+    ----------
+    kind : str
+        Type of the field.
+    value : object
+        As sent, parsed from JSON; not missing.
+    settings : Settings
+        Project settings.
+
+    Returns
+    -------
+    object
+        JSON value, numbers exact.
+
+    Raises
+    ------
+    Unreadable
+        If the value does not have that type.
+
+    Examples
+    --------
+    >>> normalise("phone", "06 12 34 56 78", Settings("EUR", ("FR",)))
+    '+33612345678'
+    >>> normalise("currency", 5, Settings("EUR"))
+    {'amount': Decimal('5'), 'currency': 'EUR'}
+    """
+    return _READERS[kind](value, settings)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value counts as missing: null or blank text."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue
+    return unicodedata.normalize("NFC", value).strip()
+
+
+def _bounded(kind: str) -> Callable[[Any, Conventions], str]:
+    def read(value: Any, _: Conventions) -> str:
+        text = _text(value)
+        if len(text) > _LENGTHS[kind]:
+            raise InvalidValue
+        return text
+
+    return read
+
+
+def _email(value: Any, _: Conventions) -> str:
+    try:
+        return normal_email(_text(value))
+    except ValueError:
+        raise InvalidValue from None
+
+
+def _phone(value: Any, settings: Conventions) -> str:
+    text = _text(value)
+    for country in (None,) if text.startswith("+") else settings.countries:
+        try:
+            number = phonenumbers.parse(text, country)
+        except phonenumbers.NumberParseException:
+            continue
+        if phonenumbers.is_valid_number(number):
+            return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+    raise InvalidValue
+
+
+def _number(value: Any, _: Conventions) -> Any:
+    number = value
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+            raise InvalidValue
+        number = exact_number(text)
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+        raise InvalidValue
+    try:
+        if math.isfinite(float(number)):
+            return number
+    except OverflowError:
+        pass
+    raise InvalidValue
+
+
+def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
+    money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
+    currency = money.get("currency")
+    if not isinstance(currency, str) or currency not in CURRENCIES:
+        raise InvalidValue
+    try:
+        amount = _AMOUNT.validate_python(money.get("amount"))
+    except ValidationError:
+        raise InvalidValue from None
+    return {"amount": amount, "currency": currency}
+
+
+def _state(value: Any, _: Conventions) -> int:
+    number = whole(value)
+    if number not in {0, 1}:
+        raise InvalidValue
+    return number
+
+
+def _boolean(value: Any, _: Conventions) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip() in _FLAGS:
+        return _FLAGS[value.strip()]
+    if whole(value) in {0, 1}:
+        return whole(value) == 1
+    raise InvalidValue
+
+
+def _normalised_date(value: Any, _: Conventions) -> str:
+    try:
+        return instants.format(instants.parse(_text(value), argument="value"))
+    except InvalidRequest:
+        raise InvalidValue from None
+
+
+def _url(value: Any, settings: Conventions) -> str:
+    text = _bounded("url")(value, settings)
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
+    except ValueError:
+        raise InvalidValue from None
+    if not is_address or re.search(r"[\s\x00-\x1f]", text):
+        raise InvalidValue
+    return text
+
+
+def _country(value: Any, _: Conventions) -> str:
+    code = country_code(_text(value))
+    if code is None:
+        raise InvalidValue
+    return code
+
+
+def _location(value: Any, settings: Conventions) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidValue
+    address = _part(value, "formattedAddress") or _part(value, "address")
+    point = _point(value)
+    code = None if is_missing(value.get("countryCode")) else _country(value["countryCode"], settings)
+    if address is None and point is None and code is None:
+        raise InvalidValue
+    places = {name: _part(value, name) for name in _PLACES}
+    extra, levels = (_object(value, name) for name in ("extra", "administrativeLevels"))
+    return {
+        "formattedAddress": address,
+        "location": point,
+        # Addresses are not geocoded, so there is no confidence.
+        "extra": {"confidence": 0, **{name: _part(extra, name) for name in _EXTRA}},
+        "administrativeLevels": levels,
+        **places,
+        "country": places["country"] or (NAMES[code] if code else None),
+        "countryCode": code,
+    }
+
+
+def _part(value: Mapping[str, Any], name: str) -> str | None:
+    part = value.get(name)
+    return None if is_missing(part) else _text(part)
+
+
+def _object(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    part = value.get(name)
+    if part is not None and not isinstance(part, dict):
+        raise InvalidValue
+    return part or {}
+
+
+def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the point of a location, longitude first."""
+    location = value.get("location")
+    if isinstance(location, dict):
+        pair = location.get("coordinates")
+    elif location is not None:
+        raise InvalidValue
+    elif value.get("longitude") is not None or value.get("latitude") is not None:
+        pair = [value.get("longitude"), value.get("latitude")]
+    else:
+        pair = value.get("coordinates")
+        if pair is None:
+            return None
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise InvalidValue
+    for number, most in zip(pair, (180, 90), strict=True):
+        is_number = isinstance(number, int | float | Decimal) and not isinstance(number, bool)
+        if not is_number or not -most <= number <= most:
+            raise InvalidValue
+    return {"type": "Point", "coordinates": pair}
+
+
+_READERS: Final[dict[str, Callable[[Any, Conventions], Any]]] = {
+    "string": _bounded("string"),
+    "message": _bounded("message"),
+    "email": _email,
+    "phone": _phone,
+    "location": _location,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _normalised_date,
+    "url": _url,
+    "country": _country,
+    "state": _state,
+    "currency": _currency,
+}

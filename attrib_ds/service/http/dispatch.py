@@ -14,7 +14,7 @@ from starlette.responses import Response
 from attrib_ds.contract import Answer, Operation, from_wire
 from attrib_ds.contract.administration import CreateKey
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit
-from attrib_ds.contract.hits import OPPORTUNITY
+from attrib_ds.contract.interactions import OPPORTUNITY
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.accounts import Access, Accounts
 from attrib_ds.service.http import limits, responses

@@ -22,7 +22,13 @@ from starlette.responses import JSONResponse, Response
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.contract.administration import Holdout, find_holdout
 from attrib_ds.contract.events import CreateEvent
-from attrib_ds.contract.hits import OPPORTUNITY, CollectHit, CollectOpportunity, read_hit, read_opportunity
+from attrib_ds.contract.interactions import (
+    OPPORTUNITY,
+    CollectHit,
+    CollectOpportunity,
+    read_hit,
+    read_opportunity,
+)
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.collection.visitors import (

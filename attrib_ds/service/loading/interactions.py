@@ -9,13 +9,13 @@ import duckdb
 import pyarrow as pa
 
 from attrib_ds import instants, schema
-from attrib_ds.contract.hits import MINUTES_OF_DAY
+from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import INTEGRATIONS
-from attrib_ds.service.collection.sessions import RAW, collect
+from attrib_ds.service.collection.hits import RAW, collect
 from attrib_ds.service.collection.visitors import AddressLookup, located
 from attrib_ds.service.identity.identities import TRACKER, assign_identities, of_interactions
 from attrib_ds.service.identity.merging import register, remove_absent, renumber, surviving

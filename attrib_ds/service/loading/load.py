@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.access_logs import AccessLog, open_access_log
+from attrib_ds.records.export_tables import AccessLog, open_access_log
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
 from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 from attrib_ds.records.sources import ROW, Source, open_source, quoted

@@ -26,7 +26,7 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.local_files import writing_temporarily
-from attrib_ds.records.spreadsheets import escaped, xlsxwriter
+from attrib_ds.records.written_files import escaped, xlsxwriter
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.users.search import describe, select_users
 from attrib_ds.service.users.user_fields import ProjectKeys

@@ -19,8 +19,8 @@ from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.records.json_records import to_json
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.reading import as_resource, read_events
 from attrib_ds.service.events.retention import Field, is_identifying, read_personal, redact
+from attrib_ds.service.events.states import as_resource, read_events
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
 from attrib_ds.service.identity.merging import find_survivor

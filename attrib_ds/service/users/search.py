@@ -22,7 +22,7 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import Predicate
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.reading import ATTRIBUTABLE, as_resource, read_events
+from attrib_ds.service.events.states import ATTRIBUTABLE, as_resource, read_events
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.store import Store

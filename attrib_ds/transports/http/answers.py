@@ -17,8 +17,7 @@ from attrib_ds.contract.operation import columns
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.json_numbers import whole
 from attrib_ds.local_files import writing_temporarily
-from attrib_ds.records.json_pages import Unreadable, read_page
-from attrib_ds.records.json_records import decode
+from attrib_ds.records.json_records import Unreadable, decode, read_page
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.remote_errors import item_error
 from attrib_ds.transports.http.session import LARGE, MEDIUM, SMALL, AttemptFailed, Response

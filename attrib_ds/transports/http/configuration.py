@@ -16,7 +16,7 @@ import platformdirs
 
 from attrib_ds.contract import BASES, OPERATIONS, Operation
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import Secret
 
 #: Settings of a service and their environment variables.
 _VARIABLES: Final = {

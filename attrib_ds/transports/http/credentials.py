@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from attrib_ds.contract.administration import JWT_BEARER
-from attrib_ds.contract.scopes import FULL_ACCESS
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import FULL_ACCESS, Secret
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.session import AttemptFailed, Call, Clock, Response, Session
 

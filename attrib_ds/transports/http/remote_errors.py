@@ -21,7 +21,7 @@ from attrib_ds.errors import (
     Unauthorized,
     Unavailable,
 )
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import Secret
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
 

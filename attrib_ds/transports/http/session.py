@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 
 from attrib_ds.display import is_watched
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unavailable
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import Secret
 
 T = TypeVar("T")
 

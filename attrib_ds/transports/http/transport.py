@@ -13,7 +13,7 @@ from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
 from attrib_ds.contract.operation import columns
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers
 from attrib_ds.transports.http.configuration import Addresses, Remote, is_here, read_addresses, read_routes
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials

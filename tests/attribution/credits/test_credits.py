@@ -15,9 +15,9 @@ from support.engine_tables import MODELS, engine_tables
 
 import attrib_ds as at
 from attrib_ds import Paths, attribute, errors
-from attrib_ds.attribution.models.path_models import DiscreteHazard
-from attrib_ds.attribution.models.rules import (
+from attrib_ds.attribution.models import (
     CustomWeights,
+    DiscreteHazard,
     LastNonDirect,
     Linear,
     LinearRamp,

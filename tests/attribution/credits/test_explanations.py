@@ -5,9 +5,16 @@ import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, explain, simulate, touch_credits
-from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, DiscreteHazard, Fractribution
-from attrib_ds.attribution.models.rules import CustomWeights, LastNonDirect, PositionBased, TimeDecay
+from attrib_ds.attribution.models import (
+    ConversionRateShapley,
+    CustomWeights,
+    DiscreteHazard,
+    Fractribution,
+    LastNonDirect,
+    PositionBased,
+    TimeDecay,
+    rule_models,
+)
 
 
 @pytest.fixture(scope="module")

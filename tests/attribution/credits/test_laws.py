@@ -10,8 +10,7 @@ from support.law_examples import examples
 from support.reference_attribution import credits as reference_credits
 
 from attrib_ds import Paths, attribute
-from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.rules import LastTouch, Linear, PositionBased, TimeDecay
+from attrib_ds.attribution.models import LastTouch, Linear, PositionBased, TimeDecay, rule_models
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 LOOKBACK = timedelta(days=5)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support.law_examples import examples
 
 from attrib_ds import Paths, attribute, compare_models, drill_down, errors, report_returns, roll_up
-from attrib_ds.attribution.models.path_models import Fractribution, Markov
-from attrib_ds.attribution.models.rules import Linear, TimeDecay
+from attrib_ds.attribution.models import Fractribution, Linear, Markov, TimeDecay
 from attrib_ds.records.frames import TEXT
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.dtype_names import dtype_names
 
 from attrib_ds import Paths, attribute, credit_series, errors, simulate, touch_credits
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.records.frames import TEXT
 
 

@@ -6,9 +6,17 @@ import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, position_credits, simulate, touch_credits
-from attrib_ds.attribution.models.named import rule_models
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, DiscreteHazard, Fractribution
-from attrib_ds.attribution.models.rules import CustomWeights, LastNonDirect, Linear, PositionBased, TimeDecay
+from attrib_ds.attribution.models import (
+    ConversionRateShapley,
+    CustomWeights,
+    DiscreteHazard,
+    Fractribution,
+    LastNonDirect,
+    Linear,
+    PositionBased,
+    TimeDecay,
+    rule_models,
+)
 
 HAZARDS = {
     "discrete_hazard": DiscreteHazard(rows=4_000),

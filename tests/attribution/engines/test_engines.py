@@ -28,7 +28,7 @@ from attrib_ds.attribution.engines.engine import (
     number_of,
     total,
 )
-from attrib_ds.attribution.models.named import model_named, rule_models
+from attrib_ds.attribution.models import model_named, rule_models
 from attrib_ds.attribution.paths.sequences import Sequences, prepared
 from attrib_ds.attribution.paths.windows import Window, pair
 from attrib_ds.attribution.rules import weighted

@@ -6,7 +6,7 @@ from support.engine_tables import MODELS, RATES, world
 
 import attrib_ds as at
 from attrib_ds.attribution.engines.engine import group_of, number_of, portable
-from attrib_ds.attribution.models.path_models import PathModel
+from attrib_ds.attribution.models import PathModel
 from attrib_ds.queries.insights import INTERVALS
 
 PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T23:59:59Z"}

@@ -11,7 +11,7 @@ from support.reference_attribution import credits as reference_credits
 import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.attribution.engines.engine import PRIME, group_of, number_of
-from attrib_ds.attribution.models.named import rule_models
+from attrib_ds.attribution.models import rule_models
 from attrib_ds.records.frames import TEXT
 
 pytestmark = pytest.mark.spark

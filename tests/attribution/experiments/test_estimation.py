@@ -10,7 +10,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, compare, estimate_effects, simulate
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
-from attrib_ds.attribution.models.path_models import DiscreteHazard, Markov
+from attrib_ds.attribution.models import DiscreteHazard, Markov
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest, NotSupported
 from attrib_ds.simulation.scenarios import scenario_named
 

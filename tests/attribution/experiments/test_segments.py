@@ -15,7 +15,7 @@ from attrib_ds.attribution.experiments.segments import ObservedShares, Segments
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.intervals import Tally
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.simulation import Channel, Scenario

@@ -6,7 +6,7 @@ import pytest
 
 from attrib_ds import Paths, estimate_effects, simulate
 from attrib_ds.attribution.experiments.verdict import checkout_nodes, judge_controls
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.records.frames import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")

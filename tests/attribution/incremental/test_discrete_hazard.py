@@ -22,7 +22,7 @@ from attrib_ds.attribution.incremental.discrete_hazard import (
     fit_logistic,
     probabilities,
 )
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
 from attrib_ds.records.frames import TEXT

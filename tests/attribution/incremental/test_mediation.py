@@ -10,7 +10,7 @@ from attrib_ds import Paths, estimate_effects, simulate
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample, probabilities
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.mediation import _earlier_touches, _lost, _Mediator
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from attrib_ds import attribute, conversion_paths, estimate_effects
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 
 DAY = pd.Timedelta("1D")
 #: One half-life, almost no shrinkage and many comparisons, to reduce random error.

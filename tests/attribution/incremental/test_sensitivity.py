@@ -14,7 +14,7 @@ from attrib_ds.attribution.incremental.sensitivity import (
     relative_bias,
     robustness_value,
 )
-from attrib_ds.attribution.models.path_models import DiscreteHazard
+from attrib_ds.attribution.models import DiscreteHazard
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
 # The example of Cinelli and Hazlett (2020, section 5): exposure to violence in Darfur and attitudes to peace.

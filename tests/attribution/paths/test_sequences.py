@@ -13,7 +13,7 @@ from support.law_examples import examples
 
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.conversion_rates import PathClasses
-from attrib_ds.attribution.models.path_models import ConversionRateShapley, Fractribution, Markov
+from attrib_ds.attribution.models import ConversionRateShapley, Fractribution, Markov
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 

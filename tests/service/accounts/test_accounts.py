@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from attrib_ds.keys.key_files import make_key_pair
+from attrib_ds.keys import make_key_pair
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.accounts.accounts import FILE, checked_public_key, create_key
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.json_values import TEXTS
 
-from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store

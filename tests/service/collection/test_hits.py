@@ -9,7 +9,7 @@ import pytest
 from support.queued_records import queued
 
 from attrib_ds import instants
-from attrib_ds.contract.hits import read_hit
+from attrib_ds.contract.interactions import read_hit
 from attrib_ds.errors import NotSupported, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.collection import hits

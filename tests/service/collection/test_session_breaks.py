@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import sequential_sessions
 
-from attrib_ds.service.collection import sessions
-from attrib_ds.service.collection.sessions import split_into_sessions
+from attrib_ds.service.collection.hits import split_into_sessions
 
 NOON = datetime(2025, 1, 31, 12)
 
@@ -126,8 +125,8 @@ def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
     ]
     longest, most = limits
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "LONGEST", longest * 60_000)
-        patch.setattr(sessions, "MOST_HITS", most)
+        patch.setattr(hits, "LONGEST", longest * 60_000)
+        patch.setattr(hits, "MOST_HITS", most)
         patch.setattr(sequential_sessions, "LONGEST", timedelta(minutes=longest))
         patch.setattr(sequential_sessions, "MOST_HITS", most)
         assert split(hits) == sequential_sessions.split(hits)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attrib_ds.service.events.normalisation import NAMES, InvalidValue, country_code, is_missing, normalise
-from attrib_ds.service.events.normalisation import Conventions as Settings
+from attrib_ds.service.events.validation import NAMES, InvalidValue, country_code, is_missing, normalise
+from attrib_ds.service.events.validation import Conventions as Settings
 
 SETTINGS = Settings("EUR", ("FR", "GB"))
 

@@ -8,7 +8,7 @@ from support.http_caller import Caller, path_of, token_of
 from support.service_records import hex_id, uuid
 
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.contract.scopes import SCOPES
+from attrib_ds.keys import SCOPES
 from attrib_ds.schema import HIT, INTERACTION, NODE
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.dispatch import REQUIRED_SCOPES
@@ -147,8 +147,7 @@ def test_numbers_in_filters_keep_their_digits(call):
     ids=["page", "array", "list", "record"],
 )
 def test_the_arrow_answer_holds_the_same_as_the_json_answer(call, path, body, columns):
-    from attrib_ds.records.json_pages import read_page
-    from attrib_ds.records.json_records import decode
+    from attrib_ds.records.json_records import decode, read_page
 
     method = "GET" if body is None else "POST"
     reply = call(method, path, body, Accept=f"{ARROW}, application/json;q=0.5")

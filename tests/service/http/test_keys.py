@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from support.http_caller import Caller, ask_token, token_of
 
-from attrib_ds.contract.scopes import FULL_ACCESS, SCOPES
-from attrib_ds.keys.key_files import KeyFile, make_key_pair
+from attrib_ds.keys import FULL_ACCESS, SCOPES, KeyFile, make_key_pair
 from attrib_ds.service import Service
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.accounts.accounts import create_key

@@ -8,7 +8,7 @@ import pytest
 from support.service_records import reasons
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store

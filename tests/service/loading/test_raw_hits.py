@@ -9,7 +9,7 @@ from support.address_databases import IN_PARIS, OF_ORANGE, write_asn, write_geo
 from support.service_records import hex_id, reasons, table, uuid
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.access_logs import AccessLog
+from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.loading import load_records
 

@@ -19,7 +19,7 @@ from support.queued_records import queued
 from support.service_records import send, uuid
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.contract.hits import read_hit
+from attrib_ds.contract.interactions import read_hit
 from attrib_ds.errors import Conflict, InvalidRequest, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.collection.hits import pending_hit

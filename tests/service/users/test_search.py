@@ -17,7 +17,7 @@ from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.contract.operation import columns
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import json_records
-from attrib_ds.records.json_pages import read_page
+from attrib_ds.records.json_records import read_page
 from attrib_ds.schema import user_columns
 from attrib_ds.service import Service
 from attrib_ds.service.http.responses import json_chunks

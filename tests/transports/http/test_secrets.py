@@ -16,7 +16,7 @@ from IPython.core.formatters import DisplayFormatter
 from support.scripted_service import RESET, TOKEN, Reply, page
 
 from attrib_ds import connect, errors, search_interactions
-from attrib_ds.keys.secret import Secret
+from attrib_ds.keys import Secret
 from attrib_ds.transports.http.credentials import Credentials, make_assertion, protect_key, read_credentials
 from attrib_ds.transports.http.session import RetryPolicy
 

@@ -1,6 +1,4 @@
-"""Generate the key pair of a service account, and write its key file."""
-
-# ruff: noqa: N802, N815  (members carry the specification's names)
+"""Keys of service accounts: their files, scopes and secrets."""
 
 from __future__ import annotations
 
@@ -9,18 +7,76 @@ import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.keys.secret import Secret
 from attrib_ds.local_files import open_private, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+
+T = TypeVar("T")
+
+REDACTED: Final = "[secret]"
+
+
+class Secret(Generic[T]):
+    """Hold a private key, an assertion or a token without displaying it.
+
+    In logs, notebooks, errors and the locals of a traceback it appears as ``[secret]``. It has no
+    ``__dict__``, copies are the same object, and it cannot be pickled.
+
+    Parameters
+    ----------
+    value : object
+        The secret.
+
+    Examples
+    --------
+    >>> key = Secret("-----BEGIN PRIVATE KEY-----")
+    >>> key, f"{key}", str({"key": key})
+    ([secret], '[secret]', "{'key': [secret]}")
+    >>> key.reveal()[:10]
+    '-----BEGIN'
+    """
+
+    # Held in a closure: tools that print the attributes of an object show the function, not the value.
+    __slots__ = ("_value",)
+
+    def __init__(self, value: T) -> None:
+        self._value: Callable[[], T] = lambda: value
+
+    def reveal(self) -> T:
+        """Return the value; pass it on at once, and never bind it to a name."""
+        return self._value()
+
+    def redact(self, text: str) -> str:
+        """Replace the value in a text by ``[secret]``."""
+        value = self._value()
+        return text.replace(value, REDACTED) if isinstance(value, str) and value else text
+
+    def __repr__(self) -> str:
+        return REDACTED
+
+    def __format__(self, spec: str) -> str:
+        return format(REDACTED, spec)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a secret cannot be pickled; call connect() in the process that needs the project")
+
+
+# ruff: noqa: N802, N815  (members carry the specification's names)
+
 
 _BITS: Final = 2_048
 _EXPONENT: Final = 65_537
@@ -84,6 +140,10 @@ def make_key_pair() -> KeyPair:
     >>> len(make_key_pair().key_id)
     40
     """
+    # Slow to import, and of no use to those who have a key.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
     key = rsa.generate_private_key(public_exponent=_EXPONENT, key_size=_BITS)
     public = key.public_key()
     return KeyPair(
@@ -97,17 +157,21 @@ def make_key_pair() -> KeyPair:
     )
 
 
-def to_pem(key: rsa.RSAPublicKey) -> str:
+def to_pem(key: RSAPublicKey) -> str:
     """Return a public key in PEM."""
+    from cryptography.hazmat.primitives import serialization
+
     encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_bytes(encoding, form).decode()
 
 
-def key_id_of(key: rsa.RSAPublicKey) -> str:
+def key_id_of(key: RSAPublicKey) -> str:
     """Return the id of a key: the first 40 hexadecimal digits of the SHA-256 of its public key in DER.
 
     The same key has the same id for client and service, so that a repeated request registers it once.
     """
+    from cryptography.hazmat.primitives import serialization
+
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(key.public_bytes(encoding, form)).hexdigest()[:_DIGITS]
 
@@ -159,3 +223,24 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+#: Allows what every other scope allows.
+FULL_ACCESS: Final = "full_access"
+SCOPES: Final = (
+    FULL_ACCESS,
+    "interactions:read",
+    "interactions:write",
+    "events:read",
+    "events:write",
+    "users:read",
+    "users:write",
+    "users:export",
+    "users:sql",
+    "event-types:read",
+    "event-types:write",
+    "campaigns:read",
+    "campaigns:write",
+    "privacy:write",
+    "admin",
+)
