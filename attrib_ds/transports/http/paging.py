@@ -493,5 +493,6 @@ def in_order(
     finally:
         stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        _, running = wait([future for _, future in ahead], timeout=_SECONDS_TO_END)
+        started = [future for _, future in ahead if not future.cancelled()]
+        _, running = wait(started, timeout=_SECONDS_TO_END)
         pool.shutdown(wait=not running)

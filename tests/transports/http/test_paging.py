@@ -11,6 +11,7 @@ import threading
 import warnings
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import pandas as pd
 import pyarrow as pa
@@ -553,7 +554,10 @@ def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, 
     next(frames)
     next(frames)
     assert is_waiting.wait(10)
+    closed_at = monotonic()
     frames.close()
+    # Neither the wait of the worker nor the pages behind it hold the caller up.
+    assert monotonic() - closed_at < 5
     assert not pulling()
     assert sum(naps) < 90
 
