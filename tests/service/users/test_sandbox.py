@@ -310,7 +310,7 @@ def test_hostile_queries_are_refused(ask, sql):
     assert len(refused.value.message) < 400
 
 
-@pytest.mark.parametrize("place", [
+PLACES = [
     "SELECT (SELECT max(a) FROM {0})", "SELECT 1 WHERE EXISTS (SELECT * FROM {0})", "SELECT 1 FROM users ORDER BY (SELECT 1 FROM {0})",
     "SELECT 1 GROUP BY (SELECT 1 FROM {0})", "SELECT count(*) FROM users HAVING 1 IN (SELECT 1 FROM {0})",
     "SELECT 1 FROM users LIMIT (SELECT 1 FROM {0})", "SELECT 1 FROM users OFFSET (SELECT 1 FROM {0})",
@@ -321,11 +321,14 @@ def test_hostile_queries_are_refused(ask, sql):
     "SELECT 1 FROM users QUALIFY (SELECT true FROM {0})", "SELECT DISTINCT ON ((SELECT 1 FROM {0})) 1 FROM users",
     "SELECT * REPLACE ((SELECT 1 FROM {0}) AS _id) FROM users", "SELECT 1 IN (SELECT 1 FROM {0})", "SELECT 1 = ANY (SELECT 1 FROM {0})",
     "SELECT 1 FROM users JOIN {0} USING (_id)", "SELECT 1 FROM users, {0}",
-])  # fmt: skip
-@pytest.mark.parametrize("table", ["'x.csv'", "read_csv('x.csv')", "duckdb_settings()", "meta"])
-def test_nothing_hides_in_a_clause(ask, place, table):
-    with pytest.raises(InvalidRequest, match=r"not known|not allowed"):
-        ask(place.format(table))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_hides_in_a_clause(ask, place):
+    for table in ("'x.csv'", "read_csv('x.csv')", "duckdb_settings()", "meta"):
+        with pytest.raises(InvalidRequest, match=r"not known|not allowed"):
+            ask(place.format(table))
 
 
 def test_the_sandbox_stops_queries_that_the_check_would_admit(service, tmp_path, monkeypatch):
