@@ -112,25 +112,16 @@ def csv_pieces(
     >>> b"".join(csv_pieces(["text", "number"], [rows], OutputFormat(type="csv"))).decode()
     'text,number\r\n"a,b",1.5\r\n\'=1+1,\r\n'
     """
-    sink = io.StringIO(newline="")
-    writer = csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n")
-    text = _escaped if form.sanitizeFormulas else cell_text
-    writer.writerow(header)
-    yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + _drained(sink)
+
+    def piece(rows: Iterable[Sequence[str]]) -> bytes:
+        sink = io.StringIO(newline="")
+        csv.writer(sink, delimiter=form.delimiter, lineterminator="\r\n").writerows(rows)
+        return sink.getvalue().encode()
+
+    yield (_BYTE_ORDER_MARK if form.encoding == "utf-8-bom" else b"") + piece([header])
     for rows in batches:
-        writer.writerows([text(cell) for cell in row] for row in rows)
-        yield _drained(sink)
-
-
-def _escaped(cell: Cell) -> str:
-    return escaped(cell_text(cell))
-
-
-def _drained(sink: io.StringIO) -> bytes:
-    piece = sink.getvalue().encode()
-    sink.seek(0)
-    sink.truncate()
-    return piece
+        texts = ([cell_text(cell) for cell in row] for row in rows)
+        yield piece([escaped(text) for text in row] if form.sanitizeFormulas else row for row in texts)
 
 
 #: Rows of a sheet, without the header.
@@ -252,20 +243,6 @@ Cell: TypeAlias = "str | bool | int | float | Decimal | datetime | list[Cell] | 
 SEPARATOR: Final = "|"
 
 
-def columns_of(key: str) -> list[str]:
-    """Return the flat columns of a key.
-
-    Examples
-    --------
-    >>> columns_of("fields.email"), columns_of("_id")
-    (['fields.email'], ['_id'])
-    >>> columns_of("mostProbableLocation")[0]
-    'mostProbableLocation.source'
-    """
-    names = schema.user_columns([key]).names
-    return names if key == "_id" else [name for name in names if name != "_id"]
-
-
 def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
     """Return the cells of a key, one per row.
 
@@ -281,7 +258,7 @@ def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
     list
         For fields the current value; objects as JSON text.
     """
-    names = columns_of(key)
+    names = [name for name in schema.user_columns([key]).names if name != "_id" or key == "_id"]
     if names != [key]:
         members = {name.removeprefix(f"{key}."): batch[name].to_pylist() for name in names}
         return [_nested(dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
