@@ -253,7 +253,7 @@ def _most_probable(project_keys: ProjectKeys, names: list[str], mode: str) -> st
     if not selected:
         return None
     candidates = _FROM_SESSIONS
-    keys = [key for key, field in project_keys.fields.items() if field.is_placing]
+    keys = [key for key, field in project_keys.fields.items() if field.placing]
     if keys:
         candidates = f"{candidates} UNION ALL {_from_events(project_keys, keys)}"
     return (

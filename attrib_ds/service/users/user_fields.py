@@ -34,13 +34,13 @@ class UserField:
     ----------
     type : str
         Type of its values, such as ``email``; that of the oldest event type.
-    is_discriminant, is_placing : bool
-        Whether any event type declares it discriminant, or a most probable location.
+    discriminating, placing : frozenset of str
+        The event types that declare it discriminant, and a most probable location, in any version.
     """
 
     type: str
-    is_discriminant: bool = False
-    is_placing: bool = False
+    discriminating: frozenset[str] = frozenset()
+    placing: frozenset[str] = frozenset()
 
 
 class ProjectKeys:
@@ -55,6 +55,8 @@ class ProjectKeys:
     ----------
     fields : dict of str to UserField
         User fields of the event types, and those of every project.
+    undeclared : set of str
+        Keys of the fields of every project that no event type declares.
     declarations : tuple
         All declarations, for comparison: equal unless an event type changed.
 
@@ -83,20 +85,21 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         self._event_types = {reference for reference, _ in rows}
         self._metrics = {_COUNTED}
         self.fields: dict[str, UserField] = {}
-        for field in (field for _, fields in rows for field in json.loads(fields)):
+        for reference, field in ((name, field) for name, fields in rows for field in json.loads(fields)):
             key = field["storageKey"]
             if field["entity"] == "user":
                 before = self.fields.get(key, UserField(field["type"]))
                 self.fields[key] = UserField(
                     before.type,
-                    before.is_discriminant or bool(field.get("discriminant")),
-                    before.is_placing or bool(field.get("isMostProbableLocation")),
+                    before.discriminating | ({reference} if field.get("discriminant") else set()),
+                    before.placing | ({reference} if field.get("isMostProbableLocation") else set()),
                 )
             elif field["type"] in {"state", "number", "currency"}:
                 self._metrics.add(key)
                 if field["type"] == "state":
                     self._metrics.add(f"state-delay-{key}")
-        self.fields = {key: UserField(*declared) for key, declared in ALWAYS.items()} | self.fields
+        self.undeclared = ALWAYS.keys() - self.fields.keys()
+        self.fields = {key: UserField(kind) for key, (kind, _) in ALWAYS.items()} | self.fields
 
     def check(self, keys: Iterable[str], *, argument: str) -> None:
         """Refuse keys that the project does not have.
@@ -299,18 +302,20 @@ def typed(current: str, kind: str) -> str:
 
 
 def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
-    columns = 'userId, eventDate, _id AS sourceId, "user" AS document'
+    columns = 'userId, eventDate, eventType, _id AS sourceId, "user" AS document'
     current, raw = "json_extract(entry, '$.current')", "json_extract(entry, '$.raw')"
     date = TYPED["date"].format("json_extract_string(entry, '$.date')")
     default = _by_key({key: kind for key, (kind, _) in ALWAYS.items()}, "string")
-    discriminant = _is_one_of(key for key, field in project_keys.fields.items() if field.is_discriminant)
-    placing = _is_one_of(key for key, field in project_keys.fields.items() if field.is_placing)
+    fields = project_keys.fields
+    discriminant = _is_declared({key: field.discriminating for key, field in fields.items()})
+    placing = _is_declared({key: field.placing for key, field in fields.items()})
+    certain = _is_one_of(key for key in sorted(project_keys.undeclared) if ALWAYS[key][1])
     return (
         f"""SELECT userId, key, coalesce(json_extract_string(entry, '$.type'), {default}) AS type, """
         f"coalesce({current}, {raw}) AS current, coalesce({raw}, {current}) AS raw, "
         f"coalesce({date}, eventDate) AS date, "
         f"{_flag('invalid')} AS invalid, {_flag('anonymized')} AS anonymized, "
-        f"{discriminant} AS discriminant, {placing} AS \"placing\", 'event' AS source, sourceId "
+        f"{discriminant} OR {certain} AS discriminant, {placing} AS \"placing\", 'event' AS source, sourceId "
         f"FROM ({_entries(columns, 'events', users, keys)}) AS entries"
     )
 
@@ -319,7 +324,7 @@ def _of_interactions(project_keys: ProjectKeys, users: str, keys: list[str] | No
     columns = "userId, startDate, _id AS sourceId, userData AS document, rawUserData AS sent"
     kinds = {key: field.type for key, field in project_keys.fields.items()}
     certain = [key for key, (_, is_certain) in ALWAYS.items() if is_certain]
-    certain += [key for key, field in project_keys.fields.items() if field.is_discriminant]
+    certain += [key for key, field in project_keys.fields.items() if field.discriminating]
     text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
     return (
         f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
@@ -358,6 +363,13 @@ def _listed(values: Iterable[str]) -> str:
 def _is_one_of(keys: Iterable[str]) -> str:
     listed = ", ".join(map(literal, keys))
     return f"key IN ({listed})" if listed else "false"
+
+
+def _is_declared(types_by_key: Mapping[str, frozenset[str]]) -> str:
+    """Return a SQL condition that the event type is one of those of the key."""
+    types = {key: ", ".join(map(literal, sorted(names))) for key, names in types_by_key.items() if names}
+    conditions = [f"key = {literal(key)} AND eventType IN ({names})" for key, names in types.items()]
+    return f"({' OR '.join(conditions) or 'false'})"
 
 
 def _by_key(values: Mapping[str, str], otherwise: str) -> str:

@@ -65,8 +65,12 @@ def test_g216_fields_are_those_of_the_event_types_and_three_that_every_project_h
         "vendorUserId": "string",
         "phone": "phone",
     }
-    assert {key for key, field in project_keys.fields.items() if field.is_discriminant} == {"email"}
-    assert {key for key, field in project_keys.fields.items() if field.is_placing} == {"home"}
+    assert {
+        key: field.discriminating for key, field in project_keys.fields.items() if field.discriminating
+    } == {"email": {"order"}}
+    assert {key: field.placing for key, field in project_keys.fields.items() if field.placing} == {
+        "home": {"order"}
+    }
 
 
 def test_of_a_type_that_two_event_types_declare_the_oldest_one_counts():
