@@ -11,6 +11,7 @@ import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
+import duckdb
 import msgspec
 import pytest
 from support.held_writer import held
@@ -25,7 +26,6 @@ from attrib_ds.service import Service
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.events import ingestion
 from attrib_ds.service.events.ingestion import EventIntake
-from attrib_ds.service.store import intake
 from attrib_ds.service.store.files import earlier_log_of, queue_files, queue_of
 from attrib_ds.service.store.queue import EVENTS, Queue, read_accepted, read_earlier_log
 
@@ -415,6 +415,8 @@ def test_two_services_of_one_process_share_the_queue(service, path):
 
 
 def test_other_operations_find_the_events_accepted_before_them(service):
+    # Nothing moves them unless somebody asks.
+    service._ingestion.intake._seconds_to_gather = 60
     ids = accept(service, "a")
     assert send(service, "get_raw_event", id=ids["a"]).read()["nonce"].to_pylist() == ["a"]
     assert send(service, "get_event", id=ids["a"]).read().num_rows == 1
@@ -556,20 +558,33 @@ def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(servic
     assert rows(service, "SELECT _id FROM events ORDER BY _id") == sorted((id,) for id in ids.values())
 
 
-def test_records_stay_in_the_queue_while_the_tables_cannot_be_written(service, monkeypatch, caplog):
-    def broken(*_):
-        raise ServiceFailure("the disk is full")
+def test_records_stay_in_the_queue_while_the_disk_is_full(service, monkeypatch, caplog):
+    write, failures = EventIntake._write, [duckdb.IOException("No space left on device")]
 
-    monkeypatch.setattr(intake, "_is_of_the_database", lambda error: True)
-    with monkeypatch.context() as patched:
-        patched.setattr(EventIntake, "_write", broken)
-        ids = accept(service, "a")
-        with pytest.raises(ServiceFailure, match="the disk is full"):
-            send(service, "get_settings")
-        assert len(queued(service._store.path, "events")) == 1
-    assert "events of shop wait: the disk is full" in caplog.text
-    while rows(service) != sorted(ids.items()):
-        pass
+    def fail_once(self, connection, entries):
+        if failures:
+            raise failures.pop()
+        write(self, connection, entries)
+
+    monkeypatch.setattr(EventIntake, "_write", fail_once)
+    ids = accept(service, "a")
+    with pytest.raises(ServiceFailure, match="the disk is full"):
+        send(service, "get_settings")
+    assert "events of shop wait: the project's file could not be written" in caplog.text
+    send(service, "get_settings")
+    assert rows(service, "SELECT _id FROM events") == [(ids["a"],)]
+    assert rows(service, "SELECT _id FROM trashed_events") == []
+
+
+def test_what_another_service_has_moved_is_not_moved_again(service):
+    intake = service._ingestion.intake
+    with held(service):
+        service.send(OPERATIONS["create_event"], request("a"), "client")
+        waiting = service._store.queue.first(EVENTS, 9)
+        entries = intake._read([row.content for row in waiting])
+    send(service, "get_settings")
+    intake._write_rows(waiting, entries)
+    assert len(rows(service)) == len(rows(service, AUDITED)) == 1
 
 
 def test_waiting_events_are_stored_before_a_project_is_closed(service, path):
