@@ -284,7 +284,7 @@ def _check_pattern(pattern: str, argument: str) -> None:
         raise InvalidRequest(
             f"{argument}: {reprlib.repr(pattern)} stands for {size:,} characters and classes once its "
             f"repetitions are written out, and is slow; allowed: {LARGEST_PATTERN}; "
-            "repeat less, or with * or +",
+            "repeat less, or begin it with ^",
             field=argument,
         )
     try:
@@ -324,6 +324,9 @@ _PART: Final = re.compile(
 #: Sizes of a choice between characters, which may take several bytes, and of a Unicode property.
 _CHOICE: Final = 4
 _PROPERTY: Final = 50
+#: Size of a choice, a group or an optional part where matching may begin anywhere: thirteen of them lead to
+#: some thousand states. RE2 does not keep many more, and then each character costs a step for each of them.
+_FREE: Final = 45
 
 
 def expanded_size(pattern: str) -> int:
@@ -337,13 +340,17 @@ def expanded_size(pattern: str) -> int:
     Returns
     -------
     int
-        About the number of characters and classes once all counted repetitions are written out.
+        About the number of characters and classes once all counted repetitions are written out. A choice, a
+        group or a repetition counts as 45 unless the pattern begins with ``^`` and repeats a bounded number
+        of times.
 
     Examples
     --------
-    >>> expanded_size("ab+c"), expanded_size("(ab){3}"), expanded_size("(x{0,10}){20}")
-    (3, 6, 200)
+    >>> expanded_size("abc"), expanded_size("x{20}"), expanded_size("^(ab){3}$"), expanded_size("a.{40}c")
+    (3, 20, 8, 1802)
     """
+    is_bound = pattern.startswith("^") and not re.search(r"(?<!\\)[*+|]|,\}", pattern)
+    choice, step = (_CHOICE, 0) if is_bound else (_FREE, _FREE)
     # Sizes of the open groups, and of the last part, which a repetition multiplies.
     sizes, last = [0], 0
     for part in _PART.finditer(pattern):
@@ -351,26 +358,26 @@ def expanded_size(pattern: str) -> int:
         text = part.group()
         if part["repetition"] is not None:
             times = max(int(part["least"] or 1), int(part["most"] or 0), 1)
-            sizes[-1] += last * (times - 1)
+            sizes[-1] += last * (times - 1) + (step if part["least"] is None else 0)
             last *= times
         elif kind == "open":
-            sizes.append(0)
+            sizes.append(step)
             last = 0
         elif kind == "close" and len(sizes) > 1:
             # An empty group costs a step each time.
             last = max(sizes.pop(), 1)
             sizes[-1] += last
         elif kind != "flags":
-            last = _size(str(kind), text)
+            last = _size(str(kind), text, choice)
             sizes[-1] += last
     return sum(sizes)
 
 
-def _size(kind: str, text: str) -> int:
+def _size(kind: str, text: str, choice: int) -> int:
     if kind == "quoted":
         return max(len(text) - 4, 1)
     properties = len(re.findall(r"\\[pP]", text)) if kind in {"property", "class"} else 0
     if properties:
         return properties * _PROPERTY
     is_choice = kind == "class" or text == "." or (kind == "escape" and text[1] in "CDSWdsw")
-    return _CHOICE if is_choice else 1
+    return choice if is_choice else 1
