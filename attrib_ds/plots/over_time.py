@@ -447,7 +447,7 @@ def partial_intervals(rows: pd.DataFrame, interval: str) -> set[str]:
     return set(rows.loc[rows["is_partial"].fillna(False).astype(bool), interval].dropna().astype(str))
 
 
-# The lowest and highest label of each seasonal interval (G-109).
+# The lowest and highest label of each seasonal interval.
 SEASONS: Final = {
     "semesterOfYear": (1, 2),
     "quarterOfYear": (1, 4),

@@ -44,7 +44,7 @@ class Interval:
     number : callable
         Maps a local time to an integer, the digits of the label.
     label : callable
-        Maps the integer to the label (G-109).
+        Maps the integer to the label.
     """
 
     number: Callable[[Any], Any]
@@ -153,7 +153,7 @@ def _quotient(dividend: Any, divisor: int) -> Any:
 
 @dataclass(frozen=True)
 class Segments:
-    """A date range divided into segments of equal length (G-110).
+    """A date range divided into segments of equal length.
 
     Segment ``i`` is ``[start_i, start_i+1)``, the last one closed; ``start_i`` is the first millisecond at
     or after ``i / count`` of the range.
@@ -178,7 +178,7 @@ class Segments:
         return _quotient(elapsed * self.count, self._span).clip(upper=self.count - 1)
 
     def label(self, records: pa.Table) -> pa.Table:
-        """Replace the index of each segment by its start (G-036)."""
+        """Replace the index of each segment by its start."""
         offsets = (-(-index * self._span // self.count) for index in range(self.count))
         starts = [instants.format(self.since + offset * instants.KEPT_RESOLUTION) for offset in offsets]
         positions = records["interval"].cast(pa.int64())
@@ -214,7 +214,7 @@ def fetch(query: ir.Table, columns: pa.Schema) -> pa.Table:
 
 
 def ordering(table: ir.Table, sort: Mapping[str, int]) -> list[Any]:
-    """Return sort keys: nulls last in both directions, ties broken by ``_id`` if there is one (G-099)."""
+    """Return sort keys: nulls last in both directions, ties broken by ``_id`` if there is one."""
     keys = [
         table[name].asc() if direction == 1 else ibis.desc(table[name], nulls_first=False)
         for name, direction in sort.items()
@@ -332,7 +332,7 @@ _DAYS_OF_ALL_SEASONS: Final = 12 * 366
 _COUNT: Final = "event-count"
 _DELAY: Final = "state-delay-"
 
-#: Labels of the interval of a day (G-109), in Python: the same as :data:`INTERVALS` computes in the engine.
+#: Labels of the interval of a day, in Python: the same as :data:`INTERVALS` computes in the engine.
 _DAY_LABELS: Final[dict[str, Callable[[date], str]]] = {
     "year": lambda day: f"{day.year:04}",
     "semester": lambda day: f"{day.year:04}-S{_part(day, 6)}",
@@ -356,7 +356,7 @@ def _part(day: date, months: int) -> int:
 
 @dataclass
 class _Sum:
-    """Sums of the metrics of one key; amounts are in the project's currency (G-116)."""
+    """Sums of the metrics of one key; amounts are in the project's currency."""
 
     states: int = 0
     amounts: Decimal = Decimal(0)
@@ -370,7 +370,7 @@ class _Sum:
         self.count += count
 
     def value(self, key: str) -> Any:
-        """Return the value to report for the key (G-116)."""
+        """Return the value to report for the key."""
         if key.startswith(_DELAY):
             return self.numbers / self.count if self.count else 0
         return self.states + self.amounts + Decimal(repr(self.numbers))
@@ -395,9 +395,9 @@ def sum_events(
     events, metrics : ibis.Table
         As in :class:`attrib_ds.attribution.paths.project_tables.Tables`.
     types : ibis.Table
-        ``eventType`` of the types that have records even without events (G-111).
+        ``eventType`` of the types that have records even without events.
     request : EventInsights
-        Metrics, interval and filters; inclusive bounds on ``eventDate`` for every metric (G-115).
+        Metrics, interval and filters; inclusive bounds on ``eventDate`` for every metric.
     in_currency : callable
         Adds a column ``converted``, the amounts in the project's currency, to a join with ``metrics``.
 
@@ -458,7 +458,7 @@ def _sums(
 ) -> ir.Table:
     """Sum metrics by event type, interval and key; each event has at most one metric of each key.
 
-    Amounts without a rate to the project's currency are left out (G-065).
+    Amounts without a rate to the project's currency are left out.
     """
     selected = metrics.filter(
         metrics.deletedAt.isnull(), metrics.key != _COUNT, metrics.key.isin(list(keys) or [""])

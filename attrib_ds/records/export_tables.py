@@ -515,7 +515,7 @@ def _truncate_addresses(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def truncated(address: str) -> str:
-    """Return the network of an address: /24, or /48 of IPv6 (G-199).
+    """Return the network of an address: /24, or /48 of IPv6.
 
     Examples
     --------

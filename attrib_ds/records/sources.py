@@ -146,7 +146,7 @@ def instant(text: str) -> str:
     -------
     str
         SQL of type TIMESTAMP: the instant in UTC, truncated to microseconds, leap seconds as
-        ``:59.999999``; NULL if the text is not an instant (G-038, G-039).
+        ``:59.999999``; NULL if the text is not an instant.
 
     Examples
     --------

@@ -170,7 +170,7 @@ def text(cell: Any) -> str:
 
 
 def email(cell: Any) -> str:
-    """Return an email address as users are matched by it, in lower case (G-052).
+    """Return an email address as users are matched by it, in lower case.
 
     Files write one address in several ways, and the last one sent is the address of the user.
     """

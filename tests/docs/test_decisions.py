@@ -39,6 +39,17 @@ def test_every_cited_decision_has_one_heading() -> None:
     assert sorted(code for code in count if count[code] > 1) == []
 
 
+def test_the_package_gives_reasons_instead_of_codes() -> None:
+    package = ROOT / "attrib_ds"
+    citing = [
+        str(file.relative_to(ROOT))
+        for file in sorted(package.rglob("*"))
+        if file.suffix in {".py", ".pyi", ".js"}
+        and re.search(r"\b(G-\d{3}|R\d{3})\b", file.read_text(encoding="utf-8"))
+    ]
+    assert citing == []
+
+
 def test_the_index_lists_every_page() -> None:
     listed = set(re.findall(r"\]\(([^)]+\.md)\)", INDEX))
     assert listed == {page.relative_to(DECISIONS).as_posix() for page in PAGES} - {"index.md"}

@@ -218,7 +218,7 @@ def _with_arguments(operation: Operation, message: str) -> str:
 
 
 def _details(body: Mapping[str, Any], operation: Operation) -> list[dict[str, Any]]:
-    """Return the violations, or the errors of an event that was stored nevertheless (G-132)."""
+    """Return the violations, or the errors of an event that was stored nevertheless."""
     entries = body.get("details") or body.get("errors") or []
     details = (
         [dict(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
