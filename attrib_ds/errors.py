@@ -21,6 +21,7 @@ Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :cla
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import warnings
 from collections.abc import Iterable
@@ -118,9 +119,16 @@ def _rebuild(kind: type[AttribError], message: str, fields: dict[str, Any]) -> A
 
 
 class InvalidRequest(AttribError, ValueError):
-    """A value that is not allowed; the message names the argument, what came and what is allowed."""
+    """A value that is not allowed; the message names the argument, what came and what is allowed.
+
+    The field is the word that the message begins with, ``field: problem``, unless another one is given.
+    """
 
     status = 400
+
+    def __init__(self, message: str, **particulars: Any) -> None:
+        name = re.match(r"(\S+): ", message)
+        super().__init__(message, **{"field": name and name[1], **particulars})
 
     @classmethod
     def choice(cls, field: str, got: object, allowed: Iterable[str]) -> Self:

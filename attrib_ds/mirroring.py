@@ -106,7 +106,7 @@ def sync(
     )
     window = parse_duration(overlap, argument="overlap")
     if window > _LONGEST_OVERLAP:
-        raise InvalidRequest(f"overlap: {overlap!r} is not allowed; allowed: up to 365 days", field="overlap")
+        raise InvalidRequest(f"overlap: {overlap!r} is not allowed; allowed: up to 365 days")
     source = _address(project, to)
     properties = {"currency": currency, "timezone": timezone}
     if str(to) == _MEMORY or not Path(to).expanduser().exists():
@@ -150,7 +150,7 @@ def _address(project: Project, to: str | Path) -> str:
         return address
     file = Path(address).expanduser().resolve()
     if str(to) != _MEMORY and Path(to).expanduser().resolve() == file:
-        raise InvalidRequest(f"to: {str(to)!r} is the source itself; allowed: another file", field="to")
+        raise InvalidRequest(f"to: {str(to)!r} is the source itself; allowed: another file")
     return str(file)
 
 
@@ -164,8 +164,7 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     for name, value in properties.items():
         if requested[name] not in (None, value):
             raise InvalidRequest(
-                f"{name}: {requested[name]!r} is not that of the project, which is {value!r}; leave it out",
-                field=name,
+                f"{name}: {requested[name]!r} is not that of the project, which is {value!r}; leave it out"
             )
     return properties
 
@@ -203,9 +202,7 @@ def open_state(mirror: Project, source: str, *, hits: bool | None, personal: boo
     for name, requested in (("hits", hits), ("personal", personal)):
         is_mirrored = saved.get(name, False)
         if is_mirrored and requested is False:
-            raise InvalidRequest(
-                f"{name}: the mirror holds them; leave {name} out, or sync into a new file", field=name
-            )
+            raise InvalidRequest(f"{name}: the mirror holds them; leave {name} out, or sync into a new file")
         state[name] = is_mirrored or bool(requested)
         if state[name] and not is_mirrored and "hits" in saved:
             # Read again what was mirrored without them.
@@ -273,11 +270,7 @@ class Copier:
     """
 
     def __init__(
-        self,
-        source: Project,
-        mirror: Project,
-        state: dict[str, Any],
-        pool: ThreadPoolExecutor,
+        self, source: Project, mirror: Project, state: dict[str, Any], pool: ThreadPoolExecutor
     ) -> None:
         self.source = source
         self.mirror = mirror

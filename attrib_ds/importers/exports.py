@@ -281,13 +281,7 @@ def read_snowplow(
     create_table(connection, "views", VIEWS, columns, f"FROM source_events WHERE {is_view}")
     _create_snowplow_conversions(connection, by_name)
     return _assembled(
-        connection,
-        "snowplow",
-        "kind",
-        by_name,
-        stitch=stitch,
-        currency=currency,
-        channels=channels,
+        connection, "snowplow", "kind", by_name, stitch=stitch, currency=currency, channels=channels
     )
 
 

@@ -454,7 +454,7 @@ def checked_currency(currency: str | None) -> str | None:
         return None
     code = code_of(currency) if isinstance(currency, str) else None
     if code is None:
-        raise InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}", field="currency")
+        raise InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
     return code
 
 
@@ -494,8 +494,7 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
     if count:
         raise InvalidRequest(
             f"currency: {count:,} conversions have revenue without a currency, for example {example!r}; pass "
-            'one, such as currency="EUR"',
-            field="currency",
+            'one, such as currency="EUR"'
         )
     return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
 
@@ -530,18 +529,15 @@ def references(names: Sequence[str] | str) -> dict[str, str]:
     by_name: dict[str, str] = {}
     for name in listed:
         if not isinstance(name, str) or not re.search("[A-Za-z0-9]", name):
-            raise InvalidRequest(
-                f"conversions: {name!r} is not allowed; allowed: names of events", field="conversions"
-            )
+            raise InvalidRequest(f"conversions: {name!r} is not allowed; allowed: names of events")
         reference = re.sub("[^a-z0-9]+", "_", name.casefold()).strip("_")[:64].strip("_")
         if reference in by_name.values() and by_name.get(name) != reference:
             raise InvalidRequest(
-                f"conversions: {name!r} and another name both have the reference {reference!r}",
-                field="conversions",
+                f"conversions: {name!r} and another name both have the reference {reference!r}"
             )
         by_name[name] = reference
     if not by_name:
-        raise InvalidRequest("conversions: at least one event name is required", field="conversions")
+        raise InvalidRequest("conversions: at least one event name is required")
     return by_name
 
 

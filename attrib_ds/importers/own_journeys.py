@@ -306,8 +306,7 @@ def _check_sheets(
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
             f"{books[0].name!r}; pass another one, or --conversion-sheet in the command; sheets: "
-            f"{', '.join(names)}",
-            field="conversion_sheet",
+            f"{', '.join(names)}"
         )
 
 

@@ -112,8 +112,7 @@ class OwnTable:
         if self._workbook is None:
             name = self.argument if self.name == self.argument else repr(Path(self.name).name)
             raise InvalidRequest(
-                f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file",
-                field=called,
+                f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file"
             )
         return read_sheet(self._workbook, sheet, argument=self.argument, called=called)
 
@@ -134,7 +133,7 @@ class OwnTable:
         name = named.get(role)
         if name is not None:
             if not isinstance(name, str):
-                raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column", field=role)
+                raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
             return self._checked(role, name, called)
         column = self._best(self.common(role))
         if column is None and required:
@@ -167,8 +166,7 @@ class OwnTable:
             advice = "" if called == role else f"; {_how_to_name(called)}"
             raise InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{closest(name, self.source.columns)}; "
-                f"columns: {', '.join(self.source.columns)}{advice}",
-                field=role,
+                f"columns: {', '.join(self.source.columns)}{advice}"
             )
         return name
 
@@ -200,8 +198,7 @@ class OwnTable:
             if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
                 raise InvalidRequest(
                     f"node: {given!r} is not allowed; allowed: one column, or up to {len(LEVEL_NAMES)} "
-                    "different ones from the highest level down",
-                    field="node",
+                    "different ones from the highest level down"
                 )
             return [self._checked("node", column, called) for column in columns]
         of_nodes = self.common("node")
@@ -286,8 +283,7 @@ class OwnTable:
             if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
                 raise InvalidRequest(
                     f"date: {given!r} is not allowed; allowed: one column, or those of the day and of the "
-                    "time of day",
-                    field="date",
+                    "time of day"
                 )
             return [self._checked("date", column, called) for column in columns]
         times = list(filter(self.is_filled, self.common("time")))
@@ -358,8 +354,7 @@ class OwnTable:
             raise InvalidRequest(
                 f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
                 "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
-                "columns={'flag': COLUMN}, or --flag COLUMN in the command",
-                field="flag",
+                "columns={'flag': COLUMN}, or --flag COLUMN in the command"
             )
         return f"coalesce({word} IN ({yes}), false)"
 
@@ -569,7 +564,7 @@ class OwnTable:
             if len(rejected):
                 first = rejected.iloc[0]
                 problem = f"has no readable rows (row {first['row']}: {first['reason']})"
-            raise InvalidRequest(f"{self.argument}: {self.name} {problem}", field=self.argument)
+            raise InvalidRequest(f"{self.argument}: {self.name} {problem}")
         return valid, rejected
 
 

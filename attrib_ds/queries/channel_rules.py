@@ -354,25 +354,22 @@ def read_rules(rules: Frame) -> pd.DataFrame:
     if unknown:
         raise InvalidRequest(
             f"rules: the column {unknown[0]!r} is not allowed{closest(str(unknown[0]), CONDITIONS)}; "
-            f"allowed: channel, {', '.join(CONDITIONS)}",
-            field="rules",
+            f"allowed: channel, {', '.join(CONDITIONS)}"
         )
     if given.empty:
         raise InvalidRequest(
-            "rules: there is no rule; allowed: at least one row, such as those of channel_rules()",
-            field="rules",
+            "rules: there is no rule; allowed: at least one row, such as those of channel_rules()"
         )
     checked = given.reindex(columns=["channel", *CONDITIONS]).astype(object).reset_index(drop=True)
     checked = checked.where(checked.notna(), None)
     for row, rule in enumerate(checked.to_dict("records")):
         patterns = [name for name in CONDITIONS if rule[name] is not None]
         if not isinstance(rule["channel"], str) or not rule["channel"].strip():
-            raise InvalidRequest(f"rules: the rule in row {row} has no channel", field="rules")
+            raise InvalidRequest(f"rules: the rule in row {row} has no channel")
         if not patterns:
             raise InvalidRequest(
                 f"rules: the rule in row {row} has no condition and would match everything; allowed: a "
-                f"pattern in at least one of {', '.join(CONDITIONS)}, such as '.*'",
-                field="rules",
+                f"pattern in at least one of {', '.join(CONDITIONS)}, such as '.*'"
             )
         for name in patterns:
             _check_pattern(rule[name], name, row)
@@ -386,7 +383,7 @@ def _check_pattern(pattern: object, name: str, row: int) -> None:
         duckdb.execute("SELECT regexp_matches('', ?)", [_whole(str(pattern))])
     except (re.error, duckdb.Error) as error:
         raise InvalidRequest(
-            f"rules: {pattern!r}, {name} in row {row}, is not a regular expression: {error}", field="rules"
+            f"rules: {pattern!r}, {name} in row {row}, is not a regular expression: {error}"
         ) from error
 
 
@@ -401,9 +398,7 @@ def _found(present: Sequence[str], columns: Mapping[str, str] | None) -> dict[st
         if name not in CONDITIONS:
             raise InvalidRequest.choice("columns", name, CONDITIONS)
         if column not in present:
-            raise InvalidRequest(
-                f"columns: the frame has no column {column!r}{closest(column, present)}", field="columns"
-            )
+            raise InvalidRequest(f"columns: the frame has no column {column!r}{closest(column, present)}")
     for name, candidates in COLUMN_NAMES.items():
         common = next((column for column in candidates if column in present), None)
         if common is not None:
@@ -411,8 +406,7 @@ def _found(present: Sequence[str], columns: Mapping[str, str] | None) -> dict[st
     if not named:
         raise InvalidRequest(
             f"frame: no column of a source, medium, campaign or referrer; its columns: {', '.join(present)}; "
-            'name them with columns={"source": COLUMN}',
-            field="frame",
+            'name them with columns={"source": COLUMN}'
         )
     return named
 

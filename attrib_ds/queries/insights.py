@@ -270,9 +270,7 @@ def _labelled(counted: ir.Table, sort: dict[str, int], label: Callable[[Any], An
     """Sort the records, intervals by time and not by text, and label the intervals."""
     null = ibis.null("string")
     existing = set(counted.columns)
-    with_keys = counted.mutate(
-        **{key: null for key in ("group_key", "interval_key") if key not in existing},
-    )
+    with_keys = counted.mutate(**{key: null for key in ("group_key", "interval_key") if key not in existing})
     columns = {"group": "group_key", "interval": "interval_key"}
     order = []
     for name in dict.fromkeys([*sort, "interval", "group"]):
@@ -493,8 +491,7 @@ def _labels(request: EventInsights, groups: int) -> list[str]:
         if len(labels) > most:
             raise InvalidRequest(
                 f"interval: {request.interval!r} makes more than {_MOST_RECORDS:,} records; allowed: a "
-                "longer interval, or a shorter date range",
-                field="interval",
+                "longer interval, or a shorter date range"
             )
     return list(labels) if is_linear else sorted(labels, key=int)
 

@@ -124,15 +124,14 @@ def open_exports(
     if len(parts) and all(isinstance(part, dict) for part in parts):
         parts = [pd.DataFrame.from_records(list(parts))]
     if not len(parts):
-        raise InvalidRequest(f"{argument}: there is nothing to read", field=argument)
+        raise InvalidRequest(f"{argument}: there is nothing to read")
     opened = []
     for number, part in enumerate(parts, start=1):
         is_path = isinstance(part, str | Path)
         if is_path and Path(part).expanduser().is_dir():
             raise InvalidRequest(
                 f"{argument}: {str(part)!r} is a folder; allowed: a list of its files, such as "
-                f"sorted(Path({str(part)!r}).iterdir())",
-                field=argument,
+                f"sorted(Path({str(part)!r}).iterdir())"
             )
         if open_path is not None and is_path:
             source = open_path(connection, Path(part).expanduser())
@@ -150,9 +149,7 @@ def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: 
         names = ", ".join(" or ".join(alternatives) for alternatives in missing)
         present = list(export.source.columns)
         shown = ", ".join(present[:_MAX_SHOWN]) + (", …" if len(present) > _MAX_SHOWN else "")
-        raise InvalidRequest(
-            f"{argument}: {export.name} has no column {names}; its columns: {shown}", field=argument
-        )
+        raise InvalidRequest(f"{argument}: {export.name} has no column {names}; its columns: {shown}")
 
 
 def gather(
@@ -374,11 +371,10 @@ class AccessLog:
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise InvalidRequest("files: there is no file; give at least one", field="files")
+            raise InvalidRequest("files: there is no file; give at least one")
         if SITE.fullmatch(self.site) is None:
             raise InvalidRequest(
-                f"site: {self.site!r} is not allowed; expected an origin, such as 'https://shop.example'",
-                field="site",
+                f"site: {self.site!r} is not allowed; expected an origin, such as 'https://shop.example'"
             )
 
     @property
@@ -489,7 +485,7 @@ def _lines(paths: Sequence[Path]) -> pa.RecordBatchReader:
     for path in paths:
         if not path.is_file():
             problem = "is a folder, not a file" if path.is_dir() else "does not exist"
-            raise InvalidRequest(f"files: {str(path)!r} {problem}", field="files")
+            raise InvalidRequest(f"files: {str(path)!r} {problem}")
     return pa.RecordBatchReader.from_batches(columns, batches())
 
 

@@ -167,7 +167,7 @@ def _check_columns(
     problems += [f"has an unknown column {name!r}{closest(name, names)}" for name in unknown]
     if problems:
         allowed = ", ".join([*names, *(f"{name}.<key>" for name in objects)])
-        raise InvalidRequest(f"{argument}: {'; '.join(problems)}; allowed: {allowed}", field=argument)
+        raise InvalidRequest(f"{argument}: {'; '.join(problems)}; allowed: {allowed}")
 
 
 def _cells(column: pd.Series[Any]) -> list[Any]:
@@ -236,8 +236,7 @@ def read_frame(argument: str, frame: Frame, columns: Collection[str] = ()) -> pd
     missing = [column for column in columns if column not in given.columns]
     if missing:
         raise InvalidRequest(
-            f"{argument}: no column {', '.join(map(repr, missing))}; required: {', '.join(columns)}",
-            field=argument,
+            f"{argument}: no column {', '.join(map(repr, missing))}; required: {', '.join(columns)}"
         )
     return given
 
@@ -247,7 +246,7 @@ def read_table(argument: str, frame: object) -> pa.Table:
     try:
         return read_arrow(argument, frame).read_all()
     except pa.ArrowException as error:
-        raise InvalidRequest(f"{argument}: cannot be read: {error}", field=argument) from error
+        raise InvalidRequest(f"{argument}: cannot be read: {error}") from error
 
 
 def read_arrow(argument: str, frame: object) -> pa.RecordBatchReader:
@@ -265,14 +264,13 @@ def read_arrow(argument: str, frame: object) -> pa.RecordBatchReader:
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InvalidRequest(
             f"{argument}: must be a DataFrame, got {type(frame).__name__}; allowed: a DataFrame of pandas, "
-            "Polars or any library with the Arrow stream protocol",
-            field=argument,
+            "Polars or any library with the Arrow stream protocol"
         )
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowException, TypeError) as error:
         raise InvalidRequest(
-            f"{argument}: must be a DataFrame, got {type(frame).__name__}: {error}", field=argument
+            f"{argument}: must be a DataFrame, got {type(frame).__name__}: {error}"
         ) from error
     schema = pa.schema([pa.field(field.name, _plain_type(field.type)) for field in reader.schema])
 

@@ -194,7 +194,7 @@ def decode(text: bytes) -> Any:
         problem = "is nested too deeply"
     except ValueError:
         problem = "contains a number that is too large"
-    raise InvalidRequest(f"body: is not JSON: {problem}", field="body") from None
+    raise InvalidRequest(f"body: is not JSON: {problem}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -75,7 +75,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
     if path.name.casefold().removesuffix(".gz").endswith(_TABLES):
         return open_source(connection, path, argument="events", opaque=_OPAQUE)
     if not path.is_file():
-        raise InvalidRequest(f"events: {str(path)!r} does not exist", field="events")
+        raise InvalidRequest(f"events: {str(path)!r} does not exist")
     try:
         copied, unreadable = copy_text(
             connection,
@@ -93,7 +93,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
         )
     except pa.ArrowException as error:
         reason = str(error).split("\n")[0]
-        raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}", field="events") from error
+        raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}") from error
     rows = connection.execute(f"SELECT count(*) FROM {copied}").fetchall()[0][0]
     rejected = [
         # There is no header, so the first line is the first row.

@@ -229,11 +229,10 @@ def open_source(
     except (pa.ArrowException, duckdb.Error, OSError, EOFError, UnicodeError) as error:
         reason = str(error).split("\n")[0]
         name = f"{str(source)!r} " if isinstance(source, str | Path) else ""
-        raise InvalidRequest(f"{argument}: {name}cannot be read: {reason}", field=argument) from error
+        raise InvalidRequest(f"{argument}: {name}cannot be read: {reason}") from error
     raise InvalidRequest(
         f"{argument}: cannot read an object of type {type(source).__name__}; "
-        f"give a DataFrame, an Arrow table or a path that ends in {', '.join(_EXTENSIONS)}",
-        field=argument,
+        f"give a DataFrame, an Arrow table or a path that ends in {', '.join(_EXTENSIONS)}"
     )
 
 
@@ -250,12 +249,11 @@ def _open_path(
     if extension not in _EXTENSIONS or (extension in (*_PARQUET, *WORKBOOKS) and name.endswith(".gz")):
         raise InvalidRequest(
             f"{argument}: the name {path.name!r} does not say what is in the file; "
-            f"allowed endings: {', '.join(_EXTENSIONS)}; text also with .gz behind it",
-            field=argument,
+            f"allowed endings: {', '.join(_EXTENSIONS)}; text also with .gz behind it"
         )
     if not path.is_file():
         problem = "is a folder, not a file" if path.is_dir() else "does not exist"
-        raise InvalidRequest(f"{argument}: {str(path)!r} {problem}", field=argument)
+        raise InvalidRequest(f"{argument}: {str(path)!r} {problem}")
     if path.stat().st_size == 0:
         raise empty_file(path, argument)
     if extension in _PARQUET:
@@ -372,9 +370,7 @@ def _array(path: Path, argument: str) -> pa.Table | None:
         # A line may be an array too, which is then reported as a record.
         if b"\n" in text.strip():
             return None
-        raise InvalidRequest(
-            f"{argument}: {str(path)!r} is not valid JSON: {error}", field=argument
-        ) from error
+        raise InvalidRequest(f"{argument}: {str(path)!r} is not valid JSON: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -200,9 +200,7 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str]:
     if not names:
         raise empty_file(path, argument)
     if any("\ufffd" in name for name in names):
-        raise InvalidRequest(
-            f"{argument}: the header of {path.name!r} is not {encoding.upper()} text", field=argument
-        )
+        raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")
     return names, delimiter
 
 
@@ -236,8 +234,7 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
     except (LookupError, TypeError) as error:
         raise InvalidRequest(
             f"encoding: {encoding!r} is not allowed; allowed: the name of a codec, such as 'cp1252' or "
-            "'utf-16'",
-            field="encoding",
+            "'utf-16'"
         ) from error
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
     is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
@@ -270,25 +267,24 @@ def check_names(names: Iterable[object], argument: str, *, least: int = 1) -> No
     seen = {ROW: ROW}
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str):
-            raise InvalidRequest(f"{argument}: the column name {name!r} is not text", field=argument)
+            raise InvalidRequest(f"{argument}: the column name {name!r} is not text")
         if not name:
             raise InvalidRequest(
                 f"{argument}: column {position} has no name; pandas writes such a column for the index: "
-                "write with index=False",
-                field=argument,
+                "write with index=False"
             )
         other = seen.get(name.casefold())
         if other is not None:
             problem = "is given twice" if other == name else f"differs from {other!r} in case only"
-            raise InvalidRequest(f"{argument}: the column {name!r} {problem}", field=argument)
+            raise InvalidRequest(f"{argument}: the column {name!r} {problem}")
         seen[name.casefold()] = name
     if len(seen) - 1 < least:
-        raise InvalidRequest(f"{argument}: has no columns", field=argument)
+        raise InvalidRequest(f"{argument}: has no columns")
 
 
 def empty_file(path: Path, argument: str) -> InvalidRequest:
     """Return the error for a file without content."""
-    return InvalidRequest(f"{argument}: {str(path)!r} is empty", field=argument)
+    return InvalidRequest(f"{argument}: {str(path)!r} is empty")
 
 
 def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:

@@ -156,15 +156,13 @@ def _check_sheets(sheets: Mapping[str, pd.DataFrame]) -> None:
         if not isinstance(name, str) or not _SHEET_NAME.fullmatch(name) or name.lower() in {*seen, "history"}:
             raise InvalidRequest(
                 f"frames: a sheet cannot have the name {name!r}; allowed: 1 to 31 characters without "
-                "[ ] : * ? / \\ and apostrophes at the ends, not 'History', each once whatever its case",
-                field="frames",
+                "[ ] : * ? / \\ and apostrophes at the ends, not 'History', each once whatever its case"
             )
         seen.add(name.lower())
         if len(frame) >= _MOST_ROWS or len(frame.columns) > _MOST_COLUMNS:
             raise InvalidRequest(
                 f"frames: {name!r} has {len(frame):,} rows and {len(frame.columns):,} columns; a sheet holds "
-                f"{_MOST_ROWS - 1:,} rows and {_MOST_COLUMNS:,} columns; write it with to_parquet or to_csv",
-                field="frames",
+                f"{_MOST_ROWS - 1:,} rows and {_MOST_COLUMNS:,} columns; write it with to_parquet or to_csv"
             )
 
 
@@ -230,15 +228,12 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         if sheet is not None and sheet not in names:
             raise InvalidRequest(
                 f"{called}: {path.name!r} has no sheet {sheet!r}{closest(sheet, names)}; "
-                f"sheets: {', '.join(names)}",
-                field=called,
+                f"sheets: {', '.join(names)}"
             )
         rows = pd.read_excel(book, sheet_name=sheet or 0, keep_default_na=False, na_values=[""])
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
-        raise InvalidRequest(
-            f"{argument}: the sheet {sheet or names[0]!r} of {path.name!r} is empty{others}", field=argument
-        )
+        raise InvalidRequest(f"{argument}: the sheet {sheet or names[0]!r} of {path.name!r} is empty{others}")
     return rows
 
 
@@ -265,15 +260,12 @@ def _opened(path: Path, argument: str) -> Iterator[pd.ExcelFile]:
     except ImportError as error:
         raise InvalidRequest(
             f"{argument}: {path.name!r} needs the package openpyxl; install attrib-ds[excel], or save the "
-            "sheet as CSV",
-            field=argument,
+            "sheet as CSV"
         ) from error
     except InvalidRequest:
         raise
     except _DAMAGES as error:
-        raise InvalidRequest(
-            f"{argument}: {path.name!r} is not a workbook: {error}", field=argument
-        ) from error
+        raise InvalidRequest(f"{argument}: {path.name!r} is not a workbook: {error}") from error
 
 
 #: Bytes of buffered tables per row group.
@@ -315,9 +307,7 @@ class ParquetSpool:
         self._path = Path(path)
         if self._path.is_dir() or not self._path.parent.is_dir():
             problem = "is a folder" if self._path.is_dir() else "is in a folder that does not exist"
-            raise InvalidRequest(
-                f"path: {str(path)!r} {problem}; expected a file in an existing folder", field="path"
-            )
+            raise InvalidRequest(f"path: {str(path)!r} {problem}; expected a file in an existing folder")
         self._columns = columns
         self._waiting: list[pa.Table] = []
         self._bytes = 0

@@ -211,11 +211,7 @@ def currency(cell: Any) -> str:
     return code
 
 
-_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "string": identifier,
-    "message": text,
-    "email": email,
-}
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {"string": identifier, "message": text, "email": email}
 _NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {"number": number, "currency": amount}
 
 

@@ -273,13 +273,11 @@ def check_nonce_columns(nonce_columns: Sequence[str], columns: Sequence[str]) ->
     names = [] if isinstance(nonce_columns, str) else list(nonce_columns)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InvalidRequest(
-            f"nonce_columns: {nonce_columns!r} is not allowed; allowed: a list of one or more columns",
-            field="nonce_columns",
+            f"nonce_columns: {nonce_columns!r} is not allowed; allowed: a list of one or more columns"
         )
     if "nonce" in columns:
         raise InvalidRequest(
-            "nonce_columns: cannot be combined with the column 'nonce'; leave one of them out",
-            field="nonce_columns",
+            "nonce_columns: cannot be combined with the column 'nonce'; leave one of them out"
         )
 
 
@@ -326,9 +324,7 @@ def nonces_of_columns(
     return nonces, problems
 
 
-def nonces_of_content(
-    events: Sequence[Mapping[str, Any]],
-) -> tuple[list[str | None], list[str | None]]:
+def nonces_of_content(events: Sequence[Mapping[str, Any]]) -> tuple[list[str | None], list[str | None]]:
     """Return the nonce of each row, made of its content where it has none, and the problem of each row.
 
     Equal rows are different events: the first, the second and so on of their content. So a frame can be sent
@@ -397,7 +393,6 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
     more = [f"… ({len(details):,} rows in all; dry_run=True lists them)"] if len(details) > _MAX_SHOWN else []
     raise InvalidRequest(
         f"nonce_columns: must identify each row, so nothing was sent: {'; '.join([*shown, *more])}",
-        field="nonce_columns",
         details=details,
     )
 

@@ -69,9 +69,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         if not isinstance(self.node_id, str) or not self.node_id:
-            raise InvalidRequest(
-                f"node_id: {self.node_id!r} is not allowed; allowed: a text", field="node_id"
-            )
+            raise InvalidRequest(f"node_id: {self.node_id!r} is not allowed; allowed: a text")
         check_number("half_life", self.half_life, "days above 0", above=0)
         check_number("rate", self.rate, "0 to 1 a day", minimum=0, maximum=1)
         if self.delivery not in get_args(Delivery):
@@ -149,8 +147,7 @@ class Scenario:
         if not 0 < len(names) <= _MAX_CHANNELS or not are_distinct:
             raise InvalidRequest(
                 f"channels: {names!r} is not allowed; allowed: one to {_MAX_CHANNELS} channels with distinct "
-                f"names other than {', '.join(UNPAID)}",
-                field="channels",
+                f"names other than {', '.join(UNPAID)}"
             )
         for argument in ("synergies", "mediations"):
             for pair in self._as_tuple(argument):
@@ -161,8 +158,7 @@ class Scenario:
             if source == mediator or not is_random or self._channel(mediator).delivery == "checkout":
                 raise InvalidRequest(
                     f"mediations: {mediator!r} is not allowed as a mediator of {source!r}; allowed: another "
-                    "channel, with random exposure",
-                    field="mediations",
+                    "channel, with random exposure"
                 )
         check_number("saturation", self.saturation, "0 or more", minimum=0)
         check_number("activity", self.activity, "0 to 3", minimum=0, maximum=3)
@@ -191,8 +187,7 @@ def _check_pair(argument: str, pair: object, names: list[Any]) -> None:
     """Raise unless ``pair`` holds two channels and an effect."""
     if not isinstance(pair, tuple) or len(pair) != 3:
         raise InvalidRequest(
-            f"{argument}: {pair!r} is not allowed; allowed: tuples of two channels and an effect",
-            field=argument,
+            f"{argument}: {pair!r} is not allowed; allowed: tuples of two channels and an effect"
         )
     for name in pair[:2]:
         if name not in names:
@@ -213,7 +208,7 @@ def check_number(
     is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
     is_within = is_number and above < number < math.inf and minimum <= number <= maximum  # type: ignore[operator]
     if not is_within:
-        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: {allowed}", field=argument)
+        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: {allowed}")
 
 
 def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
@@ -221,9 +216,7 @@ def check_whole(argument: str, number: object, *, minimum: int, maximum: int | N
     is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
     if not is_whole or number < minimum or (maximum is not None and number > maximum):  # type: ignore[operator]
         bounds = f"of {minimum} or more" if maximum is None else f"of {minimum} to {maximum:,}"
-        raise InvalidRequest(
-            f"{argument}: {number!r} is not allowed; allowed: a whole number {bounds}", field=argument
-        )
+        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: a whole number {bounds}")
 
 
 #: Unpaid channels, which have no effect.

@@ -133,12 +133,7 @@ class Simulation:
 
 
 def simulate(
-    scenario: str | Scenario,
-    *,
-    users: int,
-    seed: int,
-    holdout: float = 0.0,
-    start: str = "2025-01-01",
+    scenario: str | Scenario, *, users: int, seed: int, holdout: float = 0.0, start: str = "2025-01-01"
 ) -> Simulation:
     """Simulate journeys with known causal effects, for the evaluation of models.
 
@@ -213,9 +208,7 @@ def _midnight(start: object) -> pd.Timestamp:
             raise ValueError
     except (TypeError, ValueError) as error:
         raise InvalidRequest(
-            f"start: {start!r} is not allowed; allowed: a day such as '2025-01-31', in the years 1700 to "
-            "2200",
-            field="start",
+            f"start: {start!r} is not allowed; allowed: a day such as '2025-01-31', in the years 1700 to 2200"
         ) from error
     return first.as_unit("us")
 
