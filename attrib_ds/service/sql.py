@@ -72,11 +72,14 @@ class Admitted:
         Columns by view, a superset of those it reads.
     tables : int
         Maximum number of scans of views.
+    keys : frozenset of str or None
+        Keys of the user fields that it reads; None for any.
     """
 
     text: str
     columns: dict[str, tuple[str, ...]]
     tables: int
+    keys: frozenset[str] | None
 
 
 def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
@@ -102,7 +105,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
     Examples
     --------
     >>> admit("SELECT _id FROM users -- all", {"users": ("_id", "createdAt")})
-    Admitted(text='SELECT _id FROM users', columns={'users': ('_id',)}, tables=1)
+    Admitted(text='SELECT _id FROM users', columns={'users': ('_id',)}, tables=1, keys=None)
     >>> admit("SELECT * FROM 'notes.csv'", {"users": ("_id",)})
     Traceback (most recent call last):
         ...
@@ -120,7 +123,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
         _check(again)
     read: set[str] = set()
     scans = _count_tables(again["node"], {}, views, read)
-    return Admitted(text, _columns(again, read, views), scans)
+    return Admitted(text, _columns(again, read, views), scans, _keys(again))
 
 
 def without_literals(sql: str) -> str:
@@ -409,7 +412,8 @@ def _columns(query: Node, read: set[str], views: Mapping[str, tuple[str, ...]]) 
     takes_all = False
     named: set[str] = set()
     for node, _ in _nodes(query):
-        takes_all = takes_all or node.get("class") == "STAR"
+        # New names of columns count from the first column of the view.
+        takes_all = takes_all or node.get("class") == "STAR" or bool(node.get("column_name_alias"))
         names = (*node.get("column_names", ()), *node.get("using_columns", ()))
         named.update(_folded(name) for name in names)
     return {
@@ -421,6 +425,37 @@ def _columns(query: Node, read: set[str], views: Mapping[str, tuple[str, ...]]) 
         )
         for view in sorted(read)
     }
+
+
+def _keys(query: Node) -> frozenset[str] | None:
+    """Return the keys of user fields if every scan of them is alone in a SELECT that names its keys."""
+    scans = 0
+    limits: list[set[str | None]] = []
+    for node, _ in _nodes(query):
+        scans += _is_scan(node)
+        if node.get("type") == "SELECT_NODE" and _is_scan(node["from_table"]):
+            limits += _limits(node)[:1]
+    return frozenset(str(key) for keys in limits for key in keys) if 0 < scans == len(limits) else None
+
+
+def _is_scan(table: Node) -> bool:
+    return table.get("type") == "BASE_TABLE" and _folded(table["table_name"]) == "user_fields"
+
+
+def _limits(select: Node) -> list[set[str | None]]:
+    """Return the keys that each condition of the form ``key = 'email'`` or ``key IN ('email')`` allows."""
+    table, condition = select["from_table"], select["where_clause"] or {}
+    names = ["key"], [_folded(table["alias"] or table["table_name"]), "key"]
+    limits = []
+    for part in condition["children"] if condition.get("type") == "CONJUNCTION_AND" else [condition]:
+        is_equal = part.get("type") == "COMPARE_EQUAL"
+        operands = [part["left"], part["right"]] if is_equal else part.get("children", [])
+        if (is_equal or part.get("type") == "COMPARE_IN") and not table["column_name_alias"]:
+            texts = {_text(operand) for operand in operands[1:]}
+            is_key = [_folded(name) for name in operands[0].get("column_names", [])] in names
+            if is_key and None not in texts:
+                limits.append(texts)
+    return limits
 
 
 def _replace_like(query: Node) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
@@ -20,7 +21,7 @@ from attrib_ds.service.sql import admit
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.tables import HEX_ID
 from attrib_ds.service.users.properties import properties_query
-from attrib_ds.service.users.user_fields import ProjectKeys, field_values, text_of
+from attrib_ds.service.users.user_fields import KEY, ProjectKeys, field_values, text_of
 
 #: Time limit of a query, in seconds, its validation included.
 SECONDS: Final = 5.0
@@ -96,7 +97,7 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
         sandbox = stack.enter_context(closing(duckdb.connect(config=_SETTINGS)))
         free = iter(readers)
         for view, columns in admitted.columns.items():
-            query = _view_query(backend.con, view, columns)
+            query = _view_query(backend.con, view, columns, admitted.keys)
             empty = backend.con.execute(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table()
             sandbox.register(view, _Scan(query, empty.schema, free))
         for statement in _LOCKING:
@@ -252,13 +253,16 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _view_query(connection: duckdb.DuckDBPyConnection, view: str, columns: Sequence[str]) -> str:
-    """Return the query of a view that computes only the requested columns."""
+def _view_query(
+    connection: duckdb.DuckDBPyConnection, view: str, columns: Sequence[str], keys: Iterable[str] | None
+) -> str:
+    """Return the query of a view that computes only the requested columns, and user fields of the keys."""
     source = f"SELECT * FROM {view}"
     if view == "users":
         source = properties_query(ProjectKeys(connection), "users", columns)
     elif view == "user_fields":
-        values = field_values(ProjectKeys(connection), "users")
+        known = None if keys is None else [key for key in keys if re.fullmatch(KEY, key)]
+        values = field_values(ProjectKeys(connection), "users", keys=known)
         source = f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values"
     elif view == "metrics":
         of_event = (

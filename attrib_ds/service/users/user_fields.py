@@ -178,7 +178,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
 
 
 #: Pattern of keys; other members of ``userData`` are no fields.
-_KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
+KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 #: Letters whose case folding has several letters.
 _LONGER: Final = ("ß", "ŉ", "ǰ", "ﬀ", "ﬁ", "ﬂ", "ﬃ", "ﬄ", "ﬅ", "ﬆ", "և", "ﬓ", "ﬔ", "ﬕ", "ﬖ", "ﬗ")
 #: One past the last letter with a case folding.
@@ -345,7 +345,7 @@ def _entries(columns: str, table: str, users: str, keys: list[str] | None) -> st
         f"SELECT *, unnest({names}) AS key FROM (SELECT {columns} FROM {table} "
         f"WHERE userId IN (SELECT _id FROM {users})) AS documents WHERE document IS NOT NULL"
     )
-    only_keys = f"AND regexp_matches(key, '{_KEY}')" if keys is None else ""
+    only_keys = f"AND regexp_matches(key, '{KEY}')" if keys is None else ""
     return (
         f"SELECT *, {_MEMBER.format('document')} AS entry FROM ({rows}) AS named "
         f"WHERE entry IS NOT NULL {only_keys}"

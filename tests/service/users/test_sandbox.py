@@ -6,11 +6,12 @@ import sys
 import threading
 
 import pytest
-from support.service_records import hex_id
+from support.service_records import hex_id, send, table, visit
 from support.sql_project import ANNA, BEN, CARL, NAMES, fill
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
+from attrib_ds.service.sql import admit
 from attrib_ds.service.users import sandbox
 from attrib_ds.service.users.sandbox import VIEWS, user_ids
 
@@ -126,6 +127,83 @@ def test_merged_ids_stand_for_the_survivor(tmp_path):
         assert user_ids(backend, f"SELECT '{hex_id(1)}'")["_id"].to_pylist() == [ANNA]
         assert user_ids(backend, f"SELECT '{BEN}'")["_id"].to_pylist() == [BEN]
     service.close()
+
+
+LIMITED = {
+    "SELECT userId FROM user_fields WHERE key = 'email'": {"email"},
+    "SELECT userId FROM user_fields WHERE KEY = 'email' AND (value = 'Oslo' AND date IS NULL)": {"email"},
+    "SELECT userId FROM user_fields f WHERE (F.key IN ('email', 'city') AND f.value LIKE 'a%')": {
+        "email",
+        "city",
+    },
+    "SELECT value AS key, userId FROM user_fields WHERE key = 'city'": {"city"},
+    "SELECT _id FROM users WHERE EXISTS (SELECT 1 FROM user_fields WHERE key = 'email' AND userId = _id)": {
+        "email"
+    },
+    "WITH mails AS (SELECT * FROM user_fields WHERE key = 'email') SELECT userId FROM mails": {"email"},
+    "SELECT userId FROM user_fields WHERE key = 'email' AND userId IN "
+    "(SELECT userId FROM user_fields WHERE key = 'city')": {"email", "city"},
+    "SELECT userId FROM user_fields WHERE key = 'email' EXCEPT SELECT userId FROM user_fields WHERE key = 'city'": {
+        "email",
+        "city",
+    },
+    "SELECT userId FROM user_fields WHERE key IN ('nested', 'nested/x', '')": {"nested", "nested/x", ""},
+    "SELECT userId FROM user_fields WHERE key = 'email' GROUP BY userId HAVING count(*) = 2": {"email"},
+}
+UNLIMITED = [
+    "SELECT userId FROM user_fields",
+    "SELECT userId FROM user_fields WHERE key = 'email' OR value = 'Oslo'",
+    "SELECT userId FROM user_fields WHERE NOT key = 'email'",
+    "SELECT userId FROM user_fields WHERE key <> 'email'",
+    "SELECT userId FROM user_fields WHERE key NOT IN ('email')",
+    "SELECT userId FROM user_fields WHERE key = lower('EMAIL')",
+    "SELECT userId FROM user_fields WHERE key IN (SELECT 'email')",
+    "SELECT userId FROM user_fields WHERE lower(key) = 'email'",
+    "SELECT a FROM user_fields AS f(a, kind, b, key) WHERE key IN ('Oslo', 'email')",
+    "SELECT userId FROM (SELECT value AS key, userId FROM user_fields) WHERE key = 'Oslo'",
+    "SELECT userId FROM user_fields GROUP BY userId HAVING min(key) = 'email'",
+    "SELECT _id FROM users u LEFT JOIN user_fields f ON f.userId = u._id AND f.key = 'email'",
+    "SELECT userId FROM user_fields WHERE key = 'email' UNION ALL SELECT userId FROM user_fields WHERE value = 'Oslo'",
+    "SELECT userId FROM user_fields m WHERE key = 'email' AND EXISTS "
+    "(SELECT 1 FROM user_fields f WHERE m.key = 'email' AND f.value = 'Oslo')",
+    "SELECT userId FROM user_fields WHERE CASE WHEN key = 'email' THEN false ELSE true END",
+]
+
+
+@pytest.fixture(scope="module")
+def cities():
+    """Return a service whose users A and B have fields: A two e-mails, a city and an object, B a city."""
+    opened = Service.open("shop", ":memory:")
+    fields = (
+        (ANNA, '{"email":"a@example.org","city":"Oslo","nested":{"x":"Oslo"}}'),
+        (ANNA, '{"email":"a@example.com"}'),
+        (BEN, '{"city":"Oslo"}'),
+    )
+    visits = [
+        visit(place, userId=user, userData=data, startDate=f"2025-01-{place:02}T10:00:00Z")
+        for place, (user, data) in enumerate(fields, start=1)
+    ]
+    assert send(opened, "load_records", resource="interactions", source=table(*visits)).read().num_rows == 0
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("sql", [*LIMITED, *UNLIMITED])
+def test_keys_in_conditions_limit_the_fields_computed_and_change_no_answer(cities, sql):
+    keys = admit(sql, VIEWS).keys
+    assert keys == LIMITED.get(sql)
+    with cities._store.read() as backend:
+        connection = backend.con
+        whole = sandbox._view_query(connection, "user_fields", VIEWS["user_fields"], None)
+        only = sandbox._view_query(connection, "user_fields", VIEWS["user_fields"], keys)
+        computed = {key for (key,) in connection.execute(f"SELECT key FROM ({only})").fetchall()}
+        existing = {"email", "city", "nested"}
+        assert computed == (existing if keys is None else existing & keys)
+        found = user_ids(backend, sql)["_id"].to_pylist()
+        # Without the sandbox and the limit.
+        query = f"WITH user_fields AS ({whole}) SELECT DISTINCT answer FROM ({sql}) AS answers(answer)"
+        expected = {value for (value,) in connection.execute(query).fetchall()}
+    assert sorted(found) == sorted(expected & NAMES.keys())
 
 
 @pytest.mark.slow
@@ -326,9 +404,9 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_hides_in_a_clause(ask, place):
-    for table in ("'x.csv'", "read_csv('x.csv')", "duckdb_settings()", "meta"):
+    for name in ("'x.csv'", "read_csv('x.csv')", "duckdb_settings()", "meta"):
         with pytest.raises(InvalidRequest, match=r"not known|not allowed"):
-            ask(place.format(table))
+            ask(place.format(name))
 
 
 def test_the_sandbox_stops_queries_that_the_check_would_admit(service, tmp_path, monkeypatch):
