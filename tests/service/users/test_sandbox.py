@@ -428,7 +428,9 @@ def test_the_sandbox_stops_queries_that_the_check_would_admit(service, tmp_path,
     ):
         admitted = sandbox.admit("SELECT 1", VIEWS)
         monkeypatch.setattr(
-            sandbox, "admit", lambda sql, views, text=text, admitted=admitted: type(admitted)(text, {}, 0)
+            sandbox,
+            "admit",
+            lambda sql, views, text=text, admitted=admitted: type(admitted)(text, {}, 0, None),
         )
         monkeypatch.setattr(sandbox, "_run", lambda box, query: box.execute(query).fetchall())
         with service._store.read() as backend, pytest.raises(InvalidRequest) as refused:
