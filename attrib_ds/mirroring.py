@@ -197,7 +197,7 @@ def open_state(mirror: Project, source: str, *, hits: bool | None, personal: boo
     InvalidRequest
         If records that the mirror has would no longer be mirrored.
     """
-    saved: Any = mirror.send("begin_mirror", source=source).value
+    saved = mirror.send("begin_mirror", source=source).value
     state = dict(saved)
     for name, requested in (("hits", hits), ("personal", personal)):
         is_mirrored = saved.get(name, False)
@@ -302,8 +302,7 @@ class Copier:
         if not records.num_rows:
             return
         answer = self.mirror.send("load_records", resource=resource, source=records, replace=True)
-        counts: Any = answer.value
-        for kind, count in counts.items():
+        for kind, count in answer.value.items():
             self._written[kind] = self._written.get(kind, 0) + count
         rejected = answer.read()
         if rejected.num_rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
@@ -17,9 +17,8 @@ from attrib_ds.api.events import (
     update_event_type,
     validate_events,
 )
-from attrib_ds.api.results import page
+from attrib_ds.api.results import given, page
 from attrib_ds.api.users import create_audience, delete_audience, get_audience, list_audiences
-from attrib_ds.contract.operation import File
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.keys import FULL_ACCESS, KeyFile, make_key_pair, new_key_file
 from attrib_ds.project import Project
@@ -95,7 +94,7 @@ def merge_users(project: Project, id: str, user_id: str) -> int:
     >>> at.get_user(shop, ann)["_id"] == anna
     True
     """
-    return cast("int", project.send("merge_users", id=id, user_id=user_id).value)
+    return int(project.send("merge_users", id=id, user_id=user_id).value)
 
 
 def split_user(project: Project, id: str, user_id: str) -> int:
@@ -135,7 +134,7 @@ def split_user(project: Project, id: str, user_id: str) -> int:
     >>> at.get_user(shop, ben)["_id"] == ben
     True
     """
-    return cast("int", project.send("split_user", id=id, user_id=user_id).value)
+    return int(project.send("split_user", id=id, user_id=user_id).value)
 
 
 def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
@@ -177,7 +176,7 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
     >>> anna in at.search_users(shop, columns=[], limit=1)["_id"].tolist()
     False
     """
-    return cast("int", project.send("delete_user", id=id, mode=mode).value)
+    return int(project.send("delete_user", id=id, mode=mode).value)
 
 
 def export_user_data(project: Project, id: str) -> dict[str, Any]:
@@ -210,7 +209,7 @@ def export_user_data(project: Project, id: str) -> dict[str, Any]:
     >>> len(data["events"]) == int(busiest["eventCount"].item())
     True
     """
-    return cast("dict[str, Any]", project.send("export_user_data", id=id).value)
+    return dict(project.send("export_user_data", id=id).value)
 
 
 def create_integration(
@@ -260,10 +259,7 @@ def create_integration(
     0  integration       Post  Offline
     1     campaign  Catalogue  Offline
     """
-    answer = project.send(
-        "create_integration", vendor_id=vendor_id, name=name, currency=currency, channel=channel
-    )
-    return str(answer.value)
+    return str(project.send("create_integration", **given(locals())).value)
 
 
 def set_rates(project: Project, rates: Frame) -> int:
@@ -305,8 +301,7 @@ def set_rates(project: Project, rates: Frame) -> int:
     rows = read_rows(frame, required=("currency", "date", "rate"), argument="rates")
     for row in rows:
         row.setdefault("rate")
-    modified: Any = project.send("set_rates", rates=rows).value
-    return int(modified)
+    return int(project.send("set_rates", rates=rows).value)
 
 
 def list_rates(
@@ -346,8 +341,7 @@ def list_rates(
     ...     at.admin.list_rates(shop)["rate"].tolist()
     [0.085, 0.09]
     """
-    answer = project.send("list_rates", currency=currency, limit=limit, offset=offset)
-    return page(answer)
+    return page(project.send("list_rates", currency=currency, limit=limit, offset=offset))
 
 
 def get_settings(project: Project) -> pd.Series[Any]:
@@ -445,21 +439,9 @@ def update_settings(
     ...     int(at.admin.update_settings(shop, retention_duration_in_days=365)["retentionDurationInDays"])
     365
     """
-    changes = {
-        "lenient_optional_fields": lenient_optional_fields,
-        "retention_duration_in_days": retention_duration_in_days,
-        "pii_fields": pii_fields,
-        "require_token_for_events": require_token_for_events,
-        "ingest_keys": ingest_keys,
-        "allowed_origins": allowed_origins,
-        "excluded_referrers": excluded_referrers,
-        "traffic_filters": traffic_filters,
-        "respect_gpc": respect_gpc,
-        "respect_dnt": respect_dnt,
-    }
     # None would clear a setting.
-    given = {name: value for name, value in changes.items() if value is not None}
-    return to_record(project.send("update_settings", **given).read())
+    changes = {name: value for name, value in given(locals()).items() if value is not None}
+    return to_record(project.send("update_settings", **changes).read())
 
 
 def create_key(
@@ -601,7 +583,7 @@ def revoke_key(project: Project, key_id: str) -> int:
     ...         at.admin.revoke_key(shop, key["_id"]), at.admin.revoke_key(shop, key["_id"])
     (1, 0)
     """
-    return cast("int", project.send("revoke_key", key_id=key_id).value)
+    return int(project.send("revoke_key", key_id=key_id).value)
 
 
 def _text(key: pd.Series[Any], name: str) -> str:
@@ -669,10 +651,7 @@ def list_audit(
     ...     at.admin.list_audit(shop)["details"].tolist()
     ['{"retentionDurationInDays":365}']
     """
-    answer = project.send(
-        "list_audit", operation_name=operation_name, account=account, limit=limit, offset=offset
-    )
-    return page(answer)
+    return page(project.send("list_audit", **given(locals())))
 
 
 def check(project: Project) -> pd.DataFrame:
@@ -752,5 +731,5 @@ def back_up(project: Project, path: str | Path) -> Path:
         raise InvalidRequest(f"path: {str(file)!r} exists already; give the name of a new file", field="path")
     if not file.parent.is_dir():
         raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
-    cast("File", project.send("back_up_project").value).save(file, private=True)
+    project.send("back_up_project").value.save(file, private=True)
     return file

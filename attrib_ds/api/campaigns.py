@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from attrib_ds.api.results import page
+from attrib_ds.api.results import given, page
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.delivery import Delivery, Outcome, build_requests
@@ -84,19 +84,7 @@ def list_campaigns(
     ...     at.list_campaigns(shop, "my-ads", name_like="SALE")["campaignSlug"].to_list()
     ['spring']
     """
-    answer = project.send(
-        "list_campaigns",
-        vendor_id=vendor_id,
-        active=active,
-        campaign_id=campaign_id,
-        campaign_slug=campaign_slug,
-        name_like=name_like,
-        explicit=explicit,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
-    return page(answer)
+    return page(project.send("list_campaigns", **given(locals())))
 
 
 def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
@@ -174,10 +162,7 @@ def create_campaign(
     ...     len(at.create_campaign(shop, "my-ads", "spring", name="Spring sale"))
     24
     """
-    answer = project.send(
-        "create_campaign", vendor_id=vendor_id, campaign_slug=campaign_slug, name=name, active=active
-    )
-    return str(answer.value)
+    return str(project.send("create_campaign", **given(locals())).value)
 
 
 def update_campaign(
@@ -217,9 +202,7 @@ def update_campaign(
     ...     [at.update_campaign(shop, "my-ads", spring, active=False) for _ in range(2)]
     [1, 0]
     """
-    answer = project.send("update_campaign", vendor_id=vendor_id, id=id, name=name, active=active)
-    modified: Any = answer.value
-    return int(modified)
+    return int(project.send("update_campaign", vendor_id=vendor_id, id=id, name=name, active=active).value)
 
 
 def list_outlays(
@@ -276,18 +259,7 @@ def list_outlays(
     ...     at.list_outlays(shop, "my-ads", "unknown").shape[0]
     0
     """
-    answer = project.send(
-        "list_outlays",
-        vendor_id=vendor_id,
-        campaign_id=campaign_id,
-        since=since,
-        until=until,
-        deleted=deleted,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
-    return page(answer)
+    return page(project.send("list_outlays", **given(locals())))
 
 
 def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> pd.Series[Any]:
@@ -325,8 +297,9 @@ def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: st
     ...     at.get_outlay(shop, "my-ads", spring, spent)["amount.currency"]
     'NOK'
     """
-    answer = project.send("get_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id)
-    return to_record(answer.read())
+    return to_record(
+        project.send("get_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id).read()
+    )
 
 
 def create_outlay(
@@ -379,17 +352,7 @@ def create_outlay(
     ...     at.list_outlays(shop, "my-ads", spring)["amount.amount"].to_list()
     [70.0]
     """
-    answer = project.send(
-        "create_outlay",
-        vendor_id=vendor_id,
-        campaign_id=campaign_id,
-        amount=amount,
-        start_date=start_date,
-        end_date=end_date,
-        country=country,
-        region=region,
-    )
-    return str(answer.value)
+    return str(project.send("create_outlay", **given(locals())).value)
 
 
 def update_outlay(
@@ -449,20 +412,7 @@ def update_outlay(
     ...     at.update_outlay(shop, "my-ads", spring, spent, amount=80)
     1
     """
-    answer = project.send(
-        "update_outlay",
-        vendor_id=vendor_id,
-        campaign_id=campaign_id,
-        outlay_id=outlay_id,
-        amount=amount,
-        start_date=start_date,
-        end_date=end_date,
-        new_campaign_id=new_campaign_id,
-        country=country,
-        region=region,
-    )
-    modified: Any = answer.value
-    return int(modified)
+    return int(project.send("update_outlay", **given(locals())).value)
 
 
 def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> int:
@@ -501,9 +451,9 @@ def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id:
     ...     len(at.list_outlays(shop, "my-ads", spring))
     0
     """
-    answer = project.send("delete_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id)
-    modified: Any = answer.value
-    return int(modified)
+    return int(
+        project.send("delete_outlay", vendor_id=vendor_id, campaign_id=campaign_id, outlay_id=outlay_id).value
+    )
 
 
 def create_outlays(

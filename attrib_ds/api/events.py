@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.results import page, with_event_columns
+from attrib_ds.api.results import given, page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.project import Project
@@ -268,8 +268,7 @@ def list_trashed_events(
     >>> json.loads(trashed["errors"].item())[0]["type"]
     'unknown-event-type'
     """
-    answer = project.send("list_trashed_events", since=since, until=until, limit=limit, offset=offset)
-    return page(answer)
+    return page(project.send("list_trashed_events", since=since, until=until, limit=limit, offset=offset))
 
 
 def validate_events(project: Project, events: Frame, *, event_type: str | None = None) -> pd.DataFrame:
@@ -316,7 +315,7 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
 
     def validate(positions: Sequence[int]) -> list[Outcome]:
         (position,) = positions
-        errors: Any = project.send("validate_event", **arguments[position]).value
+        errors = project.send("validate_event", **arguments[position]).value
         all_errors[position] = encode(errors)
         return [("invalid" if errors else "valid", None, _first(errors))]
 
@@ -501,7 +500,7 @@ class _Sender:
             return [request for request in requests if isinstance(request, InvalidRequest)]
         project = self._delivery.project
         try:
-            response: Any = project.send("create_events", events=valid, wait=self._wait).value
+            response = project.send("create_events", events=valid, wait=self._wait).value
         except (InvalidRequest, NotFound, NotSupported):
             if not self._supports_batches:
                 raise _BatchesNotSupported from None
@@ -671,17 +670,7 @@ def list_event_types(
     ...     at.list_event_types(shop)["reference"].tolist()
     ['order']
     """
-    answer = project.send(
-        "list_event_types",
-        search=search,
-        archived=archived,
-        storage_key=storage_key,
-        reference=reference,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
-    return page(answer)
+    return page(project.send("list_event_types", **given(locals())))
 
 
 def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
@@ -781,16 +770,7 @@ def create_event_type(
     >>> order["reference"]
     'order'
     """
-    answer = project.send(
-        "create_event_type",
-        reference=reference,
-        name=name,
-        fields=fields,
-        metadata=metadata,
-        phone_parsing_config=phone_parsing_config,
-        expiration_policy=expiration_policy,
-    )
-    return to_record(answer.read())
+    return to_record(project.send("create_event_type", **given(locals())).read())
 
 
 def update_event_type(
@@ -851,16 +831,7 @@ def update_event_type(
     >>> [field["storageKey"] for field in json.loads(order["fields"])]
     ['paid']
     """
-    answer = project.send(
-        "update_event_type",
-        reference=reference,
-        name=name,
-        fields=fields,
-        metadata=metadata,
-        phone_parsing_config=phone_parsing_config,
-        expiration_policy=expiration_policy,
-    )
-    return to_record(answer.read())
+    return to_record(project.send("update_event_type", **given(locals())).read())
 
 
 def archive_event_type(project: Project, reference: str) -> pd.Series[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Any, Final, TypeGuard
+from typing import Final, TypeGuard
 
 import pandas as pd
 
@@ -162,8 +162,7 @@ def delete_holdout(project: Project, holdout: str) -> int:
     ...     len(at.experiments.list_holdouts(shop))
     0
     """
-    deleted: Any = project.send("delete_holdout", holdout=holdout).value
-    return int(deleted)
+    return int(project.send("delete_holdout", holdout=holdout).value)
 
 
 def assign(

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.results import page
+from attrib_ds.api.results import given, page
 from attrib_ds.attribution import calendar
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
@@ -88,20 +88,7 @@ def search_interactions(
     >>> list(french.columns)
     ['_id', 'geo.city']
     """
-    answer = project.send(
-        "search_interactions",
-        where=where,
-        nodes=nodes,
-        since=since,
-        until=until,
-        columns=columns,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-        filtered=filtered,
-        bots=bots,
-    )
-    return page(answer)
+    return page(project.send("search_interactions", **given(locals())))
 
 
 def get_interaction(project: Project, id: str) -> pd.Series[Any]:
@@ -289,8 +276,7 @@ def list_nodes(
     >>> {"_id", "parentId", "type", "name"} <= set(at.list_nodes(at.sample_project()).columns)
     True
     """
-    answer = project.send("list_nodes", type=type, search=search, limit=limit, offset=offset)
-    return to_pandas(answer.read())
+    return to_pandas(project.send("list_nodes", type=type, search=search, limit=limit, offset=offset).read())
 
 
 def interaction_insights(
@@ -353,21 +339,7 @@ def interaction_insights(
     """
     since = project.bound(since, argument="since", timezone=timezone)
     until = project.bound(until, argument="until", timezone=timezone)
-    answer = project.send(
-        "interaction_insights",
-        group_by=group_by,
-        interval=interval,
-        segments=segments,
-        where=where,
-        nodes=nodes,
-        since=since,
-        until=until,
-        sort=sort,
-        filtered=filtered,
-        bots=bots,
-        timezone=timezone,
-    )
-    frame = to_pandas(answer.read())
+    frame = to_pandas(project.send("interaction_insights", **given(locals())).read())
     if interval in calendar.INTERVALS:
         last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
         _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
@@ -439,17 +411,8 @@ def event_insights(
     """
     since = project.bound(since, argument="since", timezone=timezone)
     until = project.bound(until, argument="until", timezone=timezone)
-    answer = project.send(
-        "event_insights",
-        metrics=metrics,
-        since=since,
-        until=until,
-        group_by=group_by,
-        interval=interval,
-        event_type=[event_type] if isinstance(event_type, str) else event_type,
-        timezone=timezone,
-    )
-    frame = to_pandas(answer.read())
+    event_type = [event_type] if isinstance(event_type, str) else event_type
+    frame = to_pandas(project.send("event_insights", **given(locals())).read())
     values = [json.loads(text) for text in frame.pop("values")]
     for key in dict.fromkeys(metrics):
         frame[f"values.{key}"] = pd.array([sums[key] for sums in values], dtype="float64")
@@ -461,10 +424,8 @@ def event_insights(
 
 def _last_day(project: Project, timezone: str | None) -> datetime | None:
     """Return the last instant of the last day with an interaction; None if there is none."""
-    answer = project.send(
-        "interaction_insights", interval="day", sort="-interval", timezone=timezone, filtered=None, bots=None
-    )
-    days = answer.read()["interval"]
+    every: dict[str, Any] = {"interval": "day", "sort": "-interval", "filtered": None, "bots": None}
+    days = project.send("interaction_insights", timezone=timezone, **every).read()["interval"]
     if not len(days):
         return None
     day = date.fromisoformat(days[0].as_py())

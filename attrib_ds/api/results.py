@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import local_files
-from attrib_ds.contract import Answer, File
+from attrib_ds.contract import Answer
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
@@ -31,6 +31,11 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
 from attrib_ds.records.written_files import ParquetSpool, write_excel
+
+
+def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Return the arguments of an operation from the ``locals()`` of its function, without ``others``."""
+    return {name: value for name, value in parameters.items() if name not in ("project", *others)}
 
 
 def page(answer: Answer, table: pa.Table | None = None) -> pd.DataFrame:
@@ -130,20 +135,9 @@ def export_interactions(
     ...     pd.read_parquet(file).columns.tolist()
     ['_id', 'geo.city']
     """
+    arguments = given(locals(), "path")
     file = _new_file(path)
-    answer = project.stream(
-        "search_interactions",
-        where=where,
-        nodes=nodes,
-        since=since,
-        until=until,
-        columns=columns,
-        sort=sort,
-        limit=limit,
-        filtered=filtered,
-        bots=bots,
-    )
-    return _write_parquet(answer, file)
+    return _write_parquet(project.stream("search_interactions", **arguments), file)
 
 
 def export_users(
@@ -226,6 +220,7 @@ def export_users(
     5f0c0ffee0ddba11ad0be123,1
     <BLANKLINE>
     """
+    arguments = given(locals())
     file = _new_file(path)
     format = _format(file) if format is None else format  # noqa: A001
     if format == "parquet":
@@ -233,19 +228,13 @@ def export_users(
         condition = members if isinstance(audience, str) else audience
         found = project.stream("search_users", columns=columns, where=where, audience=condition)
         return _write_parquet(found, file, user_columns_reader(project))
-    answer = project.send(
-        "export_users",
-        path=file.stem,
-        columns=list(columns),
-        where=where,
-        audience=audience,
-        format=format,
-        delimiter=delimiter,
-        encoding=encoding,
-        sanitize_formulas=sanitize_formulas,
-        transformers=list(transformers),
-    )
-    cast("File", answer.value).save(file)
+    arguments |= {
+        "path": file.stem,
+        "columns": list(columns),
+        "format": format,
+        "transformers": list(transformers),
+    }
+    project.send("export_users", **arguments).value.save(file)
     return file
 
 
@@ -425,10 +414,10 @@ def load(
            nodeId  hitCount
     0  google/cpc         2
     """
-    given = {"nodes": nodes, "interactions": interactions, "hits": hits, "events": events, "spend": spend}
-    tables = {resource: source for resource, source in given.items() if source is not None}
+    loaded = {"nodes": nodes, "interactions": interactions, "hits": hits, "events": events, "spend": spend}
+    tables = {resource: source for resource, source in loaded.items() if source is not None}
     if not tables:
-        raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(given))}")
+        raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(loaded))}")
     if hits is None and (geo, asn) != (None, None):
         raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
     counts: dict[str, int] = {}
@@ -436,8 +425,7 @@ def load(
     for resource, source in tables.items():
         databases = {"geo": geo, "asn": asn} if resource == "hits" else {}
         answer = project.send("load_records", resource=resource, source=source, replace=replace, **databases)
-        loaded: Any = answer.value
-        for kind, count in loaded.items():
+        for kind, count in answer.value.items():
             counts[kind] = counts.get(kind, 0) + count
         refused = to_pandas(answer.read())
         refused.insert(0, "table", pd.Series(resource, index=refused.index, dtype=TEXT))

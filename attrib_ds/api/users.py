@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from attrib_ds.api.results import page, user_columns_reader, with_event_columns
+from attrib_ds.api.results import given, page, user_columns_reader, with_event_columns
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
 from attrib_ds.records.declared_fields import typed_metrics
@@ -101,17 +101,7 @@ def search_users(
     >>> list(buyers.columns)
     ['_id', 'eventTypesCount.order', 'metrics.turnover.sum']
     """
-    answer = project.send(
-        "search_users",
-        columns=columns,
-        where=where,
-        audience=audience,
-        sql=sql,
-        sort=sort,
-        multi_field_mode=multi_field_mode,
-        limit=limit,
-        offset=offset,
-    )
+    answer = project.send("search_users", **given(locals()))
     return page(answer, user_columns_reader(project)(answer.read()))
 
 
@@ -222,8 +212,7 @@ def list_audiences(project: Project, *, limit: int | None = None, offset: int = 
     >>> at.admin.list_audiences(shop)["name"].tolist()
     ['Regulars']
     """
-    answer = project.send("list_audiences", limit=limit, offset=offset)
-    return page(answer)
+    return page(project.send("list_audiences", limit=limit, offset=offset))
 
 
 def get_audience(project: Project, id: str) -> pd.Series[Any]:
@@ -287,7 +276,7 @@ def delete_audience(project: Project, id: str) -> int:
     >>> at.admin.delete_audience(shop, regulars["_id"])
     1
     """
-    return int(str(project.send("delete_audience", id=id).value))
+    return int(project.send("delete_audience", id=id).value)
 
 
 def list_user_events(
@@ -346,16 +335,7 @@ def list_user_events(
     >>> events[["statistics.turnover.amount", "states.confirmed"]].dtypes.tolist()
     [dtype('float64'), Int64Dtype()]
     """
-    answer = project.send(
-        "list_user_events",
-        id=id,
-        attributable=attributable,
-        since=since,
-        until=until,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
+    answer = project.send("list_user_events", **given(locals()))
     return page(answer, with_event_columns(project, answer.read()))
 
 
@@ -415,14 +395,5 @@ def list_user_metrics(
     >>> int((metrics["key"] == "event-count").sum()) == int(busiest["eventCount"].item())
     True
     """
-    answer = project.send(
-        "list_user_metrics",
-        id=id,
-        type=type,
-        since=since,
-        until=until,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
+    answer = project.send("list_user_metrics", **given(locals()))
     return page(answer, typed_metrics(answer.read()))

@@ -166,7 +166,7 @@ class Answer:
     total: int | None = None
     offset: int = 0
     limit: int | None = None
-    value: object = None
+    value: Any = None
     close: Callable[[], None] = field(default=_do_nothing, repr=False)
 
     @classmethod
@@ -177,7 +177,7 @@ class Answer:
         total: int | None = None,
         offset: int = 0,
         limit: int | None = None,
-        value: object = None,
+        value: Any = None,
     ) -> Self:
         """Return an answer of one table in memory."""
         return cls(table.schema, (table,), table.num_rows, total, offset, limit, value)

@@ -344,7 +344,7 @@ class Dispatcher:
             part = batch.of_project(project_id)
             try:
                 service = self._service(request, operation, project_id, access)
-                results: Any = service.send(operation, part, account).value
+                results = service.send(operation, part, account).value
             except (AttribError, HttpError) as error:
                 # A missing project is an error of its events; any other error fails the whole request.
                 if len(part.events) == len(batch.events) and not isinstance(error, InvalidRequest):
