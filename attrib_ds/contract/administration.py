@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,10 +34,10 @@ _RANGE: Final = 256.0**_BYTES_DRAWN
 
 NAME: Final = pattern(
     "[a-z0-9][a-z0-9_-]{0,63}",
+    "1 to 64 lower-case letters, digits, - and _, starting with a letter or digit",
     longest=64,
-    expected="1 to 64 lower-case letters, digits, - and _, starting with a letter or digit",
 )
-HoldoutName: TypeAlias = Annotated[str, NAME]
+HoldoutName = Annotated[str, NAME]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,30 +160,24 @@ def _check_day(value: Any) -> date:
     return day
 
 
-Share: TypeAlias = Annotated[
+Share = Annotated[
     float,
     Rule(
-        check=_check_share,
-        expected=f"a number above 0 and below 1, to {_DECIMALS} decimals",
-        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        _check_share,
+        f"a number above 0 and below 1, to {_DECIMALS} decimals",
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     ),
 ]
 #: A day in UTC.
-Day: TypeAlias = Annotated[
-    date,
-    Rule(
-        check=_check_day,
-        expected="a day, such as '2026-05-01'",
-        json_schema={"type": "string", "format": "date"},
-        write=str,
-    ),
+Day = Annotated[
+    date, Rule(_check_day, "a day, such as '2026-05-01'", {"type": "string", "format": "date"}, write=str)
 ]
-NodeId: TypeAlias = Annotated[
+NodeId = Annotated[
     str,
     pattern(
         r"[^\x00\ud800-\udfff]+",
+        f"the id of a node, of 1 to {_LONGEST_NODE} characters",
         longest=_LONGEST_NODE,
-        expected=f"the id of a node, of 1 to {_LONGEST_NODE} characters",
     ),
 ]
 
@@ -215,33 +209,25 @@ class DeleteHoldout(ProjectRequest):
 
 
 #: 0 keeps values for ever; the maximum is a hundred years.
-RetentionDays: TypeAlias = Annotated[
-    int, whole(lowest=0, highest=36_525, expected="a whole number of days from 0 (for ever) to 36525")
+RetentionDays = Annotated[
+    int, whole("a whole number of days from 0 (for ever) to 36525", lowest=0, highest=36_525)
 ]
 
 #: Public and write-only, as in pages of a shop.
-IngestKey: TypeAlias = Annotated[
-    str,
-    pattern("[A-Za-z0-9_-]{16,128}", shortest=16, longest=128, expected="16 to 128 letters, digits, _ and -"),
+IngestKey = Annotated[
+    str, pattern("[A-Za-z0-9_-]{16,128}", "16 to 128 letters, digits, _ and -", shortest=16, longest=128)
 ]
 #: As browsers send it: scheme and host in lower case, and a port that is not the usual one.
-Origin: TypeAlias = Annotated[
+Origin = Annotated[
     str,
     pattern(
-        r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?",
-        longest=256,
-        expected="an origin, such as 'https://shop.example'",
+        r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?", "an origin, such as 'https://shop.example'", longest=256
     ),
 ]
 
 
-Host: TypeAlias = Annotated[
-    str,
-    pattern(
-        r"[a-z0-9-]+(?:\.[a-z0-9-]+)+",
-        longest=253,
-        expected="a host in lower case, such as 'pay.example'",
-    ),
+Host = Annotated[
+    str, pattern(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+", "a host in lower case, such as 'pay.example'", longest=253)
 ]
 _HOST_FILTER: Final = re.compile(r"(?:referrer|hostname):[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _LONGEST_FILTER: Final = 256
@@ -262,13 +248,13 @@ def _traffic_filter(value: Any) -> str:
 
 
 #: What it captures, and its id in ``trafficFilterId``.
-TrafficFilter: TypeAlias = Annotated[
+TrafficFilter = Annotated[
     str,
     Rule(
-        check=_traffic_filter,
-        expected="'address:203.0.113.0/24', 'referrer:spam.example', 'hostname:test.shop.example' or "
+        _traffic_filter,
+        "'address:203.0.113.0/24', 'referrer:spam.example', 'hostname:test.shop.example' or "
         "'userAgent:Monitor'",
-        json_schema={
+        {
             "type": "string",
             "maxLength": _LONGEST_FILTER,
             "pattern": "^(?:address|referrer|hostname|userAgent):.+$",
@@ -314,9 +300,9 @@ class RestoreProject(ProjectRequest):
 
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
-GrantType: TypeAlias = Annotated[str, choice(JWT_BEARER)]
-ClientId: TypeAlias = Annotated[str, text(expected="the clientId of a key", shortest=1)]
-Assertion: TypeAlias = Annotated[str, text(expected="a signed JWT", shortest=1)]
+GrantType = Annotated[str, choice(JWT_BEARER)]
+ClientId = Annotated[str, text("the clientId of a key", shortest=1)]
+Assertion = Annotated[str, text("a signed JWT", shortest=1)]
 
 
 class ExchangeToken(Request):
@@ -342,17 +328,15 @@ def _check_expiry(value: Any) -> datetime:
     return instant
 
 
-KeyId: TypeAlias = Annotated[
-    str, pattern("[a-f0-9]{40}", shortest=40, longest=40, expected="40 lower-case hexadecimal digits")
-]
-PublicKey: TypeAlias = Annotated[str, text(expected="an RSA public key in PEM", shortest=1, longest=2_048)]
-Scope: TypeAlias = Annotated[str, choice(*SCOPES)]
-Expiry: TypeAlias = Annotated[
+KeyId = Annotated[str, pattern("[a-f0-9]{40}", "40 lower-case hexadecimal digits", shortest=40, longest=40)]
+PublicKey = Annotated[str, text("an RSA public key in PEM", shortest=1, longest=2_048)]
+Scope = Annotated[str, choice(*SCOPES)]
+Expiry = Annotated[
     datetime,
     Rule(
-        check=_check_expiry,
-        expected="an RFC 3339 timestamp with a time zone, such as '2027-01-31T12:00:00Z'",
-        json_schema={"type": "string", "format": "date-time"},
+        _check_expiry,
+        "an RFC 3339 timestamp with a time zone, such as '2027-01-31T12:00:00Z'",
+        {"type": "string", "format": "date-time"},
         write=instants.format,
     ),
 ]
@@ -389,7 +373,7 @@ class ListAudit(ProjectRequest):
     limit: Limit | None = None
 
 
-Loaded: TypeAlias = Annotated[str, choice("interactions", "hits", "events", "nodes", "spend")]
+Loaded = Annotated[str, choice("interactions", "hits", "events", "nodes", "spend")]
 
 
 class LoadRecords(ProjectRequest):
@@ -405,7 +389,7 @@ class LoadRecords(ProjectRequest):
     asn: Any = None
 
 
-Mirrored: TypeAlias = Annotated[str, choice("users", "event-types", "campaigns")]
+Mirrored = Annotated[str, choice("users", "event-types", "campaigns")]
 
 
 class BeginMirror(ProjectRequest):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -21,10 +21,8 @@ from attrib_ds.json_numbers import MOST_DIGITS
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-CampaignSort: TypeAlias = Annotated[str, choice("name", "campaignId", "active")]
-OutlaySort: TypeAlias = Annotated[
-    str, choice("campaignId", "startDate", "endDate", "amount", "country", "region")
-]
+CampaignSort = Annotated[str, choice("name", "campaignId", "active")]
+OutlaySort = Annotated[str, choice("campaignId", "startDate", "endDate", "amount", "country", "region")]
 
 
 def _check_campaign(value: Any) -> str:
@@ -39,12 +37,12 @@ def _write_campaign(value: str) -> dict[str, str]:
 
 
 #: The campaign to move an outlay to.
-CampaignId: TypeAlias = Annotated[
+CampaignId = Annotated[
     str,
     Rule(
-        check=_check_campaign,
-        expected="the id of a campaign, as text or as {'id': …}",
-        json_schema={"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+        _check_campaign,
+        "the id of a campaign, as text or as {'id': …}",
+        {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
         write=_write_campaign,
     ),
 ]
@@ -165,12 +163,10 @@ def _check_currency(value: Any) -> str:
 
 
 #: In force or withdrawn.
-Currency: TypeAlias = Annotated[
+Currency = Annotated[
     str,
     Rule(
-        check=_check_currency,
-        expected=EXPECTED,
-        json_schema={"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3, "maxLength": 3},
+        _check_currency, EXPECTED, {"type": "string", "pattern": "^[A-Z]{3}$", "minLength": 3, "maxLength": 3}
     ),
 ]
 
@@ -210,21 +206,21 @@ def _check_day(value: Any) -> datetime:
 
 
 #: When a rate starts to apply.
-Day: TypeAlias = Annotated[
+Day = Annotated[
     datetime,
     Rule(
-        check=_check_day,
-        expected=f"a day, such as '2025-01-31', or {PAST.expected}",
-        json_schema={"type": "string"},
+        _check_day,
+        f"a day, such as '2025-01-31', or {PAST.expected}",
+        {"type": "string"},
         write=instants.format,
     ),
 ]
-ExchangeRate: TypeAlias = Annotated[
+ExchangeRate = Annotated[
     float,
     Rule(
-        check=_check_rate,
-        expected="a number above 0 and below 1e18",
-        json_schema={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e18},
+        _check_rate,
+        "a number above 0 and below 1e18",
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e18},
     ),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -41,12 +41,12 @@ from attrib_ds.schema import EVENT_TYPE, is_json
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-Nonce: TypeAlias = Annotated[str, text(expected="1 to 256 characters", shortest=1, longest=256)]
-Grouping: TypeAlias = Annotated[str, choice("project", "event-type")]
+Nonce = Annotated[str, text("1 to 256 characters", shortest=1, longest=256)]
+Grouping = Annotated[str, choice("project", "event-type")]
 
 #: Consecutive intervals, shortest first; the others are cyclic.
 LINEAR: Final = ("day", "week", "month", "quarter", "semester", "year")
-Interval: TypeAlias = Annotated[
+Interval = Annotated[
     str,
     choice(
         *LINEAR,
@@ -111,12 +111,12 @@ def _write_envelope(value: CreateEvent | Misfit) -> Any:
 
 
 #: An event or an invalid item; an invalid item does not affect the others.
-Envelope: TypeAlias = Annotated[
+Envelope = Annotated[
     CreateEvent | Misfit,
     Rule(
-        check=_check_envelope,
-        expected="an object",
-        json_schema=CreateEvent.model_json_schema(schema_generator=Untitled),
+        _check_envelope,
+        "an object",
+        CreateEvent.model_json_schema(schema_generator=Untitled),
         write=_write_envelope,
     ),
 ]
@@ -234,11 +234,11 @@ METRIC_TYPES: Final = ("state", "currency")
 _EVENT_COUNT: Final = "event-count"
 _STATE_DELAY: Final = "state-delay-"
 
-CountryCode: TypeAlias = Annotated[
-    str, pattern("[A-Z]{2}", shortest=2, longest=2, expected="two capital letters, as in ISO 3166-1")
+CountryCode = Annotated[
+    str, pattern("[A-Z]{2}", "two capital letters, as in ISO 3166-1", shortest=2, longest=2)
 ]
-PhoneOrder: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 or more")]
-EventTypeSort: TypeAlias = Annotated[
+PhoneOrder = Annotated[int, whole("a whole number, 0 or more", lowest=0)]
+EventTypeSort = Annotated[
     dict[str, int], sorting_text(tuple(column.name for column in EVENT_TYPE if not is_json(column)))
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import email_validator
@@ -36,78 +36,53 @@ def _check_blank(value: Any) -> str:
 
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ANY_TEXT: Final = text()
-_FILLED: Final = text(expected="text that is not empty", shortest=1)
+_FILLED: Final = text("text that is not empty", shortest=1)
 
-Text: TypeAlias = Annotated[str, _ANY_TEXT]
-Name: TypeAlias = Annotated[
-    str,
-    Rule(
-        check=_check_blank,
-        expected="text that is not blank",
-        json_schema={"type": "string", "minLength": 1},
-    ),
-]
-ProjectId: TypeAlias = Annotated[
+Text = Annotated[str, _ANY_TEXT]
+Name = Annotated[str, Rule(_check_blank, "text that is not blank", {"type": "string", "minLength": 1})]
+ProjectId = Annotated[
     str,
     pattern(
         _SLUG,
+        "3 to 64 lower-case letters and digits, with single hyphens between them",
         shortest=3,
         longest=64,
-        expected="3 to 64 lower-case letters and digits, with single hyphens between them",
     ),
 ]
-VendorId: TypeAlias = ProjectId
-HexId: TypeAlias = Annotated[
-    str, pattern("[a-f0-9]{24}", shortest=24, longest=24, expected="24 lower-case hexadecimal digits")
-]
-PathText: TypeAlias = Annotated[
-    str,
-    Rule(
-        check=_check_path_text,
-        expected="text that is not empty",
-        json_schema={"type": "string", "minLength": 1},
-    ),
+VendorId = ProjectId
+HexId = Annotated[str, pattern("[a-f0-9]{24}", "24 lower-case hexadecimal digits", shortest=24, longest=24)]
+PathText = Annotated[
+    str, Rule(_check_path_text, "text that is not empty", {"type": "string", "minLength": 1})
 ]
 #: A malformed UUID is not found, not invalid: operations on events and hits list no 400.
-Uuid: TypeAlias = Annotated[
-    str,
-    Rule(
-        check=_check_uuid,
-        expected="a UUID",
-        json_schema={"type": "string", "format": "uuid"},
-    ),
-]
+Uuid = Annotated[str, Rule(_check_uuid, "a UUID", {"type": "string", "format": "uuid"})]
 #: As :data:`HexId`, for operations that list no 400: a malformed id is not found, not invalid.
-UserIdOrUnknown: TypeAlias = Annotated[
+UserIdOrUnknown = Annotated[
     str,
     Rule(
-        check=_check_path_text,
-        expected="24 lower-case hexadecimal digits",
-        json_schema={"type": "string", "pattern": "^[a-f0-9]{24}$"},
+        _check_path_text, "24 lower-case hexadecimal digits", {"type": "string", "pattern": "^[a-f0-9]{24}$"}
     ),
 ]
-Slug: TypeAlias = Annotated[
+Slug = Annotated[
     str,
     pattern(
         r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}",
+        "1 to 128 letters, digits and . _ ~ -, starting with a letter or digit",
         longest=128,
-        expected="1 to 128 letters, digits and . _ ~ -, starting with a letter or digit",
     ),
 ]
-Reference: TypeAlias = Annotated[
+Reference = Annotated[
     str,
     pattern(
         "[a-z0-9]+(?:[-_][a-z0-9]+)*",
+        "1 to 64 lower-case letters and digits, with single - or _ between them",
         longest=64,
-        expected="1 to 64 lower-case letters and digits, with single - or _ between them",
     ),
 ]
-StorageKey: TypeAlias = Annotated[
+StorageKey = Annotated[
     str,
     pattern(
-        "[A-Za-z][A-Za-z0-9_-]{0,63}",
-        longest=64,
-        expected="1 to 64 letters, digits, _ and -, starting with a letter",
+        "[A-Za-z][A-Za-z0-9_-]{0,63}", "1 to 64 letters, digits, _ and -, starting with a letter", longest=64
     ),
 ]
 

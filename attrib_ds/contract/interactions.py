@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import ValidationError, model_validator
@@ -75,18 +75,18 @@ def _check_user_data(value: Any) -> dict[str, Any]:
     return user_data
 
 
-Projection: TypeAlias = Annotated[tuple[Annotated[str, choice(*properties(INTERACTION))], ...], FILLED]
-InteractionSort: TypeAlias = Annotated[dict[str, int], sorting(SORTABLE)]
-InsightSort: TypeAlias = Annotated[dict[str, int], sorting(tuple(INTERACTION_INSIGHT.names))]
-Group: TypeAlias = Annotated[
+Projection = Annotated[tuple[Annotated[str, choice(*properties(INTERACTION))], ...], FILLED]
+InteractionSort = Annotated[dict[str, int], sorting(SORTABLE)]
+InsightSort = Annotated[dict[str, int], sorting(tuple(INTERACTION_INSIGHT.names))]
+Group = Annotated[
     str,
     Rule(
-        check=_check_group,
-        expected="a property of interactions with a column of its own",
-        json_schema={"type": "string", "enum": list(GROUPABLE)},
+        _check_group,
+        "a property of interactions with a column of its own",
+        {"type": "string", "enum": list(GROUPABLE)},
     ),
 ]
-Interval: TypeAlias = Annotated[
+Interval = Annotated[
     str,
     choice(
         "year",
@@ -106,24 +106,18 @@ Interval: TypeAlias = Annotated[
         "custom",
     ),
 ]
-NodeData: TypeAlias = Annotated[
+NodeData = Annotated[
     dict[str, Any],
     Rule(
-        check=_check_node_data,
-        expected="an object with the vendorId of an integration and the properties of its node",
-        json_schema={
-            "type": "object",
-            "required": ["vendorId"],
-            "properties": {"vendorId": {"type": "string"}},
-        },
+        _check_node_data,
+        "an object with the vendorId of an integration and the properties of its node",
+        {"type": "object", "required": ["vendorId"], "properties": {"vendorId": {"type": "string"}}},
     ),
 ]
-UserData: TypeAlias = Annotated[
+UserData = Annotated[
     dict[str, Any],
     Rule(
-        check=_check_user_data,
-        expected="an object with at least one identity field",
-        json_schema={"type": "object", "minProperties": 1},
+        _check_user_data, "an object with at least one identity field", {"type": "object", "minProperties": 1}
     ),
 ]
 
@@ -195,7 +189,7 @@ class CreateOfflineInteraction(ProjectRequest):
     externalId: Name | None = None
 
 
-NodeType: TypeAlias = Annotated[str, choice(*NODE_TYPES)]
+NodeType = Annotated[str, choice(*NODE_TYPES)]
 
 
 class ListNodes(ProjectRequest):
@@ -224,33 +218,26 @@ _LONGEST_DELAY: Final = timedelta(days=7)
 #: Largest offset of a time zone, in minutes.
 MINUTES_OF_DAY: Final = 1_440
 
-HitId: TypeAlias = Annotated[
-    str,
-    pattern("[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}", expected="a UUID"),
+HitId = Annotated[
+    str, pattern("[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}", "a UUID")
 ]
-TrackerId: TypeAlias = Annotated[
-    str, pattern(r"[^\s\x00\ud800-\udfff]{1,128}", expected="1 to 128 characters without spaces")
-]
-PageUrl: TypeAlias = Annotated[
+TrackerId = Annotated[str, pattern(r"[^\s\x00\ud800-\udfff]{1,128}", "1 to 128 characters without spaces")]
+PageUrl = Annotated[
     str,
     pattern(
         r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\x00\ud800-\udfff]+",
+        f"a URL of at most {_LONGEST_URL:,} characters, such as 'https://shop.example/'",
         longest=_LONGEST_URL,
-        expected=f"a URL of at most {_LONGEST_URL:,} characters, such as 'https://shop.example/'",
     ),
 ]
-Referrer: TypeAlias = Annotated[
-    str, text(longest=_LONGEST_URL, expected=f"text of at most {_LONGEST_URL:,} characters")
-]
-HitType: TypeAlias = Annotated[
-    str, pattern("[a-zA-Z0-9_.-]{1,64}", expected="1 to 64 letters, digits and _ . -")
-]
-Minutes: TypeAlias = Annotated[
+Referrer = Annotated[str, text(f"text of at most {_LONGEST_URL:,} characters", longest=_LONGEST_URL)]
+HitType = Annotated[str, pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
+Minutes = Annotated[
     int,
     whole(
+        "a whole number of minutes, as of Date.getTimezoneOffset()",
         lowest=-MINUTES_OF_DAY,
         highest=MINUTES_OF_DAY,
-        expected="a whole number of minutes, as of Date.getTimezoneOffset()",
     ),
 ]
 

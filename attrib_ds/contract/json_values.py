@@ -49,7 +49,7 @@ class Refused(ValueError):
         self.problem = problem
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rule:
     """Define the allowed values of an attribute, as ``Annotated[str, Rule(...)]`` in a request model.
 
@@ -139,7 +139,7 @@ class Size:
         return value
 
 
-def pattern(expression: str, *, expected: str, shortest: int = 1, longest: int | None = None) -> Rule:
+def pattern(expression: str, expected: str, *, shortest: int = 1, longest: int | None = None) -> Rule:
     """Return the rule for text that matches a regular expression from start to end.
 
     Parameters
@@ -172,14 +172,10 @@ def pattern(expression: str, *, expected: str, shortest: int = 1, longest: int |
         return str(value)
 
     lengths = {"minLength": shortest} | ({} if longest is None else {"maxLength": longest})
-    return Rule(
-        check=check,
-        expected=expected,
-        json_schema={"type": "string", "pattern": f"^{expression}$", **lengths},
-    )
+    return Rule(check, expected, {"type": "string", "pattern": f"^{expression}$", **lengths})
 
 
-def text(*, expected: str = "text", shortest: int = 0, longest: int | None = None) -> Rule:
+def text(expected: str = "text", *, shortest: int = 0, longest: int | None = None) -> Rule:
     """Return the rule for text within bounds of length.
 
     Parameters
@@ -211,7 +207,7 @@ def text(*, expected: str = "text", shortest: int = 0, longest: int | None = Non
 
     lengths = {"minLength": shortest} if shortest else {}
     lengths |= {} if longest is None else {"maxLength": longest}
-    return Rule(check=check, expected=expected, json_schema={"type": "string", **lengths})
+    return Rule(check, expected, {"type": "string", **lengths})
 
 
 def choice(*allowed: str, fold: bool = False) -> Rule:
@@ -244,11 +240,7 @@ def choice(*allowed: str, fold: bool = False) -> Rule:
             )
         return str(name)
 
-    return Rule(
-        check=check,
-        expected=f"one of {listed(allowed)}",
-        json_schema={"type": "string", "enum": sorted(allowed)},
-    )
+    return Rule(check, f"one of {listed(allowed)}", {"type": "string", "enum": sorted(allowed)})
 
 
 def is_unicode(value: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import singledispatch
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -75,10 +75,7 @@ _MOST_DETAILS: Final = 20
 _LONGEST_PROBLEM: Final = 4_000
 _MISSING: Final = "is required"
 #: Expected types, by the error of pydantic's own check.
-_EXPECTED_TYPES: Final = {
-    "tuple_type": "a list",
-    "model_type": "an object",
-}
+_EXPECTED_TYPES: Final = {"tuple_type": "a list", "model_type": "an object"}
 
 
 def translate(
@@ -163,7 +160,7 @@ def _escaped(part: str | int) -> str:
     return str(part).replace("~", "~0").replace("/", "~1")
 
 
-Kind: TypeAlias = Literal["interaction", "node", "user", "event"]
+Kind = Literal["interaction", "node", "user", "event"]
 
 
 def filtering(kind: Kind) -> Rule:
@@ -196,9 +193,9 @@ def filtering(kind: Kind) -> Rule:
         return from_json(dict(value), kind=kind)
 
     return Rule(
-        check=check,
-        expected=f"a predicate that starts with {kind}(...), or its JSON object",
-        json_schema={"type": "object"},
+        check,
+        f"a predicate that starts with {kind}(...), or its JSON object",
+        {"type": "object"},
         write=to_json,
     )
 
@@ -227,21 +224,18 @@ def _write_event_types(value: tuple[str, ...] | Predicate) -> Any:
 
 _NODES: Final = filtering("node")
 _EVENTS: Final = filtering("event")
-_REFERENCE: Final = text(expected="a list of event type references")
+_REFERENCE: Final = text("a list of event type references")
 
-InteractionFilter: TypeAlias = Annotated[Predicate, filtering("interaction")]
-UserFilter: TypeAlias = Annotated[Predicate, filtering("user")]
-NodeFilter: TypeAlias = Annotated[
-    Predicate,
-    Rule(check=_check_nodes, expected=_NODES.expected, json_schema=_NODES.json_schema, write=to_json),
-]
+InteractionFilter = Annotated[Predicate, filtering("interaction")]
+UserFilter = Annotated[Predicate, filtering("user")]
+NodeFilter = Annotated[Predicate, Rule(_check_nodes, _NODES.expected, _NODES.json_schema, write=to_json)]
 #: References, or a comparison of the event type.
-EventTypes: TypeAlias = Annotated[
+EventTypes = Annotated[
     tuple[str, ...] | Predicate,
     Rule(
-        check=_check_event_types,
-        expected="a list of event type references, or a predicate on event('eventType')",
-        json_schema={"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]},
+        _check_event_types,
+        "a list of event type references, or a predicate on event('eventType')",
+        {"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]},
         write=_write_event_types,
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Any, Final, Self
 
 from pydantic import model_validator
 
@@ -48,9 +48,7 @@ def _check_key(value: Any) -> str:
 
 _ALLOWED: Final = listed((*_FORMS, *PLAIN))
 
-UserKey: TypeAlias = Annotated[
-    str, Rule(check=_check_key, expected=f"one of {_ALLOWED}", json_schema={"type": "string", "minLength": 1})
-]
+UserKey = Annotated[str, Rule(_check_key, f"one of {_ALLOWED}", {"type": "string", "minLength": 1})]
 
 
 _DEEPEST: Final = 10
@@ -67,7 +65,7 @@ _COMPARISONS: Final = (
 )
 #: Members with the rules, by type of node.
 _PARTS: Final = {"condition": "rules", "operation": "operands"}
-_COUNT: Final = whole(lowest=0, expected="a whole number, 0 or more")
+_COUNT: Final = whole("a whole number, 0 or more", lowest=0)
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
 
@@ -169,9 +167,8 @@ def _name(node: Mapping[str, Any], member: str, allowed: tuple[str, ...]) -> str
     return value
 
 
-AudienceCondition: TypeAlias = Annotated[
-    dict[str, Any],
-    Rule(check=_check_condition, expected="a condition on users", json_schema={"type": "object"}),
+AudienceCondition = Annotated[
+    dict[str, Any], Rule(_check_condition, "a condition on users", {"type": "object"})
 ]
 
 
@@ -184,12 +181,12 @@ def _check_reference(value: Any) -> str | dict[str, Any]:
 
 
 #: The id of an audience, or a condition.
-Audience: TypeAlias = Annotated[
+Audience = Annotated[
     str | dict[str, Any],
     Rule(
-        check=_check_reference,
-        expected="the id of an audience, or a condition on users",
-        json_schema={"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
+        _check_reference,
+        "the id of an audience, or a condition on users",
+        {"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
     ),
 ]
 
@@ -223,13 +220,11 @@ class DeleteAudience(ProjectRequest):
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-Query: TypeAlias = Annotated[
-    str, text(expected="one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)
-]
-MultiFieldMode: TypeAlias = Annotated[str, choice("latest", "earliest", "alphabetical")]
-EventSort: TypeAlias = Annotated[str, choice("eventDate", "createdAt", "updatedAt", "_id")]
-MetricSort: TypeAlias = Annotated[str, choice("createdAt", "updatedAt", "metricDate")]
-MetricType: TypeAlias = Annotated[str, choice("state", "statistic")]
+Query = Annotated[str, text("one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)]
+MultiFieldMode = Annotated[str, choice("latest", "earliest", "alphabetical")]
+EventSort = Annotated[str, choice("eventDate", "createdAt", "updatedAt", "_id")]
+MetricSort = Annotated[str, choice("createdAt", "updatedAt", "metricDate")]
+MetricType = Annotated[str, choice("state", "statistic")]
 
 
 class SearchUsers(ProjectRequest):
@@ -284,7 +279,7 @@ class ListUserMetrics(ProjectRequest):
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-ErasureMode: TypeAlias = Annotated[str, choice("anonymise", "delete")]
+ErasureMode = Annotated[str, choice("anonymise", "delete")]
 
 
 class MergeUsers(ProjectRequest):
@@ -329,18 +324,18 @@ class AnonymiseExpired(ProjectRequest):
 #: Allowed levels of each transformer.
 LEVELS: Final[dict[str, Rule]] = {
     "date": choice("year", "semester", "quarter", "month", "week", "day", "hour", "minute", "second"),
-    "number": whole(lowest=0, highest=12, expected="0 to 12 decimals"),
+    "number": whole("0 to 12 decimals", lowest=0, highest=12),
     "case": choice("upper", "lower"),
     "hash": choice("sha256"),
-    "join": text(expected="a separator of at most 16 characters", longest=16),
+    "join": text("a separator of at most 16 characters", longest=16),
 }
 
-FileName: TypeAlias = Annotated[
+FileName = Annotated[
     str,
     pattern(
         r"[^/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}",
+        "1 to 128 characters without slashes, backslashes and control characters",
         longest=128,
-        expected="1 to 128 characters without slashes, backslashes and control characters",
     ),
 ]
 

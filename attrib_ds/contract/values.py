@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -76,33 +76,18 @@ def _write_event_date(value: Any) -> Any:
     return instants.format(value) if isinstance(value, datetime) else value
 
 
-Instant: TypeAlias = Annotated[
+Instant = Annotated[
     datetime,
-    Rule(
-        check=_check_instant,
-        expected=_EXPECTED_INSTANT,
-        json_schema=_INSTANT_SCHEMA,
-        read=_read_instant,
-        write=instants.format,
-    ),
+    Rule(_check_instant, _EXPECTED_INSTANT, _INSTANT_SCHEMA, read=_read_instant, write=instants.format),
 ]
 #: Instant of something that happened, in 1990 or later.
 PAST: Final = Rule(
-    check=_check_past,
-    expected=f"{_EXPECTED_INSTANT}, in 1990 or later",
-    json_schema=_INSTANT_SCHEMA,
-    write=instants.format,
+    _check_past, f"{_EXPECTED_INSTANT}, in 1990 or later", _INSTANT_SCHEMA, write=instants.format
 )
-PastInstant: TypeAlias = Annotated[datetime, PAST]
+PastInstant = Annotated[datetime, PAST]
 #: A value that is not an instant stays unchanged: the service moves its event to the trash.
-EventDate: TypeAlias = Annotated[
-    Any,
-    Rule(
-        check=_check_event_date,
-        expected=_EXPECTED_INSTANT,
-        json_schema=_INSTANT_SCHEMA,
-        write=_write_event_date,
-    ),
+EventDate = Annotated[
+    Any, Rule(_check_event_date, _EXPECTED_INSTANT, _INSTANT_SCHEMA, write=_write_event_date)
 ]
 
 
@@ -114,17 +99,12 @@ def _check_timezone(value: Any) -> str:
     return str(value)
 
 
-TimeZone: TypeAlias = Annotated[
-    str,
-    Rule(
-        check=_check_timezone,
-        expected="an IANA time zone, such as 'Europe/Paris'",
-        json_schema={"type": "string"},
-    ),
+TimeZone = Annotated[
+    str, Rule(_check_timezone, "an IANA time zone, such as 'Europe/Paris'", {"type": "string"})
 ]
 
 
-def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
+def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> Rule:
     """Return the rule for a whole number within bounds.
 
     Parameters
@@ -155,7 +135,7 @@ def whole(*, lowest: int, highest: int = _LARGEST, expected: str) -> Rule:
         return int(value) if re.fullmatch(r"-?[0-9]{1,19}", value) else value
 
     bounds = {"minimum": lowest} | ({} if highest == _LARGEST else {"maximum": highest})
-    return Rule(check=check, expected=expected, json_schema={"type": "integer", **bounds}, read=read)
+    return Rule(check, expected, {"type": "integer", **bounds}, read=read)
 
 
 def _check_flag(value: Any) -> bool:
@@ -202,43 +182,30 @@ def _check_state(value: Any) -> int:
     return number
 
 
-Offset: TypeAlias = Annotated[int, whole(lowest=0, expected="a whole number, 0 or more")]
-Limit: TypeAlias = Annotated[
-    int, whole(lowest=0, expected="a whole number, 0 or more (no limit if left out)")
-]
+Offset = Annotated[int, whole("a whole number, 0 or more", lowest=0)]
+Limit = Annotated[int, whole("a whole number, 0 or more (no limit if left out)", lowest=0)]
 #: The request checks the range, which applies only to custom intervals.
-SegmentCount: TypeAlias = Annotated[int, whole(lowest=-_LARGEST, expected="a whole number from 1 to 1000")]
-Flag: TypeAlias = Annotated[
-    bool, Rule(check=_check_flag, expected="true or false", json_schema={"type": "boolean"}, read=_read_flag)
-]
+SegmentCount = Annotated[int, whole("a whole number from 1 to 1000", lowest=-_LARGEST)]
+Flag = Annotated[bool, Rule(_check_flag, "true or false", {"type": "boolean"}, read=_read_flag)]
 #: True and False keep one population, null keeps both.
-ThreeState: TypeAlias = (
-    Annotated[
-        bool,
-        Rule(check=_check_flag, expected="true, false, or null for both", json_schema={"type": "boolean"}),
-    ]
-    | None
-)
-Amount: TypeAlias = Annotated[
+ThreeState = Annotated[bool, Rule(_check_flag, "true, false, or null for both", {"type": "boolean"})] | None
+Amount = Annotated[
     Decimal,
     Rule(
-        check=_check_amount,
-        expected="a number with at most 18 digits before and 6 after the decimal point",
-        json_schema={"type": "number"},
+        _check_amount,
+        "a number with at most 18 digits before and 6 after the decimal point",
+        {"type": "number"},
     ),
 ]
-Cost: TypeAlias = Annotated[
+Cost = Annotated[
     Decimal,
     Rule(
-        check=_check_cost,
-        expected="a number, 0 or more, with at most 18 digits before and 6 after the decimal point",
-        json_schema={"type": "number", "minimum": 0},
+        _check_cost,
+        "a number, 0 or more, with at most 18 digits before and 6 after the decimal point",
+        {"type": "number", "minimum": 0},
     ),
 ]
-StateValue: TypeAlias = Annotated[
-    int,
-    Rule(check=_check_state, expected="the number 0 or 1", json_schema={"type": "integer", "enum": [0, 1]}),
-]
+StateValue = Annotated[int, Rule(_check_state, "the number 0 or 1", {"type": "integer", "enum": [0, 1]})]
 
 
 def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int:
@@ -277,9 +244,9 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
         return {name: _direction(name, direction, allowed) for name, direction in value.items()}
 
     return Rule(
-        check=check,
-        expected="an object that maps names to 1 (ascending) or -1 (descending)",
-        json_schema={
+        check,
+        "an object that maps names to 1 (ascending) or -1 (descending)",
+        {
             "type": "object",
             "propertyNames": {"enum": list(allowed)},
             "additionalProperties": {"type": "integer", "enum": [1, -1]},
@@ -318,9 +285,9 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
         return ",".join(f"-{name}" if direction < 0 else name for name, direction in value.items())
 
     return Rule(
-        check=check,
-        expected="comma-separated names, with a minus sign before descending ones",
-        json_schema={"type": "string"},
+        check,
+        "comma-separated names, with a minus sign before descending ones",
+        {"type": "string"},
         write=write,
     )
 
@@ -346,11 +313,7 @@ def _check_event_data(value: Any) -> EncodedObject:
 BOUNDED: Final = Size()
 FILLED: Final = Size(lowest=1)
 
-Order: TypeAlias = Annotated[str, choice("ASC", "DESC")]
-JsonObject: TypeAlias = Annotated[
-    dict[str, Any], Rule(check=check_json_object, expected="an object", json_schema={"type": "object"})
-]
+Order = Annotated[str, choice("ASC", "DESC")]
+JsonObject = Annotated[dict[str, Any], Rule(check_json_object, "an object", {"type": "object"})]
 #: An event is at most 1 MiB.
-EventData: TypeAlias = Annotated[
-    EncodedObject, Rule(check=_check_event_data, expected="an object", json_schema={"type": "object"})
-]
+EventData = Annotated[EncodedObject, Rule(_check_event_data, "an object", {"type": "object"})]
