@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from attrib_ds.contract import administration, campaigns, events, interactions, users
@@ -9,48 +11,37 @@ from attrib_ds.contract.operation import Answering, Base, Operation
 from attrib_ds.contract.request import Request
 
 _PROJECT: Final = "/projects/{projectId}"
-_CAMPAIGNS: Final = f"{_PROJECT}/custom-ads/{{vendorId}}/campaigns"
-_CAMPAIGN: Final = f"{_CAMPAIGNS}/{{id}}"
+
+_CAMPAIGNS: Final = "custom-ads/{vendorId}/campaigns"
 _OUTLAYS: Final = f"{_CAMPAIGNS}/{{parentCampaignId}}/outlays"
 _OUTLAY: Final = f"{_OUTLAYS}/{{outlayId}}"
-_INTERACTIONS: Final = f"{_PROJECT}/interactions"
-_NODES: Final = f"{_PROJECT}/nodes"
-_EVENT: Final = f"{_PROJECT}/events/{{id}}"
-_TRASH: Final = f"{_PROJECT}/trashed-events"
-_EVENT_TYPES: Final = f"{_PROJECT}/event-types"
-_EVENT_TYPE: Final = f"{_EVENT_TYPES}/{{id}}"
-_USERS: Final = f"{_PROJECT}/users"
-_USER: Final = f"{_USERS}/{{id}}"
-_AUDIENCES: Final = f"{_PROJECT}/audiences"
-_AUDIENCE: Final = f"{_AUDIENCES}/{{id}}"
-_HOLDOUTS: Final = f"{_PROJECT}/holdouts"
-_HOLDOUT: Final = f"{_HOLDOUTS}/{{holdout}}"
-_KEYS: Final = f"{_PROJECT}/keys"
-_RATES: Final = f"{_PROJECT}/rates"
-_SETTINGS: Final = f"{_PROJECT}/settings"
-_BACKUP: Final = f"{_PROJECT}/backup"
-
-_POPULATION: Final = {"interactionFilter": "where", "nodeFilter": "nodes", "isBot": "bots"}
-_OF_CAMPAIGN: Final = {"parentCampaignId": "campaign_id"}
-_BY_REFERENCE: Final = {"id": "reference"}
-_EXPORT: Final = {
-    "filename": "path",
+#: Arguments of the public functions that are named otherwise than the attribute.
+_ARGUMENTS: Final = {
+    "audienceCondition": "audience",
+    "exporterDataConfig/audience": "audience",
     "exporterDataConfig/columns": "columns",
     "exporterDataConfig/filters": "where",
-    "exporterDataConfig/audience": "audience",
-    "outputFormatConfig/type": "format",
+    "filename": "path",
+    "filter": "event_type",
+    "filters": "where",
+    "firstDay": "since",
+    "group": "group_by",
+    "interactionFilter": "where",
+    "isBot": "bots",
+    "lastDay": "until",
+    "nodeFilter": "nodes",
     "outputFormatConfig/delimiter": "delimiter",
     "outputFormatConfig/encoding": "encoding",
     "outputFormatConfig/sanitizeFormulas": "sanitize_formulas",
+    "outputFormatConfig/type": "format",
+    "parentCampaignId": "campaign_id",
+    "projection": "columns",
+    "segmentCount": "segments",
+    "sqlQuery": "sql",
     "transformerConfig": "transformers",
 }
-_USER_SEARCH: Final = {
-    "fields": "columns",
-    "filters": "where",
-    "audienceCondition": "audience",
-    "sqlQuery": "sql",
-}
-
+_BY_REFERENCE: Final[dict[str, Any]] = {"arguments": {"id": "reference"}}
+_METRIC: Final[dict[str, Any]] = {"also": (400,), "synonyms": ("PATCH", "POST")}
 #: Events may come without a token; a full queue answers 503.
 _INGESTION: Final[dict[str, Any]] = {"also": (503,), "token": False, "idempotent": True}
 
@@ -97,29 +88,14 @@ _TITLES: Final = {
 }
 
 
-def _page(resource: str, *, echo: bool = True) -> Answering:
-    return Answering("page", resource, echo)
-
-
-def _array(resource: str) -> Answering:
-    return Answering("array", resource)
-
-
-def _record(resource: str) -> Answering:
-    return Answering("record", resource)
-
-
-_UUID: Final = Answering("uuid")
-_ID: Final = Answering("id")
-_MODIFIED: Final = Answering("modified")
-_FILE: Final = Answering("file")
-_COUNTS: Final = Answering("counts")
-_OBJECT: Final = Answering("object")
+_page, _array, _record = (partial(Answering, kind) for kind in ("page", "array", "record"))
+_UUID, _ID, _MODIFIED, _FILE = map(Answering, ("uuid", "id", "modified", "file"))
+_COUNTS, _OBJECT = Answering("counts"), Answering("object")
 
 
 def _operation(
-    name: str,
     method: str,
+    name: str,
     path: str,
     request: type[Request],
     answer: Answering,
@@ -128,6 +104,7 @@ def _operation(
     success: int = 200,
     also: tuple[int, ...] = (),
     idempotent: bool | None = None,
+    arguments: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Operation:
     """Declare an operation, with the title and statuses that most of its kind have."""
@@ -135,11 +112,12 @@ def _operation(
     usual = {success, 401}
     if base in ("v1", "v2"):
         usual |= {403, 429} if method in ("GET", "DELETE") else {403, 413, 429}
+    renamed = {at: name for at, name in _ARGUMENTS.items() if at.partition("/")[0] in request.model_fields}
     return Operation(
         name,
         title,
         method,
-        path,
+        path if path.startswith("/") or not path else f"{_PROJECT}/{path}",
         request,
         answer,
         base=base,
@@ -149,57 +127,40 @@ def _operation(
         # What only reads or replaces can be repeated.
         idempotent=method in ("GET", "PUT") if idempotent is None else idempotent,
         extension=name not in _SPECIFIED,
+        arguments={**renamed, **(arguments or {})},
         **others,
     )
 
 
-def _get(name: str, path: str, request: type[Request], answer: Answering, **others: Any) -> Operation:
-    return _operation(name, "GET", path, request, answer, **others)
-
-
-def _post(name: str, path: str, request: type[Request], answer: Answering, **others: Any) -> Operation:
-    return _operation(name, "POST", path, request, answer, **others)
-
-
-def _patch(name: str, path: str, request: type[Request], answer: Answering, **others: Any) -> Operation:
-    return _operation(name, "PATCH", path, request, answer, **others)
-
-
-def _put(name: str, path: str, request: type[Request], answer: Answering, **others: Any) -> Operation:
-    return _operation(name, "PUT", path, request, answer, **others)
+_get, _post, _patch, _put = (partial(_operation, method) for method in ("GET", "POST", "PATCH", "PUT"))
+#: A POST that may be sent again.
+_repeat = partial(_post, idempotent=True)
 
 
 def _delete(name: str, path: str, request: type[Request], **others: Any) -> Operation:
-    return _operation(name, "DELETE", path, request, _MODIFIED, **others)
+    return _operation("DELETE", name, path, request, _MODIFIED, **others)
 
 
 def _embedded(name: str, request: type[Request], answer: Answering, *, idempotent: bool = True) -> Operation:
     """Declare an operation that only the embedded service has."""
-    return _operation(name, "", "", request, answer, base="embedded", idempotent=idempotent)
+    return _operation("", name, "", request, answer, base="embedded", idempotent=idempotent)
 
 
 _OPERATIONS: Final = [
-    _post(
-        "search_interactions",
-        f"{_INTERACTIONS}/search",
-        interactions.SearchInteractions,
-        _page("Interaction"),
-        idempotent=True,
-        arguments=_POPULATION | {"projection": "columns"},
+    _repeat(
+        "search_interactions", "interactions/search", interactions.SearchInteractions, _page("Interaction")
     ),
-    _get("get_interaction", f"{_INTERACTIONS}/{{id}}", interactions.GetInteraction, _record("Interaction")),
-    _get("list_hits", f"{_INTERACTIONS}/{{firstHitId}}/hits", interactions.ListHits, _array("Hit")),
-    _post(
+    _get("get_interaction", "interactions/{id}", interactions.GetInteraction, _record("Interaction")),
+    _get("list_hits", "interactions/{firstHitId}/hits", interactions.ListHits, _array("Hit")),
+    _repeat(
         "interaction_insights",
-        f"{_INTERACTIONS}/insights",
+        "interactions/insights",
         interactions.InteractionInsights,
         _array("InteractionInsight"),
-        idempotent=True,
-        arguments=_POPULATION | {"group": "group_by", "segmentCount": "segments"},
     ),
     _post(
         "create_offline_interaction",
-        f"{_INTERACTIONS}/offline",
+        "interactions/offline",
         interactions.CreateOfflineInteraction,
         _record("Interaction"),
         success=201,
@@ -207,81 +168,65 @@ _OPERATIONS: Final = [
     ),
     _post("create_event", "/events", events.CreateEvent, _UUID, **_INGESTION),
     _post("create_event_sync", "/events/sync", events.CreateEvent, _UUID, **_INGESTION),
-    _get("get_raw_event", f"{_EVENT}/raw", events.GetEvent, _record("RawEvent")),
-    _get("list_trashed_events", _TRASH, events.ListTrashedEvents, _page("TrashedEvent", echo=False)),
-    _post(
-        "event_insights",
-        f"{_PROJECT}/events/insights",
-        events.EventInsights,
-        _array("EventInsight"),
-        idempotent=True,
-        arguments={"filter": "event_type"},
+    _get("get_raw_event", "events/{id}/raw", events.GetEvent, _record("RawEvent")),
+    _get(
+        "list_trashed_events", "trashed-events", events.ListTrashedEvents, _page("TrashedEvent", echo=False)
     ),
+    _repeat("event_insights", "events/insights", events.EventInsights, _array("EventInsight")),
     _put(
         "update_event_state",
-        f"{_EVENT}/states/{{storageKey}}",
+        "events/{id}/states/{storageKey}",
         events.UpdateEventState,
         _record("Metric"),
-        also=(400,),
-        synonyms=("PATCH", "POST"),
+        **_METRIC,
     ),
     _put(
         "update_event_statistic",
-        f"{_EVENT}/statistics/{{storageKey}}",
+        "events/{id}/statistics/{storageKey}",
         events.UpdateEventStatistic,
         _record("Metric"),
-        also=(400,),
-        synonyms=("PATCH", "POST"),
+        **_METRIC,
     ),
-    _get("get_event", _EVENT, events.GetEvent, _record("Event")),
-    _post(
+    _get("get_event", "events/{id}", events.GetEvent, _record("Event")),
+    _repeat(
         "search_users",
-        f"{_USERS}/search",
+        "users/search",
         users.SearchUsers,
         _page("User"),
         base="v2",
-        idempotent=True,
-        arguments=_USER_SEARCH,
+        arguments={"fields": "columns"},
     ),
-    _get("get_user", _USER, users.GetUser, _record("User")),
+    _get("get_user", "users/{id}", users.GetUser, _record("User")),
     # 404: an unknown audience, as in a search.
-    _post(
-        "export_users",
-        f"{_USERS}/export",
-        users.ExportUsers,
-        _FILE,
-        also=(404,),
-        idempotent=True,
-        arguments=_EXPORT,
-    ),
-    _get("list_user_events", f"{_USER}/events", users.ListUserEvents, _page("Event"), also=(400,)),
-    _get("list_user_metrics", f"{_USER}/metrics", users.ListUserMetrics, _page("Metric"), also=(400,)),
-    _get("list_event_types", _EVENT_TYPES, events.ListEventTypes, _page("EventType", echo=False)),
+    _repeat("export_users", "users/export", users.ExportUsers, _FILE, also=(404,)),
+    _get("list_user_events", "users/{id}/events", users.ListUserEvents, _page("Event"), also=(400,)),
+    _get("list_user_metrics", "users/{id}/metrics", users.ListUserMetrics, _page("Metric"), also=(400,)),
+    _get("list_event_types", "event-types", events.ListEventTypes, _page("EventType", echo=False)),
     _post(
         "create_event_type",
-        _EVENT_TYPES,
+        "event-types",
         events.CreateEventType,
         _record("EventType"),
         success=201,
         also=(400, 409),
     ),
-    _get("get_event_type", _EVENT_TYPE, events.GetEventType, _record("EventType"), arguments=_BY_REFERENCE),
+    _get("get_event_type", "event-types/{id}", events.GetEventType, _record("EventType"), **_BY_REFERENCE),
     _get("list_campaigns", _CAMPAIGNS, campaigns.ListCampaigns, _page("Campaign")),
     _post("create_campaign", _CAMPAIGNS, campaigns.CreateCampaign, _ID),
-    _get("get_campaign", _CAMPAIGN, campaigns.GetCampaign, _record("Campaign")),
-    _patch("update_campaign", _CAMPAIGN, campaigns.UpdateCampaign, _MODIFIED, synonyms=("PUT",)),
-    _get("list_outlays", _OUTLAYS, campaigns.ListOutlays, _page("Outlay"), arguments=_OF_CAMPAIGN),
-    _post("create_outlay", _OUTLAYS, campaigns.CreateOutlay, _ID, arguments=_OF_CAMPAIGN),
-    _get("get_outlay", _OUTLAY, campaigns.GetOutlay, _record("Outlay"), arguments=_OF_CAMPAIGN),
+    _get("get_campaign", f"{_CAMPAIGNS}/{{id}}", campaigns.GetCampaign, _record("Campaign")),
+    _patch("update_campaign", f"{_CAMPAIGNS}/{{id}}", campaigns.UpdateCampaign, _MODIFIED, synonyms=("PUT",)),
+    _get("list_outlays", _OUTLAYS, campaigns.ListOutlays, _page("Outlay")),
+    _post("create_outlay", _OUTLAYS, campaigns.CreateOutlay, _ID),
+    _get("get_outlay", _OUTLAY, campaigns.GetOutlay, _record("Outlay")),
     _patch(
         "update_outlay",
         _OUTLAY,
         campaigns.UpdateOutlay,
         _MODIFIED,
         synonyms=("PUT",),
-        arguments=_OF_CAMPAIGN | {"campaignId": "new_campaign_id"},
+        arguments={"campaignId": "new_campaign_id"},
     ),
-    _post(
+    _repeat(
         "exchange_token",
         "/oidc/token",
         administration.ExchangeToken,
@@ -289,38 +234,22 @@ _OPERATIONS: Final = [
         base="auth",
         also=(400,),
         token=False,
-        idempotent=True,
     ),
     # Extensions.
-    _get("list_nodes", _NODES, interactions.ListNodes, _page("Node")),
-    _get("get_node", f"{_NODES}/{{id}}", interactions.GetNode, _record("Node")),
-    _get("check_project", f"{_PROJECT}/check", administration.CheckProject, _array("Finding")),
-    _get("back_up_project", _BACKUP, administration.BackUpProject, _FILE, also=(503,)),
-    _put(
-        "restore_project",
-        _BACKUP,
-        administration.RestoreProject,
-        _COUNTS,
-        also=(503,),
-        upload="source",
-    ),
-    _get("list_audit", f"{_PROJECT}/audit", administration.ListAudit, _page("AuditLine")),
-    _get("list_keys", _KEYS, administration.ListKeys, _array("Key")),
+    _get("list_nodes", "nodes", interactions.ListNodes, _page("Node")),
+    _get("get_node", "nodes/{id}", interactions.GetNode, _record("Node")),
+    _get("check_project", "check", administration.CheckProject, _array("Finding")),
+    _get("back_up_project", "backup", administration.BackUpProject, _FILE, also=(503,)),
+    _put("restore_project", "backup", administration.RestoreProject, _COUNTS, also=(503,), upload="source"),
+    _get("list_audit", "audit", administration.ListAudit, _page("AuditLine")),
+    _get("list_keys", "keys", administration.ListKeys, _array("Key")),
     # The public key identifies the request.
-    _post(
-        "create_key",
-        _KEYS,
-        administration.CreateKey,
-        _record("Key"),
-        success=201,
-        also=(200, 409),
-        idempotent=True,
-    ),
-    _delete("revoke_key", f"{_KEYS}/{{keyId}}", administration.RevokeKey, idempotent=True),
-    _post("create_audience", _AUDIENCES, users.CreateAudience, _record("Audience"), success=201),
-    _get("list_audiences", _AUDIENCES, users.ListAudiences, _page("Audience")),
-    _get("get_audience", _AUDIENCE, users.GetAudience, _record("Audience")),
-    _delete("delete_audience", _AUDIENCE, users.DeleteAudience, also=(409,)),
+    _repeat("create_key", "keys", administration.CreateKey, _record("Key"), success=201, also=(200, 409)),
+    _delete("revoke_key", "keys/{keyId}", administration.RevokeKey, idempotent=True),
+    _post("create_audience", "audiences", users.CreateAudience, _record("Audience"), success=201),
+    _get("list_audiences", "audiences", users.ListAudiences, _page("Audience")),
+    _get("get_audience", "audiences/{id}", users.GetAudience, _record("Audience")),
+    _delete("delete_audience", "audiences/{id}", users.DeleteAudience, also=(409,)),
     _post(
         "create_events",
         "/events/batch",
@@ -336,51 +265,46 @@ _OPERATIONS: Final = [
         Answering("errors"),
         **_INGESTION | {"also": (400, 503)},
     ),
-    _post("replay_event", f"{_TRASH}/{{id}}/replay", events.ReplayEvent, _UUID, also=(500,), idempotent=True),
+    _repeat("replay_event", "trashed-events/{id}/replay", events.ReplayEvent, _UUID, also=(500,)),
     _patch(
         "update_event_type",
-        _EVENT_TYPE,
+        "event-types/{id}",
         events.UpdateEventType,
         _record("EventType"),
         also=(409,),
         idempotent=True,
-        arguments=_BY_REFERENCE,
+        **_BY_REFERENCE,
     ),
-    _post(
+    _repeat(
         "archive_event_type",
-        f"{_EVENT_TYPE}/archive",
+        "event-types/{id}/archive",
         events.ArchiveEventType,
         _record("EventType"),
-        idempotent=True,
-        arguments=_BY_REFERENCE,
+        **_BY_REFERENCE,
     ),
-    _post(
+    _repeat(
         "restore_event_type",
-        f"{_EVENT_TYPE}/restore",
+        "event-types/{id}/restore",
         events.RestoreEventType,
         _record("EventType"),
-        idempotent=True,
-        arguments=_BY_REFERENCE,
+        **_BY_REFERENCE,
     ),
-    _delete("delete_outlay", _OUTLAY, campaigns.DeleteOutlay, idempotent=True, arguments=_OF_CAMPAIGN),
-    _get("get_settings", _SETTINGS, administration.GetSettings, _record("Settings")),
-    _patch("update_settings", _SETTINGS, administration.UpdateSettings, _record("Settings"), idempotent=True),
-    _get("list_holdouts", _HOLDOUTS, administration.ListHoldouts, _array("Holdout")),
+    _delete("delete_outlay", _OUTLAY, campaigns.DeleteOutlay, idempotent=True),
+    _get("get_settings", "settings", administration.GetSettings, _record("Settings")),
+    _patch(
+        "update_settings", "settings", administration.UpdateSettings, _record("Settings"), idempotent=True
+    ),
+    _get("list_holdouts", "holdouts", administration.ListHoldouts, _array("Holdout")),
     _put(
-        "create_holdout",
-        _HOLDOUT,
-        administration.CreateHoldout,
-        _record("Holdout"),
-        also=(409,),
-        arguments={"firstDay": "since", "lastDay": "until"},
+        "create_holdout", "holdouts/{holdout}", administration.CreateHoldout, _record("Holdout"), also=(409,)
     ),
-    _delete("delete_holdout", _HOLDOUT, administration.DeleteHoldout),
-    _get("list_rates", _RATES, campaigns.ListRates, _page("Rate")),
-    _put("set_rates", _RATES, campaigns.SetRates, _MODIFIED, body="rates"),
-    _post("merge_users", f"{_USER}/merge", users.MergeUsers, _MODIFIED),
-    _post("split_user", f"{_USER}/split", users.SplitUser, _MODIFIED, also=(409,)),
-    _delete("delete_user", _USER, users.DeleteUser),
-    _get("export_user_data", f"{_USER}/data-export", users.ExportUserData, _OBJECT),
+    _delete("delete_holdout", "holdouts/{holdout}", administration.DeleteHoldout),
+    _get("list_rates", "rates", campaigns.ListRates, _page("Rate")),
+    _put("set_rates", "rates", campaigns.SetRates, _MODIFIED, body="rates"),
+    _post("merge_users", "users/{id}/merge", users.MergeUsers, _MODIFIED),
+    _post("split_user", "users/{id}/split", users.SplitUser, _MODIFIED, also=(409,)),
+    _delete("delete_user", "users/{id}", users.DeleteUser),
+    _get("export_user_data", "users/{id}/data-export", users.ExportUserData, _OBJECT),
     _embedded("anonymise_expired", users.AnonymiseExpired, _MODIFIED),
     _embedded("create_integration", campaigns.CreateIntegration, _ID, idempotent=False),
     _embedded("list_integrations", campaigns.ListIntegrations, _array("Integration")),

@@ -24,21 +24,6 @@ from attrib_ds.contract.users import SearchUsers
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.local_files import open_private, writing
 
-Kind = Literal[
-    "page",
-    "array",
-    "record",
-    "id",
-    "modified",
-    "uuid",
-    "file",
-    "token",
-    "counts",
-    "outcomes",
-    "errors",
-    "object",
-]
-
 _PIECE: Final = 1 << 16
 _NO_COLUMNS: Final = pa.schema([])
 
@@ -123,7 +108,7 @@ class Answering:
         Whether a page repeats the offset and limit of the request.
     """
 
-    kind: Kind
+    kind: str
     resource: str | None = None
     echo: bool = True
 

@@ -121,7 +121,7 @@ def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> Rule:
 
     Examples
     --------
-    >>> whole(lowest=0, expected="0 or more").check(5)
+    >>> whole("0 or more", lowest=0).check(5)
     5
     """
 
