@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import partial, reduce
+from functools import reduce
 from operator import and_, or_
 from pathlib import Path
 from typing import Any, Final
@@ -100,20 +100,18 @@ def sync(
     >>> list_nodes(mirror)["name"].tolist()
     ['Search']
     """
-    period = Period.of(
-        project.bound(since, argument="since", timezone=timezone),
-        project.bound(until, argument="until", timezone=timezone),
-    )
+    period: dict[str, str | None] = {}
+    for name, bound in (("since", since), ("until", until)):
+        parsed = project.bound(bound, argument=name, timezone=timezone)
+        period[name] = None if parsed is None else format_instant(instants.parse(parsed, argument=name))
     window = parse_duration(overlap, argument="overlap")
     if window > _LONGEST_OVERLAP:
         raise InvalidRequest(f"overlap: {overlap!r} is not allowed; allowed: up to 365 days")
     source = _address(project, to)
-    properties = {"currency": currency, "timezone": timezone}
+    properties: dict[str, Any] = {"currency": currency, "timezone": timezone}
     if str(to) == _MEMORY or not Path(to).expanduser().exists():
         properties |= _source_properties(project, properties)
-    mirror = open_embedded(
-        project.project_id, to, currency=properties["currency"], timezone=properties["timezone"]
-    )
+    mirror = open_embedded(project.project_id, to, **properties)
     try:
         state = open_state(mirror, source, hits=hits, personal=personal)
         run = plan_run(state, period, window)
@@ -169,26 +167,6 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     return properties
 
 
-@dataclass(frozen=True)
-class Period:
-    """The requested period; None is an open bound."""
-
-    since: datetime | None
-    until: datetime | None
-
-    @classmethod
-    def of(cls, since: datetime | str | None, until: datetime | str | None) -> Period:
-        """Parse the bounds."""
-        return cls(
-            None if since is None else instants.parse(since, argument="since"),
-            None if until is None else instants.parse(until, argument="until"),
-        )
-
-    def as_json(self) -> dict[str, str | None]:
-        """Return the period as saved in the mirror."""
-        return {"since": format_instant(self.since), "until": format_instant(self.until)}
-
-
 def open_state(mirror: Project, source: str, *, hits: bool | None, personal: bool | None) -> dict[str, Any]:
     """Return the saved state of the mirror, with the kinds of records to mirror.
 
@@ -210,27 +188,27 @@ def open_state(mirror: Project, source: str, *, hits: bool | None, personal: boo
     return state
 
 
-def plan_run(state: Mapping[str, Any], period: Period, overlap: timedelta) -> dict[str, Any]:
+def plan_run(state: Mapping[str, Any], period: dict[str, str | None], overlap: timedelta) -> dict[str, Any]:
     """Return the interrupted run of the same period, or a new run; the state stays as it is.
 
     A run reads records dated from ``since`` to ``until``, and older ones of the mirrored period (from
     ``scope`` on) that changed since ``changed``. It also holds its progress.
     """
     run: dict[str, Any] | None = state.get("run")
-    if run is not None and run["asked"] == period.as_json():
+    if run is not None and run["asked"] == period:
         return run
     through, changed = parse_instant(state.get("through")), parse_instant(state.get("changed"))
-    scope = period.since
+    scope = first = parse_instant(period["since"])
     if "scope" in state:
         scope = parse_instant(state["scope"])
-        scope = None if scope is None else min(scope, period.since or scope)
+        scope = None if scope is None else min(scope, first or scope)
     since = scope
     if through is not None and changed is not None:
         since = min(through, changed) - overlap
-        since = since if period.since is None else min(since, period.since)
+        since = since if first is None else min(since, first)
         changed -= overlap
     return {
-        "asked": period.as_json(),
+        "asked": period,
         "began": format_instant(instants.now()),
         "since": format_instant(since),
         "changed": format_instant(changed),
@@ -243,14 +221,11 @@ def plan_run(state: Mapping[str, Any], period: Period, overlap: timedelta) -> di
 _LOG: Final = logging.getLogger("attrib_ds.mirroring")
 #: Records per transaction; a killed process reads at most as many again.
 _INTERACTIONS: Final = 5_000
-_SESSIONS: Final = 1_000
+#: Records of other kinds at a time.
+_BATCH: Final = 1_000
 #: Dates on which the service recorded or changed an interaction.
 _CHANGE_DATES: Final = ("ingestedAt", "createdAt", "updateDate", "vendorUpdateDate")
 _ALL_COLUMNS: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in schema.INTERACTION.names))
-#: Records per transaction; a killed process reads at most as many again.
-_USERS: Final = 1_000
-#: Dates on which the service changed a user.
-_USER_CHANGES: Final = ("updatedAt",)
 
 
 class Copier:
@@ -279,7 +254,7 @@ class Copier:
         self.pool = pool
         self.since, self.changed = parse_instant(self.run["since"]), parse_instant(self.run["changed"])
         self.scope, self.until = parse_instant(self.run["scope"]), parse_instant(self.run["asked"]["until"])
-        self._written: dict[str, int] = {}
+        self._written: Counter[str] = Counter()
 
     def changes(
         self, field: Callable[[str], Any], date: str, change_dates: Sequence[str]
@@ -302,18 +277,12 @@ class Copier:
         if not records.num_rows:
             return
         answer = self.mirror.send("load_records", resource=resource, source=records, replace=True)
-        for kind, count in answer.value.items():
-            self._written[kind] = self._written.get(kind, 0) + count
+        self._written.update(answer.value)
         rejected = answer.read()
         if rejected.num_rows:
             first = rejected.slice(0, 1).to_pylist()[0]
-            _LOG.warning(
-                "%s: %d invalid records of the source were skipped; the first is %s (%s)",
-                resource,
-                rejected.num_rows,
-                first["id"],
-                first["reason"],
-            )
+            problem = "%s: %d invalid records of the source were skipped; the first is %s (%s)"
+            _LOG.warning(problem, resource, rejected.num_rows, first["id"], first["reason"])
 
     def save_progress(self, **progress: str | None) -> None:
         """Save the progress of the run."""
@@ -426,13 +395,6 @@ def copy_interactions(copier: Copier) -> None:
     copier.save_progress(interactions="done")
 
 
-def copy_interactions_of(copier: Copier, user_ids: Sequence[str]) -> None:
-    """Copy all interactions of users, changed or not."""
-    with _search(copier, interaction("userId").isin(user_ids), copier.scope) as (chunks, _):
-        for chunk in chunks:
-            _load_interactions(copier, chunk)
-
-
 @contextmanager
 def _search(
     copier: Copier, where: Predicate | None, since: datetime | None
@@ -481,19 +443,14 @@ def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False
 
 def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
     """Copy the hits of sessions for which the mirror does not have all hits."""
-    sessions = [
-        (opening, count)
-        for opening, count in zip(page["firstHitId"].to_pylist(), page["hitCount"].to_pylist(), strict=True)
-        if opening is not None and count != 0
-    ]
 
-    def lacks(session: tuple[str, int | None]) -> bool:
-        opening, count = session
-        return copier.mirror.send("list_hits", first_hit_id=opening).count != count
+    def lacks(opening: str, count: int | None) -> bool:
+        return is_first or copier.mirror.send("list_hits", first_hit_id=opening).count != count
 
-    missing = [opening for opening, count in sessions if is_first or lacks((opening, count))]
-    for start in range(0, len(missing), _SESSIONS):
-        batch = missing[start : start + _SESSIONS]
+    counts = zip(page["firstHitId"].to_pylist(), page["hitCount"].to_pylist(), strict=True)
+    missing = [first for first, count in counts if first is not None and count != 0 and lacks(first, count)]
+    for start in range(0, len(missing), _BATCH):
+        batch = missing[start : start + _BATCH]
         tables = copier.pool.map(lambda id: copier.source.send("list_hits", first_hit_id=id).read(), batch)
         copier.load("hits", pa.concat_tables(list(tables)))
 
@@ -501,11 +458,11 @@ def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
 def copy_users(copier: Copier) -> None:
     """Copy users and their events, found by the users that changed, as services list no events."""
     where = (
-        _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", _USER_CHANGES)
+        _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", ["updatedAt"])
     )
     with progress("users", _users(copier, where, limit=0)[1]) as advance:
         while True:
-            users, left = _users(copier, where, limit=_USERS)
+            users, left = _users(copier, where, limit=_BATCH)
             if not users.num_rows:
                 return
             _copy_events(copier, users)
@@ -522,17 +479,12 @@ def _within(copier: Copier) -> Predicate | None:
         return None
     # Users with only bots or filtered traffic have no counts and no dates.
     uncounted = (user("interactionCount") == 0) & (user("eventCount") == 0)
-    return reduce(or_, [_between(copier, "EventDate"), _between(copier, "InteractionDate"), uncounted])
-
-
-def _between(copier: Copier, date: str) -> Predicate:
-    """Return the predicate for users whose range from first to last date overlaps the period."""
-    bounds = []
-    if copier.scope is not None:
-        bounds.append(user(f"last{date}") >= copier.scope)
-    if copier.until is not None:
-        bounds.append(user(f"first{date}") <= copier.until)
-    return reduce(and_, bounds)
+    within = uncounted
+    for kind in ("EventDate", "InteractionDate"):
+        bounds = [user(f"last{kind}") >= copier.scope] if copier.scope is not None else []
+        bounds += [user(f"first{kind}") <= copier.until] if copier.until is not None else []
+        within |= reduce(and_, bounds)
+    return within
 
 
 def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
@@ -548,13 +500,20 @@ def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.T
 
 
 def _copy_events(copier: Copier, users: pa.Table) -> None:
-    ids = users["_id"].to_pylist()
-    tables = list(copier.pool.map(partial(_events, copier), _users_with_events(copier, users)))
+
+    def events(user_id: str) -> pa.Table:
+        bounds = {"since": copier.scope, "until": copier.until}
+        return list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+
+    tables = list(copier.pool.map(events, _users_with_events(copier, users)))
     if tables:
         copier.load("events", pa.concat_tables(tables))
     if copier.changed is not None:
         # A merge changes interactions of a user without updating their dates.
-        copy_interactions_of(copier, ids)
+        where = interaction("userId").isin(users["_id"].to_pylist())
+        with _search(copier, where, copier.scope) as (chunks, _):
+            for chunk in chunks:
+                _load_interactions(copier, chunk)
 
 
 def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
@@ -566,12 +525,6 @@ def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
         mask = pc.and_(mask, pc.less_equal(users["firstEventDate"], copier.until))
     ids: list[str] = users.filter(mask)["_id"].to_pylist()
     return ids
-
-
-def _events(copier: Copier, user_id: str) -> pa.Table:
-    return list_all(
-        copier.source, "list_user_events", id=user_id, since=copier.scope, until=copier.until, sort="_id"
-    )
 
 
 def format_instant(instant: datetime | None) -> str | None:

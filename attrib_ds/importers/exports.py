@@ -9,16 +9,8 @@ import duckdb
 
 from attrib_ds.display import printable
 from attrib_ds.errors import InputWarning, InvalidRequest, warn
-from attrib_ds.importers.journeys import (
-    CONVERSIONS,
-    VIEWS,
-    VISITS,
-    Journeys,
-    assemble,
-    create_table,
-    reference_sql,
-    references,
-)
+from attrib_ds.importers import journeys
+from attrib_ds.importers.journeys import Journeys, create_table
 from attrib_ds.records.export_tables import Export, gather, open_exports
 from attrib_ds.records.frames import Frame, FrameOrPath
 from attrib_ds.records.ga4_events import MARKS, open_ga4_events
@@ -105,13 +97,13 @@ def read_ga4(
     """
     if traffic not in TRAFFIC:
         raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
-    by_name = references(conversions)
+    by_name = journeys.references(conversions)
     connection = duckdb.connect()
     open_ga4_events(connection, exports)
     _create_ga4_visits(connection, is_last_click=traffic == "last_click")
     columns = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     is_view = "event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", VIEWS, columns, f"FROM source_events WHERE {is_view}")
+    create_table(connection, "views", journeys.VIEWS, columns, f"FROM source_events WHERE {is_view}")
     _create_ga4_conversions(connection, by_name)
     return _assembled(
         connection, "ga4", "event_name", by_name, stitch=stitch, currency=currency, channels=channels
@@ -119,7 +111,10 @@ def read_ga4(
 
 
 def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
-    first = "FIRST({} ORDER BY event_order)".format
+    user_first = ", ".join(
+        f"FIRST({name} ORDER BY event_order) AS {name}"
+        for name in ("first_source", "first_medium", "first_campaign")
+    )
     own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in MARKS)
     first_filled = ", ".join(
         f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
@@ -137,46 +132,38 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
                 FILTER (account IS NOT NULL) AS account,
             min(micros) AS started, max(micros) AS ended, any_value(session) * 1000000 AS session_start,
             {own}, {first_filled}, bool_or(is_marked) AS is_marked,
-            coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first,
-            {first("first_source")} AS first_source, {first("first_medium")} AS first_medium,
-            {first("first_campaign")} AS first_campaign
+            coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first, {user_first}
         FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key
         """
     )
-    started = (
-        f"CASE WHEN session_start BETWEEN started - {_DAY_MICROS} AND started THEN session_start "
-        "ELSE started END"
-    )
-    is_ad = "is_marked AND gclid IS NOT NULL"
-    has_last = (
-        f"{str(is_last_click).lower()} AND coalesce(last_source, last_medium, last_campaign) IS NOT NULL"
+    is_own = f"session_start BETWEEN started - {_DAY_MICROS} AND started"
+    has_last = "coalesce(last_source, last_medium, last_campaign) IS NOT NULL" if is_last_click else "false"
+    case = (
+        f"CASE WHEN {has_last} THEN {{}} WHEN is_marked AND gclid IS NOT NULL THEN {{}} "
+        "WHEN is_marked THEN {} ELSE {} END".format
     )
     # If a user's first session has no traffic source of its own, the user's source is that of the session.
-    is_user = "NOT is_marked AND is_first"
-    case = (
-        f"CASE WHEN {has_last} THEN {{}} WHEN {is_ad} THEN {{}} WHEN is_marked THEN {{}} ELSE {{}} END".format
-    )
-    user = f"CASE WHEN {is_user} THEN {{}} END".format
+    user = "CASE WHEN NOT is_marked AND is_first THEN {} END".format
+
+    def ads(name: str) -> tuple[str, str]:
+        return f"coalesce(ads_{name}, {name})", name
+
     same = "source IS NOT DISTINCT FROM last_source AND medium IS NOT DISTINCT FROM last_medium"
     columns = {
         "source": case("last_source", "'google'", "source", user("first_source")),
         "medium": case("last_medium", "'cpc'", "medium", user("first_medium")),
-        "campaign": case(
-            "last_campaign", "coalesce(ads_campaign, campaign)", "campaign", user("first_campaign")
-        ),
-        "campaign_id": case(
-            "last_campaign_id", "coalesce(ads_campaign_id, campaign_id)", "campaign_id", "NULL"
-        ),
+        "campaign": case("last_campaign", *ads("campaign"), user("first_campaign")),
+        "campaign_id": case("last_campaign_id", *ads("campaign_id"), "NULL"),
         "adset": case("ads_group", "ads_group", "NULL", "NULL"),
         "ad": case("last_content", "content", "content", "NULL"),
         "keyword": case("last_term", "term", "term", "NULL"),
         "channel": case("channel", "NULL", f"CASE WHEN {same} THEN channel END", "NULL"),
-        "started": f"make_timestamp({started})",
+        "started": f"make_timestamp(CASE WHEN {is_own} THEN session_start ELSE started END)",
         "ended": "make_timestamp(ended)",
         "page": "p_page_location",
         "referrer": "p_page_referrer",
     }
-    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+    create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
 
 
 def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
@@ -189,7 +176,7 @@ def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict
     is_broken = f"({revenue} IS NOT NULL AND try_cast({revenue} AS DOUBLE) IS NULL)"
     columns = {
         "source_id": f"coalesce({', '.join(named)}, event_key)",
-        "kind": reference_sql("event_name", by_name),
+        "kind": journeys.reference_sql("event_name", by_name),
         "name": "event_name",
         # A user who signed in later in the session has the account from the start.
         "account": "coalesce(source_events.account, sessions.account)",
@@ -206,7 +193,7 @@ def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict
     rows = (
         f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {is_conversion} AND NOT {is_broken}"
     )
-    create_table(connection, "conversions", CONVERSIONS, columns, rows)
+    create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
 
 
 def read_snowplow(
@@ -272,13 +259,13 @@ def read_snowplow(
           node_id  conversions
     0  google/cpc          1.0
     """
-    by_name = references(conversions)
+    by_name = journeys.references(conversions)
     connection = duckdb.connect()
     open_snowplow_events(connection, events)
     _create_snowplow_visits(connection)
     columns = {"view_key": "event_id", "viewed": "occurred"}
     is_view = "kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", VIEWS, columns, f"FROM source_events WHERE {is_view}")
+    create_table(connection, "views", journeys.VIEWS, columns, f"FROM source_events WHERE {is_view}")
     _create_snowplow_conversions(connection, by_name)
     return _assembled(
         connection, "snowplow", "kind", by_name, stitch=stitch, currency=currency, channels=channels
@@ -287,10 +274,16 @@ def read_snowplow(
 
 def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
     # The first view has the traffic source; a page ping can be recorded before the view of a slow page.
-    opening = ["mkt_medium", "mkt_source", "mkt_term", "mkt_content", "mkt_campaign", "mkt_clickid"]
-    opening += ["mkt_network", "refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
-    rest = ["agent", "browser", "browser_version", "system", "device_type"]
-    rest += ["country", "region", "city"]
+    marks = ("medium", "source", "term", "content", "campaign", "clickid", "network")
+    opening = [
+        *(f"mkt_{mark}" for mark in marks),
+        "refr_medium",
+        "refr_source",
+        "refr_urlhost",
+        "page",
+        "referrer",
+    ]
+    rest = ("agent", "browser", "browser_version", "system", "device_type", "country", "region", "city")
     views_first = "(kind NOT IN ('page_view', 'screen_view'), event_order)"
     source = ", ".join(f"arg_min_null({name}, {views_first}) AS {name}" for name in opening)
     details = ", ".join(f"arg_min({name}, event_order) AS {name}" for name in rest)
@@ -316,7 +309,7 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "ad": "mkt_content",
         "keyword": "mkt_term",
     }
-    create_table(connection, "visits", VISITS, columns, "FROM sessions")
+    create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
 
 
 def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
@@ -325,14 +318,16 @@ def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name:
     name = f"CASE WHEN {is_order} THEN 'transaction' ELSE source_events.kind END"
     columns = {
         "source_id": "CASE WHEN order_id IS NOT NULL THEN order_id ELSE event_id END",
-        "kind": reference_sql(f"({name})", by_name),
+        "kind": journeys.reference_sql(f"({name})", by_name),
         "name": "source_events.kind",
         "account": "coalesce(source_events.account, sessions.account)",
         "device": "source_events.device",
         "currency": "money",
     }
     rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
-    create_table(connection, "conversions", CONVERSIONS, columns, f"{rows} AND NOT source_events.is_bot")
+    create_table(
+        connection, "conversions", journeys.CONVERSIONS, columns, f"{rows} AND NOT source_events.is_bot"
+    )
 
 
 _OPAQUE: Final = (
@@ -439,7 +434,7 @@ def read_matomo(
     }
     is_view = f"type = 'action' AND {_SECONDS} IS NOT NULL"
     rows = f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY {view} ORDER BY number) = 1"
-    create_table(connection, "views", VIEWS, columns, rows)
+    create_table(connection, "views", journeys.VIEWS, columns, rows)
     _create_matomo_conversions(connection)
     _warn_without_conversions(
         connection,
@@ -448,7 +443,7 @@ def read_matomo(
         expected="no action has the type 'ecommerceOrder' or 'goal'",
         advice="Define a goal in Matomo for the actions that are conversions",
     )
-    return assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
+    return journeys.assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
 
 
 def _matomo_columns(export: Export) -> dict[str, str]:
@@ -473,7 +468,6 @@ def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "WHEN 'ai-assistant' THEN 'ai-assistant' WHEN 'direct' THEN NULL "
         "ELSE CASE WHEN kind IS NOT NULL THEN 'referral' END END"
     )
-    first = "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')"
     columns = {
         "visit_key": "visit",
         "started": "make_timestamp(started * 1000000)",
@@ -485,9 +479,9 @@ def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "campaign_id": "campaignId",
         "ad": "campaignContent",
         "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
-        "page": first,
+        "page": "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')",
     }
-    create_table(connection, "visits", VISITS, columns, "FROM latest_visits")
+    create_table(connection, "visits", journeys.VISITS, columns, "FROM latest_visits")
 
 
 def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -514,7 +508,7 @@ def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:
         f"{rows} AND {is_broken}"
     )
     rows += f" AND NOT {is_broken}"
-    create_table(connection, "conversions", CONVERSIONS, columns, rows)
+    create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
 
 
 def _assembled(
@@ -536,7 +530,7 @@ def _assembled(
         advice='Choose among them with conversions=["NAME"]',
     )
     # Two accounts in one session are two on the device, though the session has the last one.
-    return assemble(
+    return journeys.assemble(
         connection, origin, stitch=stitch, currency=currency, channels=channels, sightings="source_events"
     )
 

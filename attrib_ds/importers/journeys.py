@@ -87,10 +87,9 @@ class Journeys:
         Loaded
             Counts of new and changed records, and rejected rows.
         """
-        frames: dict[str, Any] = {
-            name: getattr(self, name) for name in ("nodes", "interactions", "hits", "events")
-        }
-        return load(project, **{name: frame for name, frame in frames.items() if len(frame)}, replace=True)
+        names = ("nodes", "interactions", "hits", "events")
+        frames: dict[str, Any] = {name: frame for name in names if len(frame := getattr(self, name))}
+        return load(project, **frames, replace=True)
 
     def paths(
         self,
@@ -199,42 +198,42 @@ def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFra
     return conversions
 
 
+_TRAFFIC: Final = [field.name for field in fields(Traffic)]
 #: Columns of the table ``visits``. ``device`` is the browser, ``account`` the user's id in the source; at
 #: least one of them is set.
-VISITS: Final = {
-    "visit_key": "VARCHAR",
-    "device": "VARCHAR",
-    "account": "VARCHAR",
-    "started": "TIMESTAMP",
-    "ended": "TIMESTAMP",
-    **{field.name: "VARCHAR" for field in fields(Traffic)},
-    "page": "VARCHAR",
-    "referrer": "VARCHAR",
-    "is_bot": "BOOLEAN",
-    "agent": "VARCHAR",
-    "browser": "VARCHAR",
-    "browser_version": "VARCHAR",
-    "system": "VARCHAR",
-    "system_version": "VARCHAR",
-    "device_type": "VARCHAR",
-    "country": "VARCHAR",
-    "region": "VARCHAR",
-    "city": "VARCHAR",
-}
+VISITS: Final = dict.fromkeys(
+    [
+        *(
+            "visit_key",
+            "device",
+            "account",
+            "started",
+            "ended",
+            *_TRAFFIC,
+            "page",
+            "referrer",
+            "is_bot",
+            "agent",
+        ),
+        *(
+            "browser",
+            "browser_version",
+            "system",
+            "system_version",
+            "device_type",
+            "country",
+            "region",
+            "city",
+        ),
+    ],
+    "VARCHAR",
+) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN"}
 #: Columns of the table ``views``: page views.
 VIEWS: Final = {"view_key": "VARCHAR", "visit_key": "VARCHAR", "viewed": "TIMESTAMP", "page": "VARCHAR"}
 #: Columns of the table ``conversions``; rows with the same ``kind`` and ``source_id`` are duplicates.
-CONVERSIONS: Final = {
-    "source_id": "VARCHAR",
-    "kind": "VARCHAR",
-    "name": "VARCHAR",
-    "device": "VARCHAR",
-    "account": "VARCHAR",
-    "occurred": "TIMESTAMP",
-    "amount": "DOUBLE",
-    "currency": "VARCHAR",
-}
-_TRAFFIC: Final = [field.name for field in fields(Traffic)]
+CONVERSIONS: Final = dict.fromkeys(
+    ("source_id", "kind", "name", "device", "account", "occurred", "amount", "currency"), "VARCHAR"
+) | {"occurred": "TIMESTAMP", "amount": "DOUBLE"}
 _SEPARATOR: Final = "\x1f"
 _MAX_NAMES: Final = 20
 
@@ -316,11 +315,8 @@ def assemble(
     def frame(query: str) -> pd.DataFrame:
         return to_pandas(connection.execute(query).to_arrow_table())
 
-    view, visit, user = (
-        _uuid(origin, "view", "view_key"),
-        _hex(origin, "visit", "visit_key"),
-        _hex(origin, "user", "owner"),
-    )
+    view, visit = _uuid(origin, "view", "view_key"), _hex(origin, "visit", "visit_key")
+    user = _hex(origin, "user", "owner")
     interactions = frame(
         f"""
         SELECT {visit} AS _id, 'session' AS type, {user} AS userId,
@@ -360,7 +356,7 @@ def assemble(
     rejected = frame("SELECT file, row, reason FROM rejected ORDER BY ALL")
     if len(rejected):
         _warn_of_rejected(rejected)
-    (total,) = connection.execute("SELECT count(*) FROM conversions").fetchall()[0]
+    ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
     return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events))
 
 
@@ -410,9 +406,9 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | N
         "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic"
     ).to_arrow_table()
     chains = chains_of(distinct, rules)
-    of_sources = [[nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]]
-    columns = [distinct["traffic"], *(pa.array(texts, pa.string()) for texts in of_sources)]
-    connection.register("sources", pa.table(columns, ["traffic", "node_id", "referrer_type"]))
+    ids, types = [nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]
+    sources = {"node_id": pa.array(ids, pa.string()), "referrer_type": pa.array(types, pa.string())}
+    connection.register("sources", pa.table({"traffic": distinct["traffic"], **sources}))
     first_visits: dict[str, Any] = {}
     for nodes, started in zip(chains, distinct["started"].to_pylist(), strict=True):
         for node in nodes:
@@ -450,10 +446,8 @@ def checked_currency(currency: str | None) -> str | None:
     InvalidRequest
         If it is neither a code of ISO 4217 nor the sign of one currency.
     """
-    if currency is None:
-        return None
     code = code_of(currency) if isinstance(currency, str) else None
-    if code is None:
+    if code is None and currency is not None:
         raise InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
     return code
 
@@ -501,12 +495,16 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
 
 def _hex(origin: str, kind: str, key: str) -> str:
     """Return SQL for an id of 24 hexadecimal digits, hashed from a key of the source."""
-    return f"substr(md5({literal(f'{origin}{_SEPARATOR}{kind}{_SEPARATOR}')} || {key}), 1, 24)"
+    return f"substr({_digest(origin, kind, key)}, 1, 24)"
+
+
+def _digest(origin: str, kind: str, key: str) -> str:
+    return f"md5({literal(f'{origin}{_SEPARATOR}{kind}{_SEPARATOR}')} || {key})"
 
 
 def _uuid(origin: str, kind: str, key: str) -> str:
     """Return SQL for a UUID hashed from a key of the source."""
-    digest = f"md5({literal(f'{origin}{_SEPARATOR}{kind}{_SEPARATOR}')} || {key})"
+    digest = _digest(origin, kind, key)
     # UUID version 8 (RFC 9562): custom layout.
     pattern, layout = "^(.{8})(.{4}).(.{3}).(.{3})(.{12})$", r"\1-\2-8\3-8\4-\5"
     return f"regexp_replace({digest}, '{pattern}', '{layout}')"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -29,11 +29,15 @@ def sites() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the hosts by kind and by the name of the site."""
     hosts: dict[str, dict[str, tuple[str, ...]]] = {kind: {} for kind in KINDS}
     for file in ("other_sites.tsv", "known_sites.tsv"):
-        text = files("attrib_ds.queries").joinpath(file).read_text(encoding="utf-8")
-        for line in text.splitlines()[2:]:
-            kind, name, host = line.split("\t")
+        for kind, name, host in _rows(file):
             hosts[kind][name] = (*hosts[kind].get(name, ()), host)
     return hosts
+
+
+def _rows(file: str) -> list[list[str]]:
+    """Return the rows of a table of this package, below its comment and its header."""
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()[2:]]
 
 
 #: Search engines have subdomains that are no search, such as ``docs.google.com``.
@@ -152,21 +156,14 @@ _BEFORE_HOST: Final = r"^([a-z][a-z0-9+.-]*:)?//([^/?#@]*@)?"
 _AFTER_HOST: Final = r"[/?#:].*$"
 _REMEMBERED: Final = 65_536
 
+_PREFIXES: Final = ("", "utm_", "mkt_", "marketing_", "session_")
 #: Common names of the columns, in order of preference.
 COLUMN_NAMES: Final = {
-    "source": (
-        "source", "utm_source", "mkt_source", "marketing_source", "session_source", "context_campaign_source",
-    ),
-    "medium": (
-        "medium", "utm_medium", "mkt_medium", "marketing_medium", "session_medium", "context_campaign_medium",
-    ),
-    "campaign": (
-        "campaign", "utm_campaign", "mkt_campaign", "marketing_campaign", "session_campaign", "campaign_name",
-        "context_campaign_name",
-    ),
+    "source": (*(f"{prefix}source" for prefix in _PREFIXES), "context_campaign_source"),
+    "medium": (*(f"{prefix}medium" for prefix in _PREFIXES), "context_campaign_medium"),
+    "campaign": (*(f"{prefix}campaign" for prefix in _PREFIXES), "campaign_name", "context_campaign_name"),
     "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer"),
-}  # fmt: skip
-
+}
 #: Names of sources in exports by kind of site; their hosts are those of the known sites.
 _NAMES: Final = {
     "search": "google|bing|yahoo!?|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|mojeek|seznam|ask|"
@@ -179,10 +176,6 @@ _NAMES: Final = {
     "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
     "email": "gmail",
 }
-_EMAIL: Final = r"e[-_ ]?mail|newsletter"
-_PAID: Final = r".*cp.*|ppc|retargeting|paid.*"
-_SHOP_CAMPAIGN: Final = r"(.*[^a-df-z])?shop.*|.*shopping.*"
-_NO_MEDIUM: Final = r"(\(none\)|\(not set\))?"
 
 
 @cache
@@ -191,40 +184,12 @@ def default_rules() -> pd.DataFrame:
 
     They are the published definitions of Google Analytics for manual traffic, and AI assistants.
     """
-    source = {kind: f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
-    rules: list[tuple[str | None, ...]] = [
-        ("Direct", r"\(?direct\)?", _NO_MEDIUM, None),
-        ("Direct", "", _NO_MEDIUM, r"(\((direct|none|not set)\))?"),
-        ("Cross-network", None, None, ".*cross-network.*"),
-        ("Paid Shopping", source["shopping"], _PAID, None),
-        ("Paid Shopping", None, _PAID, _SHOP_CAMPAIGN),
-        ("Paid Search", source["search"], _PAID, None),
-        ("Paid Social", source["social"], _PAID, None),
-        ("Paid Video", source["video"], _PAID, None),
-        ("Display", None, "display|banner|expandable|interstitial|cpm", None),
-        ("Paid Other", None, _PAID, None),
-        ("Organic Shopping", source["shopping"], None, None),
-        ("Organic Shopping", None, None, _SHOP_CAMPAIGN),
-        ("AI Assistants", source["ai"], None, None),
-        ("AI Assistants", None, r"ai[-_ ]?assistants?", None),
-        ("Email", source["email"], None, None),
-        ("Organic Social", source["social"], None, None),
-        ("Organic Social", None, r"social([-_ ](network|media))?|sm", None),
-        ("Organic Video", source["video"], None, None),
-        ("Organic Video", None, ".*video.*", None),
-        ("Organic Search", source["search"], None, None),
-        ("Organic Search", None, "organic", None),
-        ("Email", _EMAIL, None, None),
-        ("Email", None, _EMAIL, None),
-        ("Affiliates", None, "affiliates?", None),
-        ("Referral", None, "referral|app|link", None),
-        ("Audio", None, "audio", None),
-        ("SMS", "sms", None, None),
-        ("SMS", None, "sms", None),
-        ("Mobile Push Notifications", None, ".*push|.*mobile.*|.*notification.*", None),
-        ("Mobile Push Notifications", "firebase", None, None),
+    sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
+    rules = [
+        [*(None if cell == "-" else sources.get(cell, cell) for cell in row), None]
+        for row in _rows("default_rules.tsv")
     ]
-    return pd.DataFrame([(*rule, None) for rule in rules], columns=["channel", *CONDITIONS], dtype=object)
+    return pd.DataFrame(rules, columns=["channel", *CONDITIONS], dtype=object)
 
 
 def channel_rules() -> pd.DataFrame:
@@ -306,12 +271,11 @@ def assign_channels(
         return column
     given = read_frame("frame", frame)
     found = _found([str(name) for name in given.columns], columns)
-    values = [
-        given[found[name]].astype(object).map(str, na_action="ignore").fillna("")
-        if name in found
-        else repeat("")
-        for name in CONDITIONS
-    ]
+    cells = {
+        name: given[column].astype(object).map(str, na_action="ignore").fillna("")
+        for name, column in found.items()
+    }
+    values = [cells.get(name, repeat("")) for name in CONDITIONS]
     channels = list(map(channel_matcher(checked), *values)) if len(given) else []
     assigned: pd.Series[Any] = pd.Series(channels, index=given.index, name="channel", dtype=TEXT)
     return assigned
@@ -425,8 +389,7 @@ def _expression(table: ir.Table, columns: Mapping[str, str], rules: pd.DataFrame
     }
     branches = []
     for rule in rules.to_dict("records"):
-        conditions = [
-            values[name].re_search(_whole(rule[name])) for name in CONDITIONS if rule[name] is not None
-        ]
+        patterns = {name: _whole(rule[name]) for name in CONDITIONS if rule[name] is not None}
+        conditions = [values[name].re_search(pattern) for name, pattern in patterns.items()]
         branches.append((ibis.and_(*conditions), ibis.literal(rule["channel"])))
     return ibis.cases(*branches, else_=UNASSIGNED)

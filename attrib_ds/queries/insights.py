@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
+from operator import add, methodcaller
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -63,12 +65,8 @@ def _iso_year(local: Any) -> Any:
     return local.year() - before + after
 
 
-def _year(local: Any) -> Any:
-    return local.year()
-
-
 def _part_of_year(
-    part: Callable[[Any], Any], width: int, mark: str, *, year: Callable[[Any], Any] = _year
+    part: Callable[[Any], Any], width: int, mark: str, *, year: Callable[[Any], Any] = methodcaller("year")
 ) -> Interval:
     """Return an interval labelled by a year and a zero-padded part of it, such as ``2025-W05``."""
     scale = 10**width
@@ -94,12 +92,8 @@ INTERVALS: Final[dict[str, Interval]] = {
     "weekOfYear": Interval(lambda local: local.week_of_year()),
     "day": Interval(
         lambda local: local.year().cast("int64") * 10_000 + local.month() * 100 + local.day(),
-        lambda number: (
-            _digits(number // 10_000, 4)
-            + "-"
-            + _digits(number // 100 % 100, 2)
-            + "-"
-            + _digits(number % 100, 2)
+        lambda day: reduce(
+            add, [_digits(day // 10_000, 4), "-", _digits(day // 100 % 100, 2), "-", _digits(day % 100, 2)]
         ),
     ),
     "dayOfYear": Interval(lambda local: local.day_of_year()),
@@ -251,9 +245,8 @@ def count_interactions(
     if segments is not None:
         keys["interval_key"] = segments.position(selected.startDate)
     elif request.interval is not None:
-        keys["interval_key"] = INTERVALS[request.interval].number(
-            local_time(selected.startDate, request.timezone)
-        )
+        local = local_time(selected.startDate, request.timezone)
+        keys["interval_key"] = INTERVALS[request.interval].number(local)
     counted = selected.aggregate(
         by=keys,
         sessionCount=selected.count(),
@@ -268,10 +261,9 @@ def count_interactions(
 
 def _labelled(counted: ir.Table, sort: dict[str, int], label: Callable[[Any], Any]) -> ir.Table:
     """Sort the records, intervals by time and not by text, and label the intervals."""
-    null = ibis.null("string")
-    existing = set(counted.columns)
-    with_keys = counted.mutate(**{key: null for key in ("group_key", "interval_key") if key not in existing})
     columns = {"group": "group_key", "interval": "interval_key"}
+    missing = {*columns.values()} - {*counted.columns}
+    with_keys = counted.mutate(**dict.fromkeys(missing, ibis.null("string")))
     order = []
     for name in dict.fromkeys([*sort, "interval", "group"]):
         column = with_keys[columns.get(name, name)]
@@ -418,10 +410,10 @@ def sum_events(
     interval = INTERVALS[request.interval]
     number = interval.number(local_time(events.eventDate, request.timezone))
     labelled = events.select("_id", "eventType", part=number)
-    counts = labelled.group_by(["eventType", "part"]).agg(count=labelled.count())
-    counts = _fetch_rows(counts.mutate(label=interval.label(counts.part)))
-    sums = _sums(metrics, labelled, request.metrics, in_currency)
-    sums = _fetch_rows(sums.mutate(label=interval.label(sums.part)))
+    counts: Any = labelled.group_by(["eventType", "part"]).agg(count=labelled.count())
+    counts = counts.mutate(label=interval.label(counts.part)).to_pyarrow().to_pylist()
+    sums: Any = _sums(metrics, labelled, request.metrics, in_currency)
+    sums = sums.mutate(label=interval.label(sums.part)).to_pyarrow().to_pylist()
     references = types.to_pyarrow()["eventType"].to_pylist() if by_type else []
     totals: defaultdict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     for row in counts:
@@ -440,15 +432,8 @@ def sum_events(
         for label in labels
         for identifier in identifiers
     ]
-    columns = [pa.array(column, pa.string()) for column in zip(*records, strict=True)] if records else None
-    return Answer.of(
-        pa.table(columns, schema.EVENT_INSIGHT) if columns else schema.EVENT_INSIGHT.empty_table()
-    )
-
-
-def _fetch_rows(rows: ir.Table) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = rows.to_pyarrow().to_pylist()
-    return records
+    rows = [dict(zip(schema.EVENT_INSIGHT.names, record, strict=True)) for record in records]
+    return Answer.of(pa.Table.from_pylist(rows, schema.EVENT_INSIGHT))
 
 
 def _sums(

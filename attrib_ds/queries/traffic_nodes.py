@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrib_ds.queries.channel_rules import UNASSIGNED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Placeholders for an unknown source or medium.
 _UNKNOWN: Final = frozenset({"", "(none)", "(not set)", "(not provided)", "(data deleted)", "(unavailable)"})
@@ -20,26 +18,17 @@ _DIRECT: Final = frozenset({"direct", "(direct)"})
 #: Placeholders of Google Analytics for the campaign of a visit without a campaign.
 _NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
 
-#: Unpaid channels with the id of their node.
-_UNPAID: Final = {
-    "Organic Search": "organic-search",
-    "Organic Social": "organic-social",
-    "Organic Video": "organic-video",
-    "Organic Shopping": "organic-shopping",
-    "AI Assistants": "ai-assistants",
-    "Referral": "referral",
-}
-#: Roots that are no source and medium. A source of the same name is written differently.
-_ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 _REFERRER_TYPES: Final = {
     "Direct": "direct",
     "Organic Search": "search",
     "Organic Social": "social",
     "AI Assistants": "ai",
-    "Organic Shopping": "referral",
-    "Organic Video": "referral",
-    "Referral": "referral",
+    **dict.fromkeys(("Organic Shopping", "Organic Video", "Referral"), "referral"),
 }
+#: Unpaid channels with the id of their node.
+_UNPAID: Final = {name: name.lower().replace(" ", "-") for name in _REFERRER_TYPES if name != "Direct"}
+#: Roots that are no source and medium. A source of the same name is written differently.
+_ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 #: Types of the levels of users' own columns, from the root down.
 LEVELS: Final = ("channel", "campaign", "adset", "ad", "keyword")
 _MAX_LENGTH: Final = 128
@@ -129,9 +118,8 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
     channel = label or group
     if campaign is None and group in _UNPAID:
         # The sites below a root may have other channels.
-        root = Node(
-            _UNPAID[group], None, "channel", group, channel if source is None else group, medium=medium
-        )
+        of_root = channel if source is None else group
+        root = Node(_UNPAID[group], None, "channel", group, of_root, medium=medium)
         if source is None:
             return (root,)
         name = _id(root.node_id, source)
@@ -139,45 +127,24 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
     path = [_source_part(source), medium or ""]
     title = " / ".join(name for name in (source, medium) if name is not None) or _NOT_SET
     nodes = [Node(_id(*path), None, "integration", title, channel, source, medium)]
-    below = (
-        ("campaign", campaign),
-        ("adset", traffic.adset),
-        ("ad", traffic.ad),
-        ("keyword", traffic.keyword),
-    )
-    for kind, level in below:
+    for kind in LEVELS[1:]:
+        level = getattr(traffic, kind)
         path.append(level or "")
         if level is not None:
-            is_campaign = kind == "campaign"
-            nodes.append(
-                Node(
-                    _id(*path),
-                    nodes[-1].node_id,
-                    kind,
-                    level,
-                    channel,
-                    source,
-                    medium,
-                    slug=level if is_campaign else None,
-                    external_id=traffic.campaign_id if is_campaign else None,
-                )
-            )
+            node = Node(_id(*path), nodes[-1].node_id, kind, level, channel, source, medium)
+            if kind == "campaign":
+                node = replace(node, slug=level, external_id=traffic.campaign_id)
+            nodes.append(node)
     return tuple(nodes)
 
 
 def without_placeholders(traffic: Traffic) -> Traffic:
     """Return a traffic source whose unknown values are None, whatever the export writes for them."""
-    campaign = known_word(traffic.campaign)
-    return replace(
-        traffic,
-        source=known_word(traffic.source),
-        medium=known_word(traffic.medium),
-        campaign=None if campaign is None or campaign.casefold() in _NO_CAMPAIGN else campaign,
-        campaign_id=known_word(traffic.campaign_id),
-        adset=known_word(traffic.adset),
-        ad=known_word(traffic.ad),
-        keyword=known_word(traffic.keyword),
-    )
+    names = ("source", "medium", "campaign", "campaign_id", "adset", "ad", "keyword")
+    known = {name: known_word(getattr(traffic, name)) for name in names}
+    if (known["campaign"] or "").casefold() in _NO_CAMPAIGN:
+        known["campaign"] = None
+    return replace(traffic, **known)
 
 
 def _nested(names: list[str | None], label: str | None) -> tuple[Node, ...]:
@@ -189,12 +156,9 @@ def _nested(names: list[str | None], label: str | None) -> tuple[Node, ...]:
         if not word:
             break
         parts.append(word)
-        channel = label or parts[0]
-        nodes.append(
-            Node(
-                _id(_escaped(parts[0]), *parts[1:]), nodes[-1].node_id if nodes else None, kind, word, channel
-            )
-        )
+        parent = nodes[-1].node_id if nodes else None
+        name = _id(_escaped(parts[0]), *parts[1:])
+        nodes.append(Node(name, parent, kind, word, label or parts[0]))
     return tuple(nodes)
 
 

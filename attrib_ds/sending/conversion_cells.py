@@ -28,18 +28,14 @@ _NUMBER: Final = "a number"
 #: What the text of an instant has, and that of a day has not.
 _CLOCK: Final = ":"
 _MAX_SHOWN: Final = 5
-#: What a field of each type holds.
+#: What a field of each type holds, where it is not called so.
 _EXPECTED: Final = {
     "string": "text",
     "message": "text",
     "email": "an email address",
     "phone": "a phone number",
-    "location": "a location",
-    "number": "a number",
     "boolean": "true or false",
-    "date": "a date",
     "url": "a URL",
-    "country": "a country",
     "state": "0 or 1",
     "currency": "an amount of money",
 }
@@ -291,7 +287,5 @@ def explained(problem: Mapping[str, Any]) -> str:
     field = problem["field"]
     if not field:
         return str(problem["type"])
-    found = described(problem["value"])
-    return (
-        f"data.{field['ingestionKey']}: expected {_EXPECTED.get(field['type'], field['type'])}, got {found}"
-    )
+    expected = _EXPECTED.get(field["type"], f"a {field['type']}")
+    return f"data.{field['ingestionKey']}: expected {expected}, got {described(problem['value'])}"

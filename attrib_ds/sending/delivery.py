@@ -92,21 +92,12 @@ class Delivery:
             return [("valid" if problem is None else "rejected", None, problem)]
 
         # Only a further check asks the service, and waits.
-        keys = range(len(self.index)) if find_problem else None
-        with progress("rows", len(self.index)) as advance:
-            return send_rows(self.index, check_row, keys=keys, advance=advance)
+        return self.send(check_row, keys=range(len(self.index)) if find_problem else None)
 
-    def send(
-        self,
-        send: Send,
-        *,
-        keys: Sequence[Hashable] | None = None,
-        size: int = 1,
-        find: Callable[[int], Outcome | None] | None = None,
-    ) -> pd.DataFrame:
-        """Send the rows with a progress bar; see :func:`send_rows`."""
+    def send(self, send: Send, **ways: Any) -> pd.DataFrame:
+        """Send the rows with a progress bar; ``ways`` are those of :func:`send_rows`."""
         with progress("rows", len(self.index)) as advance:
-            return send_rows(self.index, send, keys=keys, size=size, find=find, advance=advance)
+            return send_rows(self.index, send, **ways, advance=advance)
 
 
 def build_requests(
@@ -258,6 +249,8 @@ def _work_concurrently(
                 thread.join()
 
 
+#: Nonce and problem of a row.
+_Identified = tuple[str | None, str | None]
 _MAX_SHOWN: Final = 5
 _UNDATED: Final = "events: nonce or eventDate is required"
 
@@ -306,22 +299,21 @@ def nonces_of_columns(
     tuple of list
         Nonces, None where a cell is missing; problems, None where there is none.
     """
-    nonces: list[str | None] = []
-    problems: list[str | None] = []
     owners: dict[str, Hashable] = {}
-    for row, event, label in zip(rows, events, labels, strict=True):
-        cells = [_cell(row, name) for name in nonce_columns]
-        missing = [name for name, cell in zip(nonce_columns, cells, strict=True) if cell is None]
+
+    def identified(row: Mapping[str, Any], event_type: object, label: Hashable) -> _Identified:
+        cells = {name: _cell(row, name) for name in nonce_columns}
+        missing = [repr(name) for name, cell in cells.items() if cell is None]
         if missing:
-            nonces.append(None)
-            problems.append(f"nonce_columns: {', '.join(map(repr, missing))} is required")
-            continue
-        key = json.dumps([str(event["event_type"]), *(_cell_text(cell) for cell in cells)])
+            return None, f"nonce_columns: {', '.join(missing)} is required"
+        key = json.dumps([str(event_type), *map(_cell_text, map(cells.__getitem__, nonce_columns))])
         nonce = hashlib.sha256(key.encode()).hexdigest()
-        nonces.append(nonce)
-        problems.append(f"nonce_columns: duplicates row {owners[nonce]!r}" if nonce in owners else None)
+        problem = f"nonce_columns: duplicates row {owners[nonce]!r}" if nonce in owners else None
         owners.setdefault(nonce, label)
-    return nonces, problems
+        return nonce, problem
+
+    pairs = zip(rows, events, labels, strict=True)
+    return _in_columns(identified(row, event["event_type"], label) for row, event, label in pairs)
 
 
 def nonces_of_content(events: Sequence[Mapping[str, Any]]) -> tuple[list[str | None], list[str | None]]:
@@ -341,24 +333,24 @@ def nonces_of_content(events: Sequence[Mapping[str, Any]]) -> tuple[list[str | N
         Nonces, None where the date is missing or JSON cannot hold the row; problems, None where there is
         none.
     """
-    nonces: list[str | None] = []
-    problems: list[str | None] = []
     occurrences: Counter[str] = Counter()
-    for event in events:
+
+    def identified(event: Mapping[str, Any]) -> _Identified:
         if event["nonce"] is not None or event["event_date"] is None:
-            nonces.append(event["nonce"])
-            problems.append(_UNDATED if event["nonce"] is None else None)
-            continue
+            return event["nonce"], _UNDATED if event["nonce"] is None else None
         try:
             content = encode({**dict(sorted(event.items())), "event_date": _date_text(event["event_date"])})
         except Refused as refusal:
-            nonces.append(None)
-            problems.append(f"events: a row {refusal.problem}")
-            continue
+            return None, f"events: a row {refusal.problem}"
         occurrences[content] += 1
-        nonces.append(hashlib.sha256(f"{occurrences[content]} {content}".encode()).hexdigest())
-        problems.append(None)
-    return nonces, problems
+        return hashlib.sha256(f"{occurrences[content]} {content}".encode()).hexdigest(), None
+
+    return _in_columns(map(identified, events))
+
+
+def _in_columns(rows: Iterable[_Identified]) -> tuple[list[str | None], list[str | None]]:
+    listed = list(rows)
+    return [nonce for nonce, _ in listed], [problem for _, problem in listed]
 
 
 def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_columns: bool) -> None:
@@ -379,7 +371,7 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
     if not by_columns:
         for detail in details:
             if detail["problem"] != _UNDATED:
-                raise InvalidRequest(str(detail["problem"]), field="events", details=details)
+                raise InvalidRequest(str(detail["problem"]), details=details)
         raise InvalidRequest(
             f"{_UNDATED}; {len(details):,} rows have neither, so sending them again would store them "
             "twice or not at all",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
+import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
 
@@ -222,6 +224,7 @@ def check_whole(argument: str, number: object, *, minimum: int, maximum: int | N
 #: Unpaid channels, which have no effect.
 UNPAID: Final = ("organic", "direct")
 
+
 # Half-lives, intents and hazards of the four scenarios were fixed first. Rates, effects and synergies were
 # then calibrated, and rounded, so that conventional credits (first and last touch, linear, position, time
 # decay, Markov chains of order 1, Shapley values of observed sets) have errors set beforehand, for a million
@@ -229,78 +232,34 @@ UNPAID: Final = ("organic", "direct")
 # intent_synergy), and its shares are 5.8, 6.4, 7.0 and 5.6 points off; brand search causes about a hundred
 # conversions; in "synergy", removals of single channels add up to 10,400. Incremental models and experiments
 # were not used for the calibration, so the scenarios are not tuned to any of them.
-_RANDOM: Final = (
-    Channel("display", 7, 0.04, "broad", direct=0.33),
-    Channel("social", 5, 0.01, "lookalikes", direct=0.6),
-    Channel("generic_search", 3, 0.006, "category_search", direct=2.0),
-    Channel("brand_search", 1, 0.003, "brand_search", direct=1.0),
-    Channel("retargeting", 3, 0.01, "visitors", direct=0.8),
-    Channel("email", 4, 0.007, "subscribers", direct=1.4),
-)
-_RANDOM_SYNERGIES: Final = (
-    ("display", "generic_search", 10.0),
-    ("social", "retargeting", 4.5),
-    ("display", "email", 5.0),
-)
-_INTENT: Final = (
-    Channel("display", 7, 0.08, "broad", direct=0.07, upstream=0.55),
-    Channel("social", 5, 0.022, "lookalikes", direct=0.09, upstream=0.6),
-    Channel("generic_search", 3, 0.5, "category_search", direct=1.0),
-    Channel("brand_search", 1, 0.7, "brand_search", direct=0.02),
-    Channel("retargeting", 3, 0.22, "visitors", direct=0.35),
-    Channel("email", 4, 0.018, "subscribers", direct=0.5),
-)
-_INTENT_SYNERGIES: Final = (
-    ("display", "generic_search", 0.45),
-    ("social", "retargeting", 1.5),
-    ("display", "email", 1.8),
-)
-# Worlds in which paths alone do not tell what a channel caused. Their parameters were set by looking at the
-# numbers of touchpoints and conversions only.
-_PROMOTED: Final = (
-    Channel("video", 5, 0.03, promoted=4, direct=0.1),
-    Channel("display", 5, 0.03, direct=0.2),
-    Channel("generic_search", 3, 0.01, direct=0.8),
-    Channel("email", 3, 0.01, promoted=3, direct=0.6),
-    Channel("popup", 1, 0.02, direct=-0.4),
-    Channel("coupon", 1, 0.5, "checkout"),
-)
-_CONSIDERED: Final = (
-    Channel("display", 7, 0.08, upstream=0.4),
-    Channel("social", 5, 0.022, "lookalikes", upstream=0.5),
-    Channel("generic_search", 3, 0.5, "category_search", direct=0.3, upstream=0.4),
-    Channel("brand_search", 1, 0.7, "brand_search"),
-    Channel("popup", 2, 0.2, "visitors", direct=-0.3),
-    Channel("email", 4, 0.018, "subscribers", direct=0.4),
-)
-_CLICKED: Final = (
-    Channel("display", 5, 0.08, direct=0.3),
-    Channel("social", 5, 0.1, direct=0.2),
-    Channel("generic_search", 3, 0.2, direct=0.3),
-    Channel("brand_search", 1, 0.15),
-    Channel("affiliate", 3, 0.05, direct=0.1),
-    Channel("email", 4, 0.07, direct=0.4),
-)
-# Display leads to three of five brand searches, which have little effect of their own.
-_MEDIATED: Final = (
-    Channel("display", 7, 0.04, direct=0.3),
-    Channel("social", 5, 0.01, direct=0.6),
-    Channel("generic_search", 3, 0.006, direct=2.0),
-    Channel("brand_search", 2, 0.012, direct=0.4),
-    Channel("retargeting", 3, 0.01, direct=0.8),
-    Channel("email", 4, 0.007, direct=1.4),
-)
+#
+# In the others, paths alone do not tell what a channel caused. Their parameters were set by looking at the
+# numbers of touchpoints and conversions only. In "mediation", display leads to three of five brand searches,
+# which have little effect of their own.
+def _channels(scenario: str) -> tuple[Channel, ...]:
+    """Return the channels of a built-in scenario."""
+    table = pd.read_csv(Path(__file__).with_name("channels.tsv"), sep="\t", comment="#")
+    rows = table[table["scenario"] == scenario].drop(columns="scenario")
+    return tuple(Channel(*row) for row in rows.itertuples(index=False, name=None))
+
+
+def _synergies(*effects: float) -> tuple[tuple[str, str, float], ...]:
+    pairs = (("display", "generic_search"), ("social", "retargeting"), ("display", "email"))
+    return tuple((*pair, effect) for pair, effect in zip(pairs, effects, strict=True))
+
 
 #: Built-in scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
-    "random": Scenario(_RANDOM),
-    "intent": Scenario(_INTENT, follows_intent=True),
-    "synergy": Scenario(_RANDOM, synergies=_RANDOM_SYNERGIES),
-    "intent_synergy": Scenario(_INTENT, follows_intent=True, synergies=_INTENT_SYNERGIES),
-    "promotions": Scenario(_PROMOTED, activity=1.2, promotions=(5, 6, 13, 14, 15, 24, 25)),
-    "considered": Scenario(_CONSIDERED, follows_intent=True, purchase="considered"),
-    "sessions": Scenario(_CLICKED, activity=1.0, purchase="in_session"),
-    "mediation": Scenario(_MEDIATED, mediations=(("display", "brand_search", 6.0),)),
+    "random": Scenario(_channels("random")),
+    "intent": Scenario(_channels("intent"), follows_intent=True),
+    "synergy": Scenario(_channels("random"), synergies=_synergies(10.0, 4.5, 5.0)),
+    "intent_synergy": Scenario(
+        _channels("intent"), follows_intent=True, synergies=_synergies(0.45, 1.5, 1.8)
+    ),
+    "promotions": Scenario(_channels("promotions"), activity=1.2, promotions=(5, 6, 13, 14, 15, 24, 25)),
+    "considered": Scenario(_channels("considered"), follows_intent=True, purchase="considered"),
+    "sessions": Scenario(_channels("sessions"), activity=1.0, purchase="in_session"),
+    "mediation": Scenario(_channels("mediation"), mediations=(("display", "brand_search", 6.0),)),
 }
 
 
@@ -359,12 +318,8 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     return replace(
         original,
         channels=channels,
-        synergies=tuple(
-            (first, second, effect * factor(0.4)) for first, second, effect in original.synergies
-        ),
-        mediations=tuple(
-            (source, mediator, effect * factor(0.4)) for source, mediator, effect in original.mediations
-        ),
+        synergies=tuple((*pair[:2], pair[2] * factor(0.4)) for pair in original.synergies),
+        mediations=tuple((*pair[:2], pair[2] * factor(0.4)) for pair in original.mediations),
         saturation=original.saturation * factor(0.4),
         saturates=str(random.choice(get_args(Saturation))),  # type: ignore[arg-type]
         adstock=str(random.choice(get_args(Adstock))),  # type: ignore[arg-type]

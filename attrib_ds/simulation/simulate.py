@@ -126,9 +126,8 @@ class Simulation:
     def _conversions(self, running: tuple[bool, ...]) -> int:
         if running not in self._conversion_counts:
             batches = _batches(self.scenario, len(self.users), self.seed, running=running, is_recorded=False)
-            self._conversion_counts[running] = sum(
-                int((outcomes.conversion_days >= 0).sum()) for _, outcomes, _ in batches
-            )
+            converted = [outcomes.conversion_days >= 0 for _, outcomes, _ in batches]
+            self._conversion_counts[running] = int(np.concatenate(converted).sum())
         return self._conversion_counts[running]
 
 
@@ -244,9 +243,8 @@ def _batches(
 def _random(seed: int, batch: int, purpose: str) -> np.random.Generator:
     # Independent streams, so that a holdout or the time of day does not change other draws.
     purposes = ("population", "days", "holdout", "times", "values", "opportunities")
-    return np.random.Generator(
-        np.random.SFC64(np.random.SeedSequence([seed, batch, purposes.index(purpose)]))
-    )
+    seeds = np.random.SeedSequence([seed, batch, purposes.index(purpose)])
+    return np.random.Generator(np.random.SFC64(seeds))
 
 
 def _frames(
@@ -320,9 +318,8 @@ def _near_purchases(
     if scenario.purchase == "in_session":
         conversion_times = conversion_times.copy()
         session_user, session_time = outcomes.users[is_that_day], touch_times[is_that_day]
-        conversion_times[session_user] = session_time + _MINUTE * (
-            2 + random.exponential(10, len(session_user))
-        )
+        minutes = 2 + random.exponential(10, len(session_user))
+        conversion_times[session_user] = session_time + _MINUTE * minutes
     nodes = [number for number, each in enumerate(scenario.channels) if each.delivery == "checkout"]
     if nodes:
         at_checkout = np.flatnonzero(is_that_day & np.isin(outcomes.nodes, nodes))
