@@ -341,8 +341,8 @@ def expanded_size(pattern: str) -> int:
     -------
     int
         About the number of characters and classes once all counted repetitions are written out. A choice, a
-        group or a repetition counts as 45 unless the pattern begins with ``^`` and repeats a bounded number
-        of times.
+        group or an optional part counts as 45 unless the pattern begins with ``^`` and repeats a bounded
+        number of times; what is repeated without end counts as one.
 
     Examples
     --------
@@ -352,13 +352,19 @@ def expanded_size(pattern: str) -> int:
     is_bound = pattern.startswith("^") and not re.search(r"(?<!\\)[*+|]|,\}", pattern)
     choice, step = (_CHOICE, 0) if is_bound else (_FREE, _FREE)
     # Sizes of the open groups, and of the last part, which a repetition multiplies.
-    sizes, last = [0], 0
+    sizes, last, is_repeated = [0], 0, False
     for part in _PART.finditer(pattern):
         kind = part.lastgroup
         text = part.group()
         if part["repetition"] is not None:
             times = max(int(part["least"] or 1), int(part["most"] or 0), 1)
-            sizes[-1] += last * (times - 1) + (step if part["least"] is None else 0)
+            if text in {"*", "+"}:
+                # What is repeated without end leads to a single state.
+                sizes[-1] -= max(last - 1, 0)
+                last = 1
+            elif part["least"] is None and not is_repeated:
+                sizes[-1] += step
+            sizes[-1] += last * (times - 1)
             last *= times
         elif kind == "open":
             sizes.append(step)
@@ -370,6 +376,7 @@ def expanded_size(pattern: str) -> int:
         elif kind != "flags":
             last = _size(str(kind), text, choice)
             sizes[-1] += last
+        is_repeated = part["repetition"] is not None
     return sum(sizes)
 
 

@@ -399,9 +399,9 @@ def normalise(kind: str, value: Any, settings: Conventions) -> Any:
 
     Examples
     --------
-    >>> normalise("phone", "06 12 34 56 78", Settings("EUR", ("FR",)))
+    >>> normalise("phone", "06 12 34 56 78", Conventions("EUR", ("FR",)))
     '+33612345678'
-    >>> normalise("currency", 5, Settings("EUR"))
+    >>> normalise("currency", 5, Conventions("EUR"))
     {'amount': Decimal('5'), 'currency': 'EUR'}
     """
     return _READERS[kind](value, settings)
