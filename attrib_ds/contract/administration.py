@@ -9,18 +9,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from attrib_ds import instants
 from attrib_ds.contract.identifiers import StorageKey, Text
 from attrib_ds.contract.json_values import Refused, Rule, Size, choice, pattern, text
 from attrib_ds.contract.request import ProjectRequest, Request, disagreement
-from attrib_ds.contract.values import BOUNDED, Flag, Limit, Offset, whole
+from attrib_ds.contract.values import BOUNDED, Flag, Limit, Offset, above_zero, whole
 from attrib_ds.errors import NotFound, closest
 from attrib_ds.keys import FULL_ACCESS, SCOPES
 
@@ -141,13 +139,11 @@ def unknown_holdout(name: str, names: Iterable[str], *, advice: str = "") -> Not
     return NotFound(message, field="holdout")
 
 
+_SHARE: Final = above_zero(f"a number above 0 and below 1, to {_DECIMALS} decimals", below=1)
+
+
 def _check_share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
-        raise Refused
-    # Comparing a NaN raises, if it is a decimal.
-    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 1:
-        raise Refused
-    share = round(float(value), _DECIMALS)
+    share: float = round(_SHARE.check(value), _DECIMALS)
     if not 0 < share < 1:
         raise Refused
     return share
@@ -160,14 +156,7 @@ def _check_day(value: Any) -> date:
     return day
 
 
-Share = Annotated[
-    float,
-    Rule(
-        _check_share,
-        f"a number above 0 and below 1, to {_DECIMALS} decimals",
-        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    ),
-]
+Share = Annotated[float, Rule(_check_share, _SHARE.expected, _SHARE.json_schema)]
 #: A day in UTC.
 Day = Annotated[
     date, Rule(_check_day, "a day, such as '2026-05-01'", {"type": "string", "format": "date"}, write=str)

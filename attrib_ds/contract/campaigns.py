@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Annotated, Any, Self
 
-import numpy as np
 from pydantic import model_validator
 
 from attrib_ds import instants
 from attrib_ds.contract.identifiers import CURRENCIES, EXPECTED, Name, PathText, Slug, Text, VendorId
 from attrib_ds.contract.json_values import Refused, Rule, choice
 from attrib_ds.contract.request import Part, ProjectRequest, disagreement
-from attrib_ds.contract.values import BOUNDED, PAST, Cost, Flag, Instant, Limit, Offset, Order
-from attrib_ds.json_numbers import MOST_DIGITS
+from attrib_ds.contract.values import BOUNDED, PAST, Cost, Flag, Instant, Limit, Offset, Order, above_zero
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -187,15 +184,6 @@ class ListIntegrations(ProjectRequest):
     """List the integrations of a project."""
 
 
-def _check_rate(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
-        raise Refused
-    # Comparing a NaN raises, if it is a decimal.
-    if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < 10**MOST_DIGITS:
-        raise Refused
-    return float(value)
-
-
 def _check_day(value: Any) -> datetime:
     # Tables of rates have days: a rate applies from the start of its day.
     is_day = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
@@ -215,14 +203,7 @@ Day = Annotated[
         write=instants.format,
     ),
 ]
-ExchangeRate = Annotated[
-    float,
-    Rule(
-        _check_rate,
-        "a number above 0 and below 1e18",
-        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e18},
-    ),
-]
+ExchangeRate = Annotated[float, above_zero("a number above 0 and below 1e18", below=1e18)]
 
 
 class Rate(Part):

@@ -31,7 +31,7 @@ _LARGEST: Final = 2**63 - 1
 #: Bounds of the dates of events: the first one, and how far they may lie after the receipt.
 EARLIEST: Final = datetime(1990, 1, 1, tzinfo=UTC)
 MAX_AHEAD: Final = timedelta(hours=24)
-_DIRECTIONS: Final = {1, -1}
+_NUMBERS: Final = (int, float, Decimal, np.integer, np.floating)
 _MOST_BYTES: Final = 2**20
 #: Characters of a number; more fractional digits than this are a mistake.
 _LONGEST_INSTANT: Final = 100
@@ -149,9 +149,7 @@ def _read_flag(value: str) -> Any:
 
 
 def _check_amount(value: Any) -> Decimal:
-    if isinstance(value, bool | np.bool_) or not isinstance(
-        value, int | float | Decimal | np.integer | np.floating
-    ):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise Refused
     if isinstance(value, int):
         if abs(value) >= 10**MOST_DIGITS:
@@ -166,6 +164,20 @@ def _check_amount(value: Any) -> Decimal:
     if number and int(exponent) + trailing < -6:
         raise Refused
     return Decimal(encode(number)) if number else Decimal(0)
+
+
+def above_zero(expected: str, *, below: float) -> Rule:
+    """Return the rule for numbers above 0 and below a bound, stored as floats."""
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            raise Refused
+        # Comparing a NaN raises, if it is a decimal.
+        if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < below:
+            raise Refused
+        return float(value)
+
+    return Rule(check, expected, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": below})
 
 
 def _check_cost(value: Any) -> Decimal:
@@ -212,7 +224,7 @@ def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int
     if not isinstance(name, str) or name not in allowed:
         raise Refused(f"cannot sort by {shown(name)}{nearest(name, allowed)}; allowed: {listed(allowed)}")
     number = whole_number(direction)
-    if number not in _DIRECTIONS:
+    if number not in {1, -1}:
         raise Refused(
             f"{shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 (descending)"
         )
