@@ -207,8 +207,7 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
         except FileExistsError:
             raise InvalidRequest(
                 f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "
-                "lost",
-                field=argument,
+                "lost"
             ) from None
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

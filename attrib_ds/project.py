@@ -74,8 +74,7 @@ class Project:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, OSError, TypeError, ValueError) as error:
             raise InvalidRequest(
-                f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'",
-                field="timezone",
+                f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'"
             ) from error
         instant = instants.first_instant if argument == "since" else instants.last_instant
         return instant(day, zone, argument=argument)
@@ -206,7 +205,7 @@ def connect(
         embedded_only = {"read_only": read_only, "currency": currency, "timezone": timezone}
         for name, value in embedded_only.items():
             if value:
-                raise InvalidRequest(f"{name}: only for embedded projects; leave it out", field=name)
+                raise InvalidRequest(f"{name}: only for embedded projects; leave it out")
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
@@ -346,8 +345,7 @@ def open_embedded(
         if held != value:
             opened.close()
             raise InvalidRequest(
-                f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes",
-                field=name,
+                f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes"
             )
     return Project(project_id, opened)
 
@@ -366,8 +364,7 @@ def _find_remote(given: Mapping[str, Any], path: str | Path | None) -> Remote | 
         return find_remote(given)
     if named:
         raise InvalidRequest(
-            f"path: is for embedded projects, {named[0]} for remote ones; leave one of them out",
-            field="path",
+            f"path: is for embedded projects, {named[0]} for remote ones; leave one of them out"
         )
     return None
 

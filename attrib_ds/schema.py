@@ -8,45 +8,27 @@ DataFrame columns and filters use too. Properties the specification leaves open 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 AMOUNT: Final = pa.decimal128(24, 6)
-_TEXT: Final = pa.string()
-_COUNT: Final = pa.int64()
-_NUMBER: Final = pa.float64()
-_FLAG: Final = pa.bool_()
-_TEXTS: Final = pa.list_(pa.string())
 
 
-def _text(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _TEXT) for name in names]
+def _fields(held: pa.DataType, *names: str, metadata: dict[str, str] | None = None) -> list[pa.Field]:
+    return [pa.field(name, held, metadata=metadata) for name in names]
 
 
-def _json(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _TEXT, metadata={"json": "true"}) for name in names]
-
-
-def _instants(*names: str) -> list[pa.Field]:
-    return [pa.field(name, INSTANT) for name in names]
-
-
-def _counts(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _COUNT) for name in names]
-
-
-def _numbers(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _NUMBER) for name in names]
-
-
-def _flags(*names: str) -> list[pa.Field]:
-    return [pa.field(name, _FLAG) for name in names]
+_text, _texts = partial(_fields, pa.string()), partial(_fields, pa.list_(pa.string()))
+_json = partial(_fields, pa.string(), metadata={"json": "true"})
+_instants, _flags = partial(_fields, INSTANT), partial(_fields, pa.bool_())
+_counts, _numbers = partial(_fields, pa.int64()), partial(_fields, pa.float64())
 
 
 def _amount(name: str) -> list[pa.Field]:
-    return [pa.field(f"{name}.amount", AMOUNT), pa.field(f"{name}.currency", _TEXT)]
+    return [pa.field(f"{name}.amount", AMOUNT), pa.field(f"{name}.currency", pa.string())]
 
 
 def _page(name: str) -> list[pa.Field]:
@@ -146,7 +128,7 @@ EVENT: Final = pa.schema(
         *_flags("attributable"),
         *_instants("expirationPolicy.expiresAt"),
         *_counts("expirationPolicy.retentionDurationInDays"),
-        pa.field("expirationPolicy.piiFields", _TEXTS),
+        *_texts("expirationPolicy.piiFields"),
         *_instants("expirationPolicy.anonimizedAt"),
         *_json("event", "user", "metrics"),
         *_instants("createdAt", "updatedAt"),
@@ -166,12 +148,11 @@ USER: Final = pa.schema(
     [
         *_text("_id", "projectId"),
         *_json("fields"),
-        pa.field("vendorUserIds", _TEXTS),
-        pa.field("audienceIds", _TEXTS),
+        *_texts("vendorUserIds", "audienceIds"),
         *_text("mostProbableLocation.source"),
         *_numbers("mostProbableLocation.confidence"),
         *_text("mostProbableLocation.location.type"),
-        pa.field("mostProbableLocation.location.coordinates", pa.list_(_NUMBER)),
+        pa.field("mostProbableLocation.location.coordinates", pa.list_(pa.float64())),
         *_counts("eventCount"),
         *_json("eventTypesCount", "eventTypeMeta", "metrics"),
         *_instants("firstEventDate", "lastEventDate"),
@@ -196,7 +177,7 @@ EVENT_TYPE: Final = pa.schema(
         *_json("fields", "metadata", "phoneParsingConfig"),
         # Beyond the specification: absent from the JSON if the project's settings apply.
         *_counts("expirationPolicy.retentionDurationInDays"),
-        pa.field("expirationPolicy.piiFields", _TEXTS),
+        *_texts("expirationPolicy.piiFields"),
     ]
 )
 
@@ -240,12 +221,9 @@ SETTINGS: Final = pa.schema(
     [
         *_flags("lenientOptionalFields"),
         *_counts("retentionDurationInDays"),
-        pa.field("piiFields", _TEXTS),
+        *_texts("piiFields"),
         *_flags("requireTokenForEvents"),
-        pa.field("ingestKeys", _TEXTS),
-        pa.field("allowedOrigins", _TEXTS),
-        pa.field("excludedReferrers", _TEXTS),
-        pa.field("trafficFilters", _TEXTS),
+        *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "trafficFilters"),
         *_text("holdoutKey"),
         *_flags("respectGpc", "respectDnt"),
         *_text("currency", "timezone"),
@@ -261,7 +239,7 @@ NODE: Final = pa.schema(
     [
         *_text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
         *_text("channel", "campaignSlug", "source", "medium"),
-        pa.field("path", _TEXTS),
+        *_texts("path"),
         *_flags("active"),
         *_instants("createdAt", "updatedAt"),
     ]
@@ -276,13 +254,13 @@ AUDIT_LINE: Final = pa.schema(
 KEY: Final = pa.schema(
     [
         *_text("_id", "clientId", "serviceAccountEmail"),
-        pa.field("scopes", _TEXTS),
+        *_texts("scopes"),
         *_instants("createdAt", "expiresAt", "revokedAt"),
     ]
 )
 
 #: Failed consistency checks of a project.
-FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), pa.field("examples", _TEXTS)])
+FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), *_texts("examples")])
 
 #: Levels of the traffic-source tree, from the root down.
 NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
@@ -344,7 +322,9 @@ def user_columns(keys: Iterable[str]) -> pa.Schema:
             columns[key] = _json(key)[0]
         elif group in {"eventTypesCount", "metrics"} and rest:
             is_count = group == "eventTypesCount" or rest.endswith(".count")
-            columns[key] = pa.field(key, _COUNT, nullable=False) if is_count else pa.field(key, _NUMBER)
+            columns[key] = (
+                pa.field(key, pa.int64(), nullable=False) if is_count else pa.field(key, pa.float64())
+            )
         else:
             columns |= {name: USER.field(name) for name in leaves(USER, key)}
     return pa.schema(list(columns.values()))

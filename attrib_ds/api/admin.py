@@ -728,8 +728,8 @@ def back_up(project: Project, path: str | Path) -> Path:
     """
     file = Path(path).expanduser()
     if file.exists():
-        raise InvalidRequest(f"path: {str(file)!r} exists already; give the name of a new file", field="path")
+        raise InvalidRequest(f"path: {str(file)!r} exists already; give the name of a new file")
     if not file.parent.is_dir():
-        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
+        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist")
     project.send("back_up_project").value.save(file, private=True)
     return file

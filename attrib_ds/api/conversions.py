@@ -224,7 +224,7 @@ class _Period:
     ) -> _Period:
         start, end = _naive(project, since, "since"), _naive(project, until, "until")
         if start is not None and end is not None and start > end:
-            raise InvalidRequest(f"until: {until!s} is before since, {since!s}", field="until")
+            raise InvalidRequest(f"until: {until!s} is before since, {since!s}")
         is_day = instants.parse_day(until, argument="until") is not None
         return cls(
             start,
@@ -263,8 +263,7 @@ def _by_kind(where: Predicate | None) -> dict[str, Predicate]:
         return {kind: where}
     raise InvalidRequest(
         f"where: a predicate on {kind} is not allowed; allowed: interaction(…), event(…) or user(…); for "
-        "node(…) there is nodes=",
-        field="where",
+        "node(…) there is nodes="
     )
 
 
@@ -276,8 +275,7 @@ def _of_users(rows: ir.Table, users: ir.Table | None, user: str = "userId") -> i
 def _require_names(adjustments: Sequence[str]) -> list[str]:
     if isinstance(adjustments, str) or not all(isinstance(name, str) for name in adjustments):
         raise InvalidRequest(
-            f"adjustments: {adjustments!r} is not allowed; allowed: a list of statistics, such as ['refund']",
-            field="adjustments",
+            f"adjustments: {adjustments!r} is not allowed; allowed: a list of statistics, such as ['refund']"
         )
     return list(adjustments)
 
@@ -299,8 +297,7 @@ def _event_types(tables: Tables, event_type: str | Sequence[str]) -> list[str]:
             with_events = f"types with events: {', '.join(sorted(existing))}" if existing else _NO_EVENTS
             raise InvalidRequest(
                 f"event_type: there are no events of the type {reference!r}{closest(reference, existing)}; "
-                f"{with_events}",
-                field="event_type",
+                f"{with_events}"
             )
     return list(dict.fromkeys(event_types))
 
@@ -444,9 +441,7 @@ def _of_table(
             field="audience",
         )
     if audience is not None and audience.kind != "user":
-        raise InvalidRequest(
-            f"audience: a predicate on {audience.kind} is not allowed; allowed: user(…)", field="audience"
-        )
+        raise InvalidRequest(f"audience: a predicate on {audience.kind} is not allowed; allowed: user(…)")
     for predicate in (where, audience):
         if predicate is not None:
             users = users.filter(to_ibis(predicate, users))

@@ -598,8 +598,7 @@ def _nested(cells: Mapping[str, Any]) -> dict[str, Any]:
             holder = holder.setdefault(part, {}) if isinstance(holder, dict) else None
         if not isinstance(holder, dict) or last in holder:
             raise InvalidRequest(
-                f"events: the column 'data.{name}' conflicts with another column in the same row",
-                field="events",
+                f"events: the column 'data.{name}' conflicts with another column in the same row"
             )
         holder[last] = _json_value(value)
     return data

@@ -249,10 +249,10 @@ def _units(ids: Frame | Iterable[str], column: str) -> pd.DataFrame:
     elif isinstance(ids, Iterable) and not isinstance(ids, str):
         units = pd.DataFrame({column: pd.Series(list(ids), dtype=object)})
     else:
-        raise InvalidRequest(f"ids: {ids!r} is not allowed; allowed: a DataFrame or a list", field="ids")
+        raise InvalidRequest(f"ids: {ids!r} is not allowed; allowed: a DataFrame or a list")
     for id in units[column]:
         if not isinstance(id, str) or not id:
-            raise InvalidRequest(f"ids: {id!r} is not allowed; allowed: text that is not empty", field="ids")
+            raise InvalidRequest(f"ids: {id!r} is not allowed; allowed: text that is not empty")
     return units.assign(**{column: units[column].astype(TEXT)})
 
 

@@ -194,7 +194,7 @@ def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) ->
     if currency is None:
         return None
     if value is None:
-        raise InvalidRequest("currency: needs value=, the column of the values", field="currency")
+        raise InvalidRequest("currency: needs value=, the column of the values")
     return None if currency in conversions.columns else code_of(currency)
 
 
@@ -220,8 +220,7 @@ def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] 
         return None
     if pd.notna(found["archivedAt"]):
         raise InvalidRequest(
-            f"event_type: {event_type!r} is archived; restore it with restore_event_type, or name another",
-            field="event_type",
+            f"event_type: {event_type!r} is archived; restore it with restore_event_type, or name another"
         )
     fields: list[dict[str, Any]] = json.loads(found["fields"])
     return fields
@@ -306,8 +305,7 @@ def _matching_columns(
         example = ", ".join(f"{key!r}: '…'" for key in required)
         raise InvalidRequest(
             f"event_type: {event_type!r} also requires {', '.join(required)}; name their columns with "
-            f"fields={{{example}}}, or send the conversions as another event type",
-            field="event_type",
+            f"fields={{{example}}}, or send the conversions as another event type"
         )
     return columns
 
@@ -316,8 +314,7 @@ def _lacking(argument: str, event_type: str, what: str, others: str = "") -> Inv
     known = f" (it has: {others})" if others else ""
     return InvalidRequest(
         f"{argument}: the event type {event_type!r} has no {what}{known}; add it with update_event_type, or "
-        "send the conversions as another event type",
-        field=argument,
+        "send the conversions as another event type"
     )
 
 
@@ -325,6 +322,5 @@ def _require_money(column: _Column, event_type: str) -> None:
     if column.kind != "currency":
         raise InvalidRequest(
             f"currency: {column.key!r} of the event type {event_type!r} is a number without a currency; "
-            "leave currency out",
-            field="currency",
+            "leave currency out"
         )

@@ -242,9 +242,9 @@ def _new_file(path: str | Path) -> Path:
     """Return the path of a file to write, checked before any data is requested."""
     file = Path(path).expanduser()
     if not file.name or file.is_dir():
-        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file", field="path")
+        raise InvalidRequest(f"path: {str(path)!r} is not the name of a file")
     if not file.parent.is_dir():
-        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist", field="path")
+        raise InvalidRequest(f"path: the folder {str(file.parent)!r} does not exist")
     return file
 
 
@@ -253,8 +253,7 @@ def _format(file: Path) -> str:
     if ending not in _FORMATS:
         raise InvalidRequest(
             f"format: the name {file.name!r} does not end with .csv, .xlsx or .parquet; give format='csv', "
-            "'xlsx' or 'parquet'",
-            field="format",
+            "'xlsx' or 'parquet'"
         )
     return ending
 
@@ -300,10 +299,10 @@ def to_excel(frames: Frame | Mapping[str, Frame], path: str | Path) -> Path:
     """
     file = Path(path)
     if file.suffix.lower() != ".xlsx":
-        raise InvalidRequest(f"path: {str(path)!r} must end in .xlsx", field="path")
+        raise InvalidRequest(f"path: {str(path)!r} must end in .xlsx")
     sheets = frames if isinstance(frames, Mapping) else {"Sheet1": frames}
     if not sheets:
-        raise InvalidRequest("frames: is empty; allowed: one DataFrame or more", field="frames")
+        raise InvalidRequest("frames: is empty; allowed: one DataFrame or more")
     tables = {
         name: read_frame(f"frames[{name!r}]" if sheets is frames else "frames", frame)
         for name, frame in sheets.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from http import HTTPStatus
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,20 +19,6 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _BYTES: Final = "application/octet-stream"
 _INTERFACE_VERSION: Final = "1.0.0"
 _FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
-#: Fixed here, because the phrases of ``http.HTTPStatus`` depend on the Python version.
-_PHRASES: Final = {
-    200: "OK",
-    201: "Created",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    409: "Conflict",
-    413: "Content Too Large",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 #: Headers that change the answer of some operations, by the operations.
 _HEADERS: Final[dict[frozenset[str], dict[str, Any]]] = {
     frozenset({"create_event", "create_event_sync", "create_events", "validate_event"}): {
@@ -197,7 +184,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in operation.answered_statuses:
         listed = operation.extension or status in operation.statuses
-        phrase = _PHRASES[status] + ("" if listed else " (not listed by the specification)")
+        # Python 3.13 renamed this one.
+        phrase = "Content Too Large" if status == 413 else HTTPStatus(status).phrase
+        phrase += "" if listed else " (not listed by the specification)"
         content = _content(operation) if status < 300 else {_JSON: {"schema": error}}
         responses[str(status)] = {"description": phrase, "content": content}
     return responses | {

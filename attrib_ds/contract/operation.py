@@ -363,7 +363,7 @@ def wire_order(operation: Operation, sort: object) -> dict[str, Any]:
 
 
 def _refusal(sort: object, allowed: str) -> InvalidRequest:
-    return InvalidRequest(f"sort: {shown(sort)} is not allowed; allowed: {allowed}", field="sort")
+    return InvalidRequest(f"sort: {shown(sort)} is not allowed; allowed: {allowed}")
 
 
 def build(operation: Operation, /, **arguments: Any) -> Request:
@@ -459,7 +459,7 @@ def from_wire(
         raise InvalidRequest(message, field="body")
     # The items of an array are checked one by one, so that one with too many levels is refused alone.
     if not operation.body and depth(body) > DEEPEST:
-        raise InvalidRequest(f"body: is nested too deeply; expected at most {DEEPEST} levels", field="body")
+        raise InvalidRequest(f"body: is nested too deeply; expected at most {DEEPEST} levels")
     parts: dict[Location, Mapping[str, Any]] = {"path": path or {}, "query": query or {}, "body": body or {}}
     values = {}
     for attribute, location in operation.locations.items():

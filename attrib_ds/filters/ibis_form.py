@@ -91,7 +91,7 @@ def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = N
     if predicate.kind != "node":
         return _join(predicate, partial(_compare, table=table))
     if nodes is None:
-        raise InvalidRequest("nodes: is required for a node predicate", field="nodes")
+        raise InvalidRequest("nodes: is required for a node predicate")
     node_ids = _column(table, "nodeId", "nodeId")
     return _join(predicate, partial(_compare_nodes, node_ids=node_ids, nodes=nodes, lineage=_lineage(nodes)))
 

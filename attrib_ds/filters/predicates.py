@@ -14,7 +14,6 @@ from attrib_ds.filters.values import (
     LARGEST_PATTERN,
     LONGEST_LIST,
     MOST_VALUES,
-    Names,
     Scalar,
     Value,
     expanded_size,
@@ -681,21 +680,10 @@ class Comparison(Predicate):
 
     def __post_init__(self) -> None:
         kind = check_kind(self.kind)
+        name = str(self.field)
         has_operator = isinstance(self.operator, str) and self.operator in OPERATORS
-        names = Names(
-            field=f"{kind} field",
-            operator=str(self.field) if has_operator else "operator",
-            operator_type="operator_type",
-            value=str(self.field),
-        )
-        field_type, value = settle(
-            kind,
-            self.field,
-            operator=self.operator,
-            value=self.value,
-            operator_type=self.operator_type,
-            names=names,
-        )
+        names = (f"{kind} field", name if has_operator else "operator", "operator_type", name)
+        field_type, value = settle(kind, self.field, self.operator, self.value, self.operator_type, names)
         object.__setattr__(self, "operator_type", field_type.value)
         object.__setattr__(self, "value", value)
 
@@ -762,29 +750,26 @@ class Condition(Predicate):
         if self.combinator not in _SYMBOLS:
             raise InvalidRequest.choice("combinator", self.combinator, _SYMBOLS)
         if not isinstance(self.negated, bool):
-            raise InvalidRequest(f"negated: must be True or False, got {self.negated!r}", field="negated")
+            raise InvalidRequest(f"negated: must be True or False, got {self.negated!r}")
         object.__setattr__(self, "rules", tuple(self.rules))
         for rule in self.rules:
             if not isinstance(rule, Predicate):
-                raise InvalidRequest(f"rules: must be predicates, got {type(rule).__name__}", field="rules")
+                raise InvalidRequest(f"rules: must be predicates, got {type(rule).__name__}")
             if rule.kind != self.kind:
                 raise InvalidRequest(
                     f"rules: cannot combine {self.kind} and {rule.kind} predicates; pass each kind "
-                    "to its own argument (interaction predicates to where=, node predicates to nodes=)",
-                    field="rules",
+                    "to its own argument (interaction predicates to where=, node predicates to nodes=)"
                 )
         levels, nodes = measure(self)
         if levels > MOST_LEVELS:
             raise InvalidRequest(
                 f"rules: a predicate may have at most {MOST_LEVELS} levels, this one has {levels}; join "
-                "nested conditions with the same combinator, or use .isin([...])",
-                field="rules",
+                "nested conditions with the same combinator, or use .isin([...])"
             )
         if nodes > MOST_NODES:
             raise InvalidRequest(
                 f"rules: a predicate may have at most {MOST_NODES} comparisons and conditions, this one has "
-                f"{nodes}; use .isin([...]) instead of many comparisons of one field",
-                field="rules",
+                f"{nodes}; use .isin([...]) instead of many comparisons of one field"
             )
         check_values([self])
 
@@ -927,9 +912,7 @@ def check_values(predicates: Iterable[Predicate]) -> None:
         (length, LONGEST_TOGETHER, "characters of text"),
     ):
         if got > most:
-            raise InvalidRequest(
-                f"rules: a predicate may have at most {most:,} {noun}, this one has {got:,}", field="rules"
-            )
+            raise InvalidRequest(f"rules: a predicate may have at most {most:,} {noun}, this one has {got:,}")
 
 
 def _comparisons(predicate: Predicate) -> Iterator[Comparison]:

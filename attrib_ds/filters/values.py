@@ -6,7 +6,6 @@ import math
 import re
 import reprlib
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Final
@@ -17,7 +16,7 @@ import pyarrow.compute
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.vocabulary import FieldType, Kind, Operator, check_type, lookup, read_as, resolve
+from attrib_ds.filters.vocabulary import OPERATORS, FieldType, Kind, Operator, read_as, refused, resolve
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
 
 Scalar = str | int | float | bool
@@ -44,24 +43,12 @@ _NOUNS: Final[Mapping[FieldType, str]] = {
 _MISSING: Final = frozenset({"NoneType", "NAType", "NaTType"})
 
 
-@dataclass(frozen=True)
-class Names:
-    """Names of the parts of a comparison in error messages.
-
-    Parameters
-    ----------
-    field, operator, operator_type, value : str
-        An argument in Python, or a JSON pointer.
-    """
-
-    field: str
-    operator: str
-    operator_type: str
-    value: str
+#: Names of the field, operator, type and value of a comparison in error messages.
+Names = tuple[str, str, str, str]
 
 
 def settle(
-    kind: Kind, field: object, *, operator: object, value: object, operator_type: object, names: Names
+    kind: Kind, field: object, operator: object, value: object, operator_type: object, names: Names
 ) -> tuple[FieldType, Value]:
     """Check the parts of a comparison, and return its type and canonical value.
 
@@ -75,8 +62,8 @@ def settle(
         As given by the caller.
     operator_type : str or None
         Type of the comparison; None for the type of the field, or else of the value.
-    names : Names
-        Names of the parts in error messages.
+    names : tuple of str
+        Names of the field, operator, type and value in error messages: arguments or JSON pointers.
 
     Returns
     -------
@@ -92,17 +79,26 @@ def settle(
 
     Examples
     --------
-    >>> names = Names("field", "operator", "operator_type", "value")
-    >>> settle("user", "fields.age", operator="in", value=[30], operator_type=None, names=names)
+    >>> settle("user", "fields.age", "in", [30], None, ("field", "operator", "operator_type", "value"))
     (<FieldType.NUMBER: 'number'>, (30,))
     """
-    declared = resolve(kind, field, argument=names.field)
-    comparator = lookup(operator, argument=names.operator)
-    field_type = read_as(declared, operator_type, argument=names.operator_type)
+    field_name, operator_name, type_name, value_name = names
+    declared = resolve(kind, field, argument=field_name)
+    comparator = OPERATORS.get(operator) if isinstance(operator, str) else None
+    if comparator is None:
+        raise InvalidRequest.choice(operator_name, operator, OPERATORS)
+    field_type = read_as(declared, operator_type, argument=type_name)
     if field_type is None:
-        field_type = infer_type(value, operator=comparator, argument=names.value)
-    check_type(comparator, field_type, argument=names.operator)
-    return field_type, normalise(value, operator=comparator, field_type=field_type, argument=names.value)
+        field_type = infer_type(value, operator=comparator, argument=value_name)
+    if field_type not in comparator.types:
+        applying = [other for other in OPERATORS.values() if field_type in other.types]
+        allowed = ", ".join(f"{other.name} ({other.python})" for other in applying)
+        raise refused(
+            operator_name,
+            f"{comparator.name} ({comparator.python}) does not apply to a field of type {field_type.value}; "
+            f"allowed: {allowed}",
+        )
+    return field_type, normalise(value, operator=comparator, field_type=field_type, argument=value_name)
 
 
 def normalise(value: object, *, operator: Operator, field_type: FieldType, argument: str) -> Value:
@@ -151,10 +147,10 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
     scalars = [_scalar(item, operator, field_type, argument) for item in _items(value, operator, argument)]
     length = sum(len(scalar) for scalar in scalars if isinstance(scalar, str))
     if length > LONGEST_LIST:
-        raise InvalidRequest(
-            f"{argument}: {operator.name} ({operator.python}) takes texts of {LONGEST_LIST:,} characters "
+        raise refused(
+            argument,
+            f"{operator.name} ({operator.python}) takes texts of {LONGEST_LIST:,} characters "
             f"together, got {length:,}",
-            field=argument,
         )
     # The order of a set changes between runs; here all values have one type, so they can be sorted.
     return tuple(sorted(scalars) if isinstance(value, Set) else scalars)
@@ -201,22 +197,16 @@ def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType
 
 
 def _items(value: object, operator: Operator, argument: str) -> list[object]:
-    wanted = "a low and a high value" if operator.shape == "pair" else "a list of values"
     # Iterating over the letters of text, the keys of a mapping or the columns of a frame is a mistake.
-    if (
-        isinstance(value, (str, bytes, Mapping))
-        or not isinstance(value, Iterable)
-        or getattr(value, "ndim", 1) != 1
-    ):
-        raise _refusal(value, operator, wanted, argument)
-    items = list(value)
-    if operator.shape == "pair" and len(items) != 2:
+    is_single = isinstance(value, (str, bytes, Mapping)) or getattr(value, "ndim", 1) != 1
+    items = list(value) if isinstance(value, Iterable) and not is_single else None
+    if items is None or (operator.shape == "pair" and len(items) != 2):
+        wanted = "a low and a high value" if operator.shape == "pair" else "a list of values"
         raise _refusal(value, operator, wanted, argument)
     if not 1 <= len(items) <= MOST_VALUES:
-        raise InvalidRequest(
-            f"{argument}: {operator.name} ({operator.python}) takes 1 to {MOST_VALUES:,} values, "
-            f"got {len(items):,}",
-            field=argument,
+        raise refused(
+            argument,
+            f"{operator.name} ({operator.python}) takes 1 to {MOST_VALUES:,} values, got {len(items):,}",
         )
     return items
 
@@ -225,10 +215,10 @@ def _scalar(value: object, operator: Operator, field_type: FieldType, argument: 
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
         value = value.item()
     if type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value)):
-        raise InvalidRequest(
-            f"{argument}: {operator.name} ({operator.python}) takes {_NOUNS[field_type]}, got the missing "
+        raise refused(
+            argument,
+            f"{operator.name} ({operator.python}) takes {_NOUNS[field_type]}, got the missing "
             f"value {value!r}; use isNull (.is_null()) or isNotNull (.is_not_null())",
-            field=argument,
         )
     if field_type is FieldType.INSTANT:
         return instants.format(instants.parse_exact(value, argument=argument))
@@ -259,41 +249,37 @@ def _text(value: str, argument: str) -> str:
     plain = str.__str__(value)
     # No engine stores these, and an SQL parser may stop at NUL.
     if "\0" in plain or any("\ud800" <= letter <= "\udfff" for letter in plain):
-        raise InvalidRequest(
-            f"{argument}: {reprlib.repr(plain)} contains a NUL character or an unpaired surrogate; "
+        raise refused(
+            argument,
+            f"{reprlib.repr(plain)} contains a NUL character or an unpaired surrogate; "
             "expected text without them",
-            field=argument,
         )
     if len(plain) > LONGEST_TEXT:
-        raise InvalidRequest(
-            f"{argument}: a text may have at most {LONGEST_TEXT:,} characters, this one has {len(plain):,}",
-            field=argument,
+        raise refused(
+            argument, f"a text may have at most {LONGEST_TEXT:,} characters, this one has {len(plain):,}"
         )
     return plain
 
 
 def _check_pattern(pattern: str, argument: str) -> None:
     if len(pattern) > LONGEST_PATTERN:
-        raise InvalidRequest(
-            f"{argument}: a pattern may have at most {LONGEST_PATTERN} characters, this one has "
-            f"{len(pattern)}",
-            field=argument,
+        raise refused(
+            argument, f"a pattern may have at most {LONGEST_PATTERN} characters, this one has {len(pattern)}"
         )
     size = expanded_size(pattern)
     if size > LARGEST_PATTERN:
-        raise InvalidRequest(
-            f"{argument}: {reprlib.repr(pattern)} stands for {size:,} characters and classes once its "
+        raise refused(
+            argument,
+            f"{reprlib.repr(pattern)} stands for {size:,} characters and classes once its "
             f"repetitions are written out, and is slow; allowed: {LARGEST_PATTERN}; "
             "repeat less, or begin it with ^",
-            field=argument,
         )
     try:
         # Arrow uses RE2, as DuckDB does.
         pyarrow.compute.match_substring_regex(pa.array([""]), pattern=pattern)
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(
-            f"{argument}: {reprlib.repr(pattern)} is not a regular expression in RE2 syntax: {error}",
-            field=argument,
+        raise refused(
+            argument, f"{reprlib.repr(pattern)} is not a regular expression in RE2 syntax: {error}"
         ) from error
 
 
@@ -301,10 +287,10 @@ def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> I
     is_decimal = isinstance(value, Decimal | ExtremeNumber)
     is_large = isinstance(value, float) and abs(value) >= 10**MOST_DIGITS
     hint = f"; numbers have at most {MOST_DIGITS} digits before the decimal point" if is_large else ""
-    return InvalidRequest(
-        f"{argument}: {operator.name} ({operator.python}) takes {wanted}, "
+    return refused(
+        argument,
+        f"{operator.name} ({operator.python}) takes {wanted}, "
         f"got {reprlib.repr(plain(value))} ({'number' if is_decimal else type(value).__name__}){hint}",
-        field=argument,
     )
 
 

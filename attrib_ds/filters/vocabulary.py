@@ -91,6 +91,11 @@ _VOCABULARIES: Final[Mapping[str, Mapping[str, FieldType]]] = {
 }
 
 
+def refused(argument: str, problem: str) -> InvalidRequest:
+    """Return the error of an argument, whose name may have spaces."""
+    return InvalidRequest(f"{argument}: {problem}", field=argument)
+
+
 def vocabulary(kind: Kind) -> dict[str, FieldType]:
     """Return the fields with fixed names of a kind, with their types.
 
@@ -202,9 +207,7 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
     """
     fields = _VOCABULARIES[kind]
     if not isinstance(name, str):
-        raise InvalidRequest(
-            f"{argument}: must be text, got {name!r} ({type(name).__name__})", field=argument
-        )
+        raise refused(argument, f"must be text, got {name!r} ({type(name).__name__})")
     if name in fields:
         return fields[name]
     if is_open(kind, name):
@@ -348,37 +351,6 @@ OPERATORS: Final[Mapping[str, Operator]] = {
 }
 
 
-def lookup(name: object, *, argument: str) -> Operator:
-    """Find an operator by its name in the specification.
-
-    Parameters
-    ----------
-    name : str
-        Such as ``notEquals``.
-    argument : str
-        Name of the argument in an error message.
-
-    Returns
-    -------
-    Operator
-        The operator.
-
-    Raises
-    ------
-    InvalidRequest
-        If there is no such operator.
-
-    Examples
-    --------
-    >>> lookup("notEquals", argument="operator").complement
-    'equals'
-    """
-    operator = OPERATORS.get(name) if isinstance(name, str) else None
-    if operator is None:
-        raise InvalidRequest.choice(argument, name, OPERATORS)
-    return operator
-
-
 def applying_to(field_type: FieldType) -> list[Operator]:
     """List the operators that apply to a type of field.
 
@@ -398,34 +370,3 @@ def applying_to(field_type: FieldType) -> list[Operator]:
     ['isNotNull', 'isNull']
     """
     return [operator for operator in OPERATORS.values() if field_type in operator.types]
-
-
-def check_type(operator: Operator, field_type: FieldType, *, argument: str) -> None:
-    """Refuse an operator that does not apply to a type of field.
-
-    Parameters
-    ----------
-    operator : Operator
-        The operator.
-    field_type : FieldType
-        The type of the field.
-    argument : str
-        Name of the argument in an error message.
-
-    Raises
-    ------
-    InvalidRequest
-        If it does not apply; the message lists the operators that do.
-
-    Examples
-    --------
-    >>> check_type(OPERATORS["equals"], FieldType.FLAG, argument="isBot")
-    """
-    if field_type in operator.types:
-        return
-    allowed = ", ".join(f"{other.name} ({other.python})" for other in applying_to(field_type))
-    raise InvalidRequest(
-        f"{argument}: {operator.name} ({operator.python}) does not apply to a field of type "
-        f"{field_type.value}; allowed: {allowed}",
-        field=argument,
-    )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Predicate
-from attrib_ds.filters.values import Names, settle
+from attrib_ds.filters.values import settle
 from attrib_ds.filters.vocabulary import KINDS, OPERATORS, Kind, check_kind, is_open
 
 #: Prefix of the field, by the ``type`` of a user predicate.
@@ -88,7 +88,7 @@ def from_json(obj: object, kind: Kind | None = None) -> Predicate:
 
 @singledispatch
 def _write(predicate: Predicate, path: str) -> dict[str, Any]:  # noqa: ARG001  (used by the registered ones)
-    raise InvalidRequest(f"predicate: must be a predicate, got {type(predicate).__name__}", field="predicate")
+    raise InvalidRequest(f"predicate: must be a predicate, got {type(predicate).__name__}")
 
 
 @_write.register
@@ -141,9 +141,7 @@ def _read(obj: object, kind: Kind, pointer: str, level: int) -> Predicate:
     if not isinstance(obj, dict):
         raise _wrong_shape(obj, pointer, "must be an object with a `type`")
     if level > MOST_LEVELS:
-        raise InvalidRequest(
-            f"{pointer}: is nested too deeply; expected at most {MOST_LEVELS} levels", field=pointer
-        )
+        raise InvalidRequest(f"{pointer}: is nested too deeply; expected at most {MOST_LEVELS} levels")
     leaf_types = tuple(_USER_PREFIXES) if kind == "user" else ("predicate",)
     group_types = ("condition", "operation") if kind == "user" else ("condition",)
     shape = _get(obj, "type", pointer)
@@ -174,8 +172,8 @@ def _read_condition(obj: Mapping[str, object], kind: Kind, pointer: str, level: 
     try:
         return Condition(kind, "AND" if combinator == "AND" else "OR", tuple(read), negated)
     except InvalidRequest as error:
-        place = f"{pointer}/{rules_name}"
-        raise InvalidRequest(f"{place}: {error.message.removeprefix('rules: ')}", field=place) from error
+        problem = error.message.removeprefix("rules: ")
+        raise InvalidRequest(f"{pointer}/{rules_name}: {problem}") from error
 
 
 def _read_comparison(obj: Mapping[str, object], kind: Kind, pointer: str) -> Comparison:
@@ -193,21 +191,14 @@ def _read_comparison(obj: Mapping[str, object], kind: Kind, pointer: str) -> Com
     value = None if shape == "none" else _get(obj, "value", pointer)
     if shape in {"values", "pair"} and not isinstance(value, list):
         raise _wrong_shape(value, f"{pointer}/value", "must be an array")
-    names = Names(
-        field=f"{pointer}/{field_name}",
-        operator=f"{pointer}/operator",
-        operator_type=f"{pointer}/operatorType",
-        value=f"{pointer}/value",
-    )
-    field_type, settled = settle(
-        kind, field, operator=operator, value=value, operator_type=operator_type, names=names
-    )
+    names = (f"{pointer}/{field_name}", f"{pointer}/operator", f"{pointer}/operatorType", f"{pointer}/value")
+    field_type, settled = settle(kind, field, operator, value, operator_type, names)
     return Comparison(kind, str(field), str(operator), settled, field_type.value)
 
 
 def _get(obj: Mapping[str, object], name: str, pointer: str) -> object:
     if name not in obj:
-        raise InvalidRequest(f"{pointer}/{name}: is required", field=f"{pointer}/{name}")
+        raise InvalidRequest(f"{pointer}/{name}: is required")
     return obj[name]
 
 
