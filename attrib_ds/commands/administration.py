@@ -74,11 +74,7 @@ def create_integration(options: argparse.Namespace) -> None:
     """Create an integration, which campaigns belong to."""
     with open_existing(options.project) as project:
         integration_id = at.admin.create_integration(
-            project,
-            options.vendor_id,
-            name=options.name,
-            currency=options.currency,
-            channel=options.channel,
+            project, options.vendor_id, name=options.name, currency=options.currency, channel=options.channel
         )
     show(f"Created the integration {options.vendor_id} with the id {integration_id}")
 
@@ -249,7 +245,7 @@ def load(options: argparse.Namespace) -> None:
             listing = f"; all are listed in {options.rejected}"
         show_error(
             f"{len(report.rejected):,} rows were rejected, the first is row {first['row']} of "
-            f"{first['table']} ({first['reason']}){listing}",
+            f"{first['table']} ({first['reason']}){listing}"
         )
 
 

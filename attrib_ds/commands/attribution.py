@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
 _MAX_ROWS = 30
-_RETURNS = {
-    "cpa": "Spend per credited conversion (CPA)",
-    "roas": "Credited value per unit spent (ROAS)",
-}
+_RETURNS = {"cpa": "Spend per credited conversion (CPA)", "roas": "Credited value per unit spent (ROAS)"}
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -172,7 +169,7 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     show_error(
         f"{count} could not be read, the first is row {first['row']} of "
-        f"{first['file']} ({first['reason']}); all are listed in {listed}",
+        f"{first['file']} ({first['reason']}); all are listed in {listed}"
     )
 
 

@@ -104,10 +104,7 @@ class Choice(Control):
     def __init__(self, form_field: FormField, options: Sequence[tuple[str, Any]]) -> None:
         # A Dropdown reads the value None as "nothing selected", so its options are the labels alone.
         self._values = dict(options)
-        menu = ipywidgets.Dropdown(
-            options=list(self._values),
-            description=form_field.label,
-        )
+        menu = ipywidgets.Dropdown(options=list(self._values), description=form_field.label)
         super().__init__(form_field, menu)
         if not form_field.is_required:
             self.value = form_field.default

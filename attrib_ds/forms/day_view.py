@@ -104,11 +104,7 @@ def conversions(numbers: DayNumbers, currency: str) -> str:
 
 
 def newest(
-    visits: pd.DataFrame,
-    labels: Mapping[str | None, NodeLabel],
-    *,
-    zone: ZoneInfo,
-    seen: set[str] | None,
+    visits: pd.DataFrame, labels: Mapping[str | None, NodeLabel], *, zone: ZoneInfo, seen: set[str] | None
 ) -> str:
     """Return a table of the visits that began last; those that were not seen before are highlighted.
 
@@ -312,12 +308,7 @@ def day_calls(day: date, zone: ZoneInfo, keys: Iterable[str]) -> dict[str, Call]
         "until": instants.format(instants.last_instant(day, zone, argument="until")),
     }
     by_hour = {"group_by": "nodeId", "interval": "hourOfDay", **bounds, "timezone": zone.key}
-    by_type = {
-        "metrics": ["event-count", *keys],
-        **bounds,
-        "group_by": "event-type",
-        "timezone": zone.key,
-    }
+    by_type = {"metrics": ["event-count", *keys], **bounds, "group_by": "event-type", "timezone": zone.key}
     return {
         "visits": Call(interaction_insights, by_hour),
         "conversions": Call(event_insights, by_type),

@@ -136,12 +136,7 @@ def _draw_intervals(ax: Axes, shown: NodeRows, rows: pd.DataFrame) -> bool:
 
 
 def model_comparison(
-    credits: Frame,
-    *,
-    by: str = "share",
-    top: int = 15,
-    currency: str | None = None,
-    ax: Axes | None = None,
+    credits: Frame, *, by: str = "share", top: int = 15, currency: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the credit of each node by model, as dots on one row per node.
 
@@ -293,10 +288,7 @@ def select_model(credits: pd.DataFrame, model: str | None) -> tuple[pd.DataFrame
 
 
 def select_currency(
-    credits: pd.DataFrame,
-    currency: str | None,
-    *,
-    amounts: Sequence[str],
+    credits: pd.DataFrame, currency: str | None, *, amounts: Sequence[str]
 ) -> tuple[pd.DataFrame, str | None]:
     """Return the rows whose ``amounts`` can be summed, and their currency if it has a name."""
     currencies = credits["currency"].dropna().unique().tolist()
@@ -377,11 +369,7 @@ _MAX_TRIED: Final = 150  # nodes for which a label position is searched
 
 
 def returns(
-    credits: Frame,
-    *,
-    model: str | None = None,
-    currency: str | None = None,
-    ax: Axes | None = None,
+    credits: Frame, *, model: str | None = None, currency: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the credited value of each node against its spend.
 
@@ -430,8 +418,7 @@ def returns(
     spent = nodes[nodes["spend"].fillna(0.0) != 0.0]
     if len(rows) and spent.empty:
         raise InvalidRequest(
-            "credits: column 'spend' has no spend of a node; pass spend to attribute",
-            field="credits",
+            "credits: column 'spend' has no spend of a node; pass spend to attribute", field="credits"
         )
 
     ax = style.axes_or_new(ax, width=8.0, height=5.5)

@@ -210,11 +210,7 @@ def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> 
 
 
 def sensitivity(
-    effects: Frame,
-    *,
-    node: str | None = None,
-    currency: str | None = None,
-    ax: Axes | None = None,
+    effects: Frame, *, node: str | None = None, currency: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw how strong an unobserved cause must be to explain the effect of a node away.
 
@@ -294,10 +290,7 @@ def _row_of(effects: pd.DataFrame, node: str | None, currency: str | None) -> pd
             raise InvalidRequest.choice("currency", currency, currencies)
         rows = rows[rows["currency"] == currency]
     if len(rows) != 1:
-        raise InvalidRequest(
-            f"effects: {len(rows)} rows of {node!r}; allowed: one",
-            field="effects",
-        )
+        raise InvalidRequest(f"effects: {len(rows)} rows of {node!r}; allowed: one", field="effects")
     return rows
 
 

@@ -67,12 +67,7 @@ class Report:
 
 
 def write_report(
-    folder: str | Path,
-    credits: pd.DataFrame,
-    paths: Paths,
-    *,
-    title: str,
-    notes: tuple[str, ...] = (),
+    folder: str | Path, credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...] = ()
 ) -> Report:
     """Write a report of credits into a folder.
 
