@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,18 +16,9 @@ from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.forms import controls, elements
-from attrib_ds.forms.controls import (
-    Checklist,
-    Control,
-    NumberInput,
-    Option,
-    TextInput,
-    control_for,
-    upload_button,
-    uploads,
-)
+from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, TextInput, control_for, uploads
 from attrib_ds.forms.filter_builder import Filter
-from attrib_ds.forms.form import Download, Downloads, Form, Step, frame_downloads
+from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.forms.form_fields import FormField
 from attrib_ds.forms.record_forms import filter_controls
 from attrib_ds.importers.journeys import Journeys
@@ -60,69 +51,27 @@ def attribution(project: Project) -> Form:
     >>> round(float(form.run()["share"].sum()), 6)
     1.0
     """
-    paths = Step(
-        conversion_paths,
-        "paths",
-        first=("event_type", "statistic", "level", "since", "until"),
-        custom_controls={
-            **filter_controls(project),
-            "audience": _users,
-            "event_type": partial(_suggested, controls.event_types(project), preferred="order"),
-            "statistic": partial(_suggested, controls.statistics(project), preferred="turnover"),
-            "lookback": TextInput,
-            "level": partial(_level, project),
-        },
-    )
-    return Form(
-        "Which channels earned the conversions?",
-        [paths, credits_step()],
-        subject=project,
-        about="Credits conversions and their value to the channels or campaigns that led to them.",
-        show=show_credits,
-        action="Credit",
-    )
-
-
-def _users(form_field: FormField) -> Control:
-    return Filter(form_field, "user")
-
-
-def credits_step() -> Step:
-    """Return the step that credits the conversions of paths."""
-    return Step(
-        attribute,
-        "credits",
-        leave_out=("spend",),
-        first=("models",),
-        custom_controls={"models": _models, "confidence": _confidence},
-    )
-
-
-def _suggested(values: Sequence[str], form_field: FormField, *, preferred: str) -> Control:
-    """Return a text box that suggests values, filled in with the preferred one if it is among them."""
-    control = TextInput(form_field, suggested=values)
-    if preferred in values:
-        control.value = preferred
-    elif form_field.is_required:
-        control.value = next(iter(values), None)
-    return control
-
-
-def _level(project: Project, form_field: FormField) -> Control:
-    control = control_for(replace(form_field, kind="choice", allowed=NODE_TYPES))
+    event_types, statistics = controls.event_types(project), controls.statistics(project)
+    inputs: Inputs = {
+        **filter_controls(project),
+        "audience": partial(Filter, kind="user"),
+        "event_type": partial(TextInput, suggested=event_types),
+        "statistic": partial(TextInput, suggested=statistics),
+        "lookback": TextInput,
+        "level": lambda form_field: control_for(replace(form_field, kind="choice", allowed=NODE_TYPES)),
+    }
+    paths = Step(conversion_paths, "paths", ("event_type", "statistic", "level", "since", "until"), inputs)
+    value = {"event_type": "order" if "order" in event_types else next(iter(event_types), None)}
+    if "turnover" in statistics:
+        value["statistic"] = "turnover"
     if controls.has_channels(project):
-        control.value = "channel"
-    return control
-
-
-def _models(form_field: FormField) -> Control:
-    control = Checklist(form_field, MODEL_OPTIONS)
-    control.value = ["last_touch", "linear"]
-    return control
-
-
-def _confidence(form_field: FormField) -> Control:
-    return NumberInput(form_field, placeholder="for example 0.95")
+        value["level"] = "channel"
+    texts = (
+        "Which channels earned the conversions?",
+        "Credits conversions and their value to the channels or campaigns that led to them.",
+        "Credit",
+    )
+    return Form(texts, [paths, _CREDITS], project, show_credits, {**value, "models": _FIRST_MODELS})
 
 
 def show_credits(credits: Any, form: Form) -> Sequence[Any]:
@@ -205,6 +154,19 @@ MODEL_OPTIONS: Final = (
 )
 
 
+#: The step that credits the conversions of paths.
+_CREDITS: Final = Step(
+    attribute,
+    "credits",
+    first=("models",),
+    custom_controls={
+        "models": partial(Checklist, options=MODEL_OPTIONS),
+        "confidence": partial(NumberInput, placeholder="for example 0.95"),
+    },
+    leave_out=("spend",),
+)
+_FIRST_MODELS: Final = ("last_touch", "linear")
+
 #: What a column can be, in words, by role.
 _ROLES: Final = {
     "user": "Person",
@@ -256,42 +218,34 @@ def own_files() -> Form:
         files[form_field.name] = FileInput(form_field)
         return files[form_field.name]
 
-    journeys = Step(
-        read_journeys,
-        "journeys",
-        leave_out=("event_type",),
-        first=("touchpoints", "conversions", "columns"),
-        custom_controls={"touchpoints": file, "conversions": file, "columns": partial(ColumnChoice, files)},
-        words={
-            "touchpoints": ("Visits", "One row per visit or ad contact: who, which channel, when."),
-            "conversions": ("Conversions", "One row per order or lead: who, when and, if known, its value."),
-            "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
-        },
-    )
-    of_frames = ("adjustments", "in_currency", "rates", "later_rate")
-    paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=("event_type", "level", *of_frames))
-    return Form(
+    words = {
+        "touchpoints": ("Visits", "One row per visit or ad contact: who, which channel, when."),
+        "conversions": ("Conversions", "One row per order or lead: who, when and, if known, its value."),
+        "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
+    }
+    inputs: Inputs = {"touchpoints": file, "conversions": file, "columns": partial(ColumnChoice, files)}
+    journeys = Step(read_journeys, "journeys", tuple(words), inputs, words, leave_out=("event_type",))
+    left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
+    paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
+    texts = (
         "Which channels earned the conversions in my files?",
-        [journeys, paths, credits_step()],
-        subject=None,
-        about="Two tables as they come out of your tools; columns with common names are found.",
-        show=show_credits,
-        action="Credit",
+        "Two tables as they come out of your tools; columns with common names are found.",
+        "Credit",
     )
+    return Form(texts, [journeys, paths, _CREDITS], None, show_credits, {"models": _FIRST_MODELS})
 
 
 class FileInput(Control):
     """An upload button for a file; its value is the path of a copy, or a path that was set."""
 
     def __init__(self, form_field: FormField) -> None:
-        label = form_field.label.lower()
-        self._upload = upload_button(f"Choose the file of {label}", ".csv,.tsv,.parquet,.ndjson,.json,.xlsx")
+        accepted = ".csv,.tsv,.parquet,.ndjson,.json,.xlsx"
+        self._upload = controls.upload_button(f"Choose the file of {form_field.label.lower()}", accepted)
         self._folder = tempfile.TemporaryDirectory(prefix="attrib-ds-")
         self._chosen = elements.html()
         heading = elements.html(f'<div class="widget-label">{form_field.label}</div>')
-        super().__init__(form_field, heading, self._upload, self._chosen)
+        super().__init__(form_field, heading, self._upload, self._chosen, watched=())
         self._path: Path | None = None
-        self._watchers: list[Callable[[], None]] = []
         self._upload.observe(lambda _: self._keep(), names="value")
 
     @property
@@ -303,8 +257,7 @@ class FileInput(Control):
     def value(self, path: Path | None) -> None:
         self._path = None if path is None else Path(path)
         self._chosen.value = "" if self._path is None else elements.status(self._path.name)
-        for changed in self._watchers:
-            changed()
+        self.changed()
 
     @property
     def source(self) -> str:
@@ -312,14 +265,10 @@ class FileInput(Control):
         is_copy = self._path is not None and self._path.parent == Path(self._folder.name)
         return repr(self._path.name if is_copy and self._path else str(self._path))
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever another file is chosen."""
-        self._watchers.append(changed)
-
     def _keep(self) -> None:
-        for upload in uploads(self._upload):
-            path = Path(self._folder.name) / Path(upload.name).name
-            path.write_bytes(upload.content)
+        for name, content in uploads(self._upload):
+            path = Path(self._folder.name) / Path(name).name
+            path.write_bytes(content)
             self.value = path
 
 
@@ -332,7 +281,8 @@ class ColumnChoice(Control):
             role: ipywidgets.Dropdown(options=[_FOUND], description=label) for role, label in _ROLES.items()
         }
         self._problem = elements.html()
-        super().__init__(form_field, elements.box("columns-found", *self._menus.values(), self._problem))
+        menus = self._menus.values()
+        super().__init__(form_field, elements.box("columns-found", *menus, self._problem), watched=menus)
         self.widget.layout.display = "none"
         for file in files.values():
             file.watch(self._find)
@@ -353,11 +303,6 @@ class ColumnChoice(Control):
             if column is not None and column not in menu.options:
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever another column is chosen."""
-        for menu in self._menus.values():
-            menu.observe(lambda _: changed(), names="value")
 
     def _find(self) -> None:
         """Show the columns found in the files."""

@@ -33,6 +33,8 @@ class Control:
         The argument that the control edits.
     *inputs : ipywidgets.Widget
         What the user fills in; usually one widget.
+    watched : iterable of ipywidgets.Widget, optional
+        Those whose value is the control's; by default the first input.
 
     Attributes
     ----------
@@ -44,9 +46,12 @@ class Control:
         The value entered, or the field's default. May be set.
     """
 
-    def __init__(self, form_field: FormField, *inputs: Any) -> None:
+    def __init__(self, form_field: FormField, *inputs: Any, watched: Iterable[Any] | None = None) -> None:
         self.form_field = form_field
         self.input = inputs[0]
+        self._watchers: list[Callable[[], None]] = []
+        for widget in inputs[:1] if watched is None else watched:
+            widget.observe(lambda _: self.changed(), names="value")
         self._note = elements.html()
         self.widget = elements.box("field", *inputs, self._note)
         self.mark("")
@@ -67,7 +72,12 @@ class Control:
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call a function whenever the value changes."""
-        self.input.observe(lambda _: changed(), names="value")
+        self._watchers.append(changed)
+
+    def changed(self) -> None:
+        """Notify the watchers."""
+        for watcher in self._watchers:
+            watcher()
 
     def suggest(self, values: Sequence[str]) -> None:
         """Suggest values, if the control can; other values stay allowed."""
@@ -168,7 +178,8 @@ class Checklist(Control):
                 elements.box("model", self._boxes[option.value], elements.html(_meaning(option)))
             )
         more = [elements.disclosure(f"More {form_field.name}", *lines[False])] if lines[False] else []
-        super().__init__(form_field, elements.box("models", heading, *lines[True], *more))
+        boxes = self._boxes.values()
+        super().__init__(form_field, elements.box("models", heading, *lines[True], *more), watched=boxes)
 
     @property
     def value(self) -> list[str] | None:
@@ -191,11 +202,6 @@ class Checklist(Control):
             self._checked[value] = None
         else:
             self._checked.pop(value, None)
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever a value is checked or unchecked."""
-        for box in self._boxes.values():
-            box.observe(lambda _: changed(), names="value")
 
 
 class TextInput(Control):
@@ -291,8 +297,8 @@ class InstantPicker(Control):
             continuous_update=False,
         )
         self._days_allowed = days_allowed
-        pair = elements.box("pair", self._day, self._time)
-        super().__init__(form_field, pair)
+        pair = (self._day, self._time)
+        super().__init__(form_field, elements.box("pair", *pair), watched=pair)
 
     @property
     def value(self) -> str | None:
@@ -320,11 +326,6 @@ class InstantPicker(Control):
         instant = instants.parse(value, argument=name).astimezone(UTC).replace(tzinfo=None)
         self._day.value, self._time.value = instant.date(), instant.time().isoformat()
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the day or the time changes."""
-        for part in (self._day, self._time):
-            part.observe(lambda _: changed(), names="value")
-
 
 class SortOrder(Control):
     """Two menus: the property to sort by, and the direction."""
@@ -334,7 +335,8 @@ class SortOrder(Control):
         self._by = Choice(replace(form_field, default=None), options)
         direction = FormField("direction", "choice", default="")
         self._direction = Choice(direction, [("ascending", ""), ("descending", "-")])
-        super().__init__(form_field, elements.box("pair", self._by.input, self._direction.input))
+        menus = (self._by.input, self._direction.input)
+        super().__init__(form_field, elements.box("pair", *menus), watched=menus)
 
     @property
     def value(self) -> str | None:
@@ -345,11 +347,6 @@ class SortOrder(Control):
     def value(self, value: str | None) -> None:
         self._by.value = None if value is None else value.removeprefix("-")
         self._direction.value = "-" if value is not None and value.startswith("-") else ""
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the property or the direction changes."""
-        for menu in (self._by, self._direction):
-            menu.watch(changed)
 
 
 def control_for(form_field: FormField) -> Control:
@@ -365,35 +362,29 @@ def control_for(form_field: FormField) -> Control:
     Control
         Showing the field's default.
     """
-    if form_field.kind == "flag":
-        return Checkbox(form_field)
     if form_field.kind == "three_state":
         return Choice(form_field, [("no", False), ("yes", True), ("both", None)])
     if form_field.kind == "choice":
-        options: list[tuple[str, Any]] = [(value, value) for value in form_field.allowed]
-        if not form_field.is_required and form_field.default is None:
-            options.insert(0, ("(none)", None))
-        return Choice(form_field, options)
-    if form_field.kind == "choices":
-        return Checklist(form_field)
-    if form_field.kind == "instant":
-        return InstantPicker(form_field)
-    if form_field.kind == "sort":
-        return SortOrder(form_field)
-    if form_field.kind == "texts":
-        return TextLines(form_field)
-    if form_field.kind in ("whole", "number"):
-        return NumberInput(form_field)
-    return TextInput(form_field)
+        none = [] if form_field.is_required or form_field.default is not None else [("(none)", None)]
+        return Choice(form_field, [*none, *((value, value) for value in form_field.allowed)])
+    return _CONTROLS.get(form_field.kind, TextInput)(form_field)
+
+
+_CONTROLS: Final[dict[str, Callable[[FormField], Control]]] = {
+    "flag": Checkbox,
+    "choices": Checklist,
+    "instant": InstantPicker,
+    "sort": SortOrder,
+    "texts": TextLines,
+    "whole": NumberInput,
+    "number": NumberInput,
+}
 
 
 def _meaning(option: Option) -> str:
-    link = (
-        f' <a href="{escape(option.link)}" target="_blank" rel="noopener"'
-        f' aria-label="More about {escape(option.label)}">More</a>'
-        if option.link
-        else ""
-    )
+    label = f"More about {escape(option.label)}"
+    more = f'<a href="{escape(option.link)}" target="_blank" rel="noopener" aria-label="{label}">More</a>'
+    link = f" {more}" if option.link else ""
     return f'<p class="attrib-help">{escape(option.meaning)}{link}</p>' if option.meaning else ""
 
 
@@ -494,13 +485,6 @@ def _distinct(values: pd.Series[str]) -> list[str]:
     return list(dict.fromkeys(present))[:_LIMIT]
 
 
-class Upload(NamedTuple):
-    """A file from the page."""
-
-    name: str
-    content: bytes
-
-
 def upload_button(label: str, accept: str) -> Any:
     """Return a button that uploads one file with one of the extensions accepted."""
     button = ipywidgets.FileUpload(accept=accept, multiple=False, description=label)
@@ -508,12 +492,11 @@ def upload_button(label: str, accept: str) -> Any:
     return button
 
 
-def uploads(button: Any) -> Iterable[Upload]:
-    """Return the files of an upload button; ipywidgets 7 gives them by name, ipywidgets 8 in a tuple."""
+def uploads(button: Any) -> list[tuple[str, bytes]]:
+    """Return name and content of the files of an upload button, which ipywidgets 7 gives by name."""
     value = button.value
-    if isinstance(value, dict):
-        return [Upload(name, bytes(file["content"])) for name, file in value.items()]
-    return [Upload(str(file["name"]), bytes(file["content"])) for file in value]
+    files = value.items() if isinstance(value, dict) else [(file["name"], file) for file in value]
+    return [(str(name), bytes(file["content"])) for name, file in files]
 
 
 class Table(Control):
@@ -521,11 +504,10 @@ class Table(Control):
 
     def __init__(self, form_field: FormField) -> None:
         self._upload = upload_button(f"{form_field.label}: choose a CSV file", ".csv")
-        super().__init__(form_field, self._upload)
+        super().__init__(form_field, self._upload, watched=())
         self._frame: pd.DataFrame | None = None
         self._upload.observe(lambda _: self._read(), names="value")
         self._name = self._problem = ""
-        self._watchers: list[Callable[[], None]] = []
 
     @property
     def value(self) -> pd.DataFrame | None:
@@ -538,28 +520,18 @@ class Table(Control):
     @value.setter
     def value(self, frame: pd.DataFrame | None) -> None:
         self._frame, self._name, self._problem = frame, "", ""
-        self._notify()
+        self.changed()
 
     @property
     def source(self) -> str:
         """The call that reads the file; a variable named as the argument for a frame that was set."""
         return f"pd.read_csv({self._name!r})" if self._name else self.form_field.name
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the table changes."""
-        self._watchers.append(changed)
-
-    def _notify(self) -> None:
-        for changed in self._watchers:
-            changed()
-
     def _read(self) -> None:
-        for file in uploads(self._upload):
-            self._name = file.name
+        for name, content in uploads(self._upload):
+            self._name, self._frame, self._problem = name, None, ""
             try:
-                self._frame = pd.read_csv(io.BytesIO(file.content))
-                self._problem = ""
+                self._frame = pd.read_csv(io.BytesIO(content))
             except ValueError as error:
-                self._frame = None
-                self._problem = f"{self.form_field.name}: {file.name!r} is not a CSV file: {error}"
-        self._notify()
+                self._problem = f"{self.form_field.name}: {name!r} is not a CSV file: {error}"
+        self.changed()

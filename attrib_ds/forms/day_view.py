@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from html import escape
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.api.events import list_event_types
-from attrib_ds.api.interactions import event_insights, interaction_insights, list_nodes, search_interactions
+from attrib_ds.api.interactions import event_insights, interaction_insights, search_interactions
 from attrib_ds.forms import elements
 from attrib_ds.project import Project
 
@@ -29,15 +29,17 @@ _NUMBERS: Final = frozenset({"Visits", "Events", "Value", "Hits"})
 _API: Final = re.compile(r"/api/v\d+/?$")
 
 
+#: A public function and its arguments without the project, by the variable of the result.
+Calls = dict[str, tuple[Callable[..., pd.DataFrame], dict[str, Any]]]
+#: Names of nodes and of those above them, the root first, by id.
+Labels = Mapping[str | None, tuple[str, ...]]
+
+
 def figures(numbers: DayNumbers) -> str:
     """Return how many visits, hits and conversions there were, and how many visits are not counted."""
-    shown = elements.figures(
-        {
-            "Visits": f"{int(numbers.visits['sessionCount'].sum()):,}",
-            "Hits": f"{int(numbers.visits['hitCount'].sum()):,}",
-            "Conversions": f"{numbers.conversion_count():,}",
-        }
-    )
+    visits, hits = numbers.visits["sessionCount"].sum(), numbers.visits["hitCount"].sum()
+    counts = {"Visits": visits, "Hits": hits, "Conversions": numbers.conversion_count()}
+    shown = elements.figures({name: f"{int(count):,}" for name, count in counts.items()})
     noun = "visit" if numbers.uncounted == 1 else "visits"
     note = f"<p>Not counted: {numbers.uncounted:,} {noun} by bots or of filtered traffic.</p>"
     return f"{shown}{note if numbers.uncounted else ''}"
@@ -69,19 +71,20 @@ def hours(counts: Sequence[int], *, current: int) -> str:
     )
 
 
-def sources(by_node: Mapping[str | None, int], labels: Mapping[str | None, NodeLabel]) -> str:
+def sources(by_node: Mapping[str | None, int], labels: Labels) -> str:
     """Return a table of the nodes that most visits came from.
 
     Parameters
     ----------
     by_node : mapping of str to int
         Number of visits, largest first.
-    labels : mapping of str to NodeLabel
+    labels : mapping of str to tuple of str
         Labels of at least the nodes that are shown.
     """
     shown = list(by_node.items())[:MOST_SOURCES]
     most = max(*by_node.values(), 1)
-    rows = [[_bar(_label(labels[node]), count / most), f"{count:,}"] for node, count in shown]
+    bar = '<i class="attrib-share" style="width: {:.1f}%"></i>'
+    rows = [[_label(labels[node]) + bar.format(100 * count / most), f"{count:,}"] for node, count in shown]
     others = list(by_node.values())[MOST_SOURCES:]
     if others:
         noun = "other source" if len(others) == 1 else "other sources"
@@ -92,7 +95,7 @@ def sources(by_node: Mapping[str | None, int], labels: Mapping[str | None, NodeL
 def conversions(numbers: DayNumbers, currency: str) -> str:
     """Return a table of the events of the day by type, with the sums of their statistics."""
     rows = []
-    for row in numbers.conversions.to_dict("records"):
+    for row in numbers.results["conversions"].to_dict("records"):
         count = int(row["values.event-count"])
         sums = {key: row[f"values.{key}"] for key in numbers.are_money if row[f"values.{key}"]}
         if count:
@@ -103,18 +106,16 @@ def conversions(numbers: DayNumbers, currency: str) -> str:
     return _table("Conversions", ("Event type", "Events", "Value"), rows)
 
 
-def newest(
-    visits: pd.DataFrame, labels: Mapping[str | None, NodeLabel], *, zone: ZoneInfo, seen: set[str] | None
-) -> str:
+def newest(visits: pd.DataFrame, labels: Labels, *, zone: tzinfo | None, seen: set[str] | None) -> str:
     """Return a table of the visits that began last; those that were not seen before are highlighted.
 
     Parameters
     ----------
     visits : DataFrame
         From :func:`attrib_ds.search_interactions`.
-    labels : mapping of str to NodeLabel
+    labels : mapping of str to tuple of str
         Labels of their nodes.
-    zone : ZoneInfo
+    zone : tzinfo
         Time zone of the times of day.
     seen : set of str, optional
         Ids of the visits that were shown before; None highlights none.
@@ -123,14 +124,11 @@ def newest(
     for visit in visits.to_dict("records"):
         path = _text(visit["firstPageUrl.pathname"]) or ""
         shown = path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH - 1]}…"
-        rows.append(
-            [
-                f"<time>{visit['startDate'].tz_convert(zone):%H:%M:%S}</time>",
-                _label(labels[_text(visit["nodeId"])]),
-                f'<span class="attrib-path">{escape(shown)}</span>',
-                _count(visit["hitCount"]),
-            ]
-        )
+        began = f"<time>{visit['startDate'].tz_convert(zone):%H:%M:%S}</time>"
+        source = _label(labels[_text(visit["nodeId"])])
+        # An offline interaction has no hits.
+        hits = "" if pd.isna(visit["hitCount"]) else f"{visit['hitCount']:,}"
+        rows.append([began, source, f'<span class="attrib-path">{escape(shown)}</span>', hits])
         fresh.append(seen is not None and visit["_id"] not in seen)
     return _table("Newest visits", ("Began", "Source", "First page", "Hits"), rows, fresh=fresh)
 
@@ -187,13 +185,9 @@ def _table(
     )
 
 
-def _label(label: NodeLabel) -> str:
-    above = "".join(f"<small>{escape(name)} › </small>" for name in label.ancestors)
-    return f"{above}{escape(label.name)}"
-
-
-def _bar(content: str, share: float) -> str:
-    return f'{content}<i class="attrib-share" style="width: {100 * share:.1f}%"></i>'
+def _label(names: tuple[str, ...]) -> str:
+    above = "".join(f"<small>{escape(name)} › </small>" for name in names[:-1])
+    return f"{above}{escape(names[-1])}"
 
 
 def _sums(sums: Mapping[str, float], are_money: Mapping[str, bool], currency: str) -> str:
@@ -206,36 +200,13 @@ def _sums(sums: Mapping[str, float], are_money: Mapping[str, bool], currency: st
     return "<br>".join(texts)
 
 
-def _count(value: Any) -> str:
-    """Return a number; nothing for a missing one, such as the hits of an offline interaction."""
-    return "" if pd.isna(value) else f"{value:,}"
-
-
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
 #: Number of newest visits.
 _NEWEST: Final = 8
-#: Types of fields that are statistics.
-_STATISTICS: Final = frozenset({"currency", "number"})
 _COLUMNS: Final = ("startDate", "nodeId", "firstPageUrl.pathname", "hitCount")
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a public function on a project.
-
-    Parameters
-    ----------
-    function : callable
-        A public function.
-    arguments : dict
-        Its arguments by name, without the project.
-    """
-
-    function: Callable[..., pd.DataFrame]
-    arguments: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -244,37 +215,29 @@ class DayNumbers:
 
     Parameters
     ----------
-    day : date
-        The day.
-    visits : DataFrame
-        From :func:`attrib_ds.interaction_insights`: by hour of the day and node.
-    conversions : DataFrame
-        From :func:`attrib_ds.event_insights`: a row per event type.
-    newest : DataFrame
-        From :func:`attrib_ds.search_interactions`: the visits that began last.
+    results : dict of str to DataFrame
+        By the variable of the code: ``visits`` by hour of the day and node, ``conversions`` by event type,
+        and the ``newest`` visits.
     type_names : dict of str to str
         Names of event types by reference.
     are_money : dict of str to bool
         Statistics of the event types, and whether each is an amount of money.
     uncounted : int
         Number of visits by bots and of filtered traffic.
-    calls : dict of str to Call
-        The calls of the frames, by the variable of the result.
+    calls : dict of str to (callable, dict)
+        By the variable of the result: a public function and its arguments, without the project.
     """
 
-    day: date
-    visits: pd.DataFrame
-    conversions: pd.DataFrame
-    newest: pd.DataFrame
+    results: dict[str, pd.DataFrame]
     type_names: dict[str, str]
     are_money: dict[str, bool]
     uncounted: int
-    calls: dict[str, Call]
+    calls: Calls
 
     @property
-    def results(self) -> dict[str, pd.DataFrame]:
-        """The frames by the variables of the code."""
-        return {"visits": self.visits, "conversions": self.conversions, "newest": self.newest}
+    def visits(self) -> pd.DataFrame:
+        """The visits by hour and node."""
+        return self.results["visits"]
 
     def by_hour(self) -> list[int]:
         """Return the number of visits that began in each hour of the day, 0 to 23."""
@@ -284,20 +247,20 @@ class DayNumbers:
     def by_node(self) -> dict[str | None, int]:
         """Return the number of visits from each node, largest first; None for those without a node."""
         counts = self.visits.groupby("group", dropna=False)["sessionCount"].sum()
-        by_node = {node if isinstance(node, str) else None: int(count) for node, count in counts.items()}
+        by_node = {_text(node): int(count) for node, count in counts.items()}
         return dict(sorted(by_node.items(), key=lambda pair: (-pair[1], pair[0] or "")))
 
     def conversion_count(self) -> int:
         """Return the number of conversions of all event types."""
-        return int(self.conversions["values.event-count"].sum())
+        return int(self.results["conversions"]["values.event-count"].sum())
 
     def nodes(self, most: int) -> list[str | None]:
         """Return up to ``most`` nodes with the most visits, and the nodes of the newest visits."""
-        newest = [node if isinstance(node, str) else None for node in self.newest["nodeId"]]
+        newest = [_text(node) for node in self.results["newest"]["nodeId"]]
         return [*list(self.by_node())[:most], *newest]
 
 
-def day_calls(day: date, zone: ZoneInfo, keys: Iterable[str]) -> dict[str, Call]:
+def day_calls(day: date, zone: ZoneInfo, keys: Iterable[str]) -> Calls:
     """Return the calls for the numbers of a day, by the variable of the result.
 
     Each is one aggregate or a few rows, however long the day's log is. The bounds are instants, since a
@@ -308,22 +271,23 @@ def day_calls(day: date, zone: ZoneInfo, keys: Iterable[str]) -> dict[str, Call]
         "until": instants.format(instants.last_instant(day, zone, argument="until")),
     }
     by_hour = {"group_by": "nodeId", "interval": "hourOfDay", **bounds, "timezone": zone.key}
-    by_type = {"metrics": ["event-count", *keys], **bounds, "group_by": "event-type", "timezone": zone.key}
+    metrics = ["event-count", *keys]
+    by_type = {"metrics": metrics, **bounds, "group_by": "event-type", "timezone": zone.key}
+    newest = {**bounds, "columns": list(_COLUMNS), "limit": _NEWEST}
     return {
-        "visits": Call(interaction_insights, by_hour),
-        "conversions": Call(event_insights, by_type),
-        "newest": Call(search_interactions, {**bounds, "columns": list(_COLUMNS), "limit": _NEWEST}),
+        "visits": (interaction_insights, by_hour),
+        "conversions": (event_insights, by_type),
+        "newest": (search_interactions, newest),
     }
 
 
 def statistics(types: pd.DataFrame) -> dict[str, bool]:
     """Return the statistics that event types declare, and whether each is an amount of money."""
-    fields = [field for text in types["fields"] for field in json.loads(text)]
-    declared = [field for field in fields if field["entity"] == "event" and field["type"] in _STATISTICS]
     are_money: dict[str, bool] = {}
-    for field in declared:
-        key = field["storageKey"]
-        are_money[key] = are_money.get(key, True) and field["type"] == "currency"
+    for field in (field for text in types["fields"] for field in json.loads(text)):
+        if field["entity"] == "event" and field["type"] in ("currency", "number"):
+            key = field["storageKey"]
+            are_money[key] = are_money.get(key, True) and field["type"] == "currency"
     return are_money
 
 
@@ -347,68 +311,10 @@ def read_day(project: Project, day: date, zone: ZoneInfo) -> DayNumbers:
     types = list_event_types(project)
     are_money = statistics(types)
     calls = day_calls(day, zone, are_money)
-    frames = {name: call.function(project, **call.arguments) for name, call in calls.items()}
-    everything = calls["newest"].arguments | {"limit": 0, "filtered": None, "bots": None}
-    return DayNumbers(
-        day=day,
-        type_names=dict(zip(types["reference"], types["name"], strict=True)),
-        uncounted=search_interactions(project, **everything).attrs["total"] - frames["newest"].attrs["total"],
-        are_money=are_money,
-        calls=calls,
-        **frames,
+    results = {name: function(project, **arguments) for name, (function, arguments) in calls.items()}
+    everything = search_interactions(
+        project, **calls["newest"][1] | {"limit": 0, "filtered": None, "bots": None}
     )
-
-
-@dataclass(frozen=True)
-class NodeLabel:
-    """A node as it is shown.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    ancestors : tuple of str, default ()
-        Names of the nodes above it, the root first.
-    """
-
-    name: str
-    ancestors: tuple[str, ...] = ()
-
-
-_UNKNOWN: Final = NodeLabel("unknown")
-
-
-class NodeLabels:
-    """Labels of the nodes of a project; the tree is read again only when a new node appears.
-
-    Parameters
-    ----------
-    project : Project
-        From :func:`attrib_ds.connect`.
-    """
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._labels: dict[str, NodeLabel] = {}
-
-    def of(self, ids: Iterable[str | None]) -> dict[str | None, NodeLabel]:
-        """Return the labels of nodes by id; a node that is not in the tree has its id as its name.
-
-        Raises
-        ------
-        AttribError
-            If the tree cannot be read.
-        """
-        wanted = set(ids)
-        missing = {id for id in wanted if id is not None} - self._labels.keys()
-        if missing:
-            self._labels = {id: NodeLabel(id) for id in missing} | self._labels | self._read()
-        return {id: _UNKNOWN if id is None else self._labels[id] for id in wanted}
-
-    def _read(self) -> dict[str, NodeLabel]:
-        nodes = list_nodes(self._project)
-        names = dict(zip(nodes["_id"], nodes["name"].fillna(nodes["_id"]), strict=True))
-        return {
-            id: NodeLabel(names[id], tuple(names.get(ancestor, ancestor) for ancestor in path))
-            for id, path in zip(nodes["_id"], nodes["path"], strict=True)
-        }
+    uncounted = everything.attrs["total"] - results["newest"].attrs["total"]
+    type_names = dict(zip(types["reference"], types["name"], strict=True))
+    return DayNumbers(results, type_names, are_money, uncounted, calls)

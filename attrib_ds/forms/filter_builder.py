@@ -45,7 +45,8 @@ class FilterForm(Displayed):
 
     def __init__(self, project: Project | None, kind: Kind) -> None:
         suggest = None if project is None else partial(controls.values, project, kind)
-        self._project, self._builder = project, FilterBuilder(kind, suggest=suggest)
+        form_field = FormField("filter", "predicate", label=f"{kind} filter")
+        self._project, self._builder = project, Filter(form_field, kind, suggest=suggest)
         self.error: Exception | None = None
         self._diagram, self._code, self._status = (elements.html() for _ in range(3))
         can_count = project is not None and kind in ("interaction", "node")
@@ -53,7 +54,7 @@ class FilterForm(Displayed):
         self.widget = elements.page(
             elements.box(
                 "columns",
-                elements.box("inputs", self._builder.widget, *count, self._status),
+                elements.box("inputs", self._builder.input, *count, self._status),
                 elements.box("results", self._diagram, self._code),
             )
         )
@@ -152,33 +153,25 @@ _FIRST_FIELDS: Final = {
 }
 
 
-class FilterBuilder:
-    """Controls for one predicate, which may be empty.
+class Filter(Control):
+    """The filter builder: controls for one predicate, which may be empty.
 
     Parameters
     ----------
+    form_field : FormField
+        The argument that the control edits.
     kind : {"interaction", "node", "user", "event"}
         Kind of record to filter.
     suggest : callable, optional
         Takes a field and returns values to suggest.
-    label : str, optional
-        Label of the outermost group.
-
-    Attributes
-    ----------
-    widget : ipywidgets.Widget
-        The widget to display.
-    value : Predicate or None
-        The predicate; None without conditions. May be set.
     """
 
-    def __init__(self, kind: Kind, *, suggest: Suggest | None = None, label: str = "") -> None:
+    def __init__(self, form_field: FormField, kind: Kind, *, suggest: Suggest | None = None) -> None:
         self.kind = check_kind(kind)
         self._suggest = suggest or (lambda _: ())
-        self._watchers: list[Callable[[], None]] = []
         self.problem = elements.html()
-        self._group = _Group(self, name=label or f"{kind} filter")
-        self.widget = elements.box("filter", self._group.widget, self.problem)
+        self._group = _Group(self, name=form_field.label)
+        super().__init__(form_field, elements.box("filter", self._group.widget, self.problem), watched=())
 
     @property
     def value(self) -> Predicate | None:
@@ -200,15 +193,6 @@ class FilterBuilder:
         self._group.value = group
         self.changed()
 
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the predicate may have changed."""
-        self._watchers.append(changed)
-
-    def changed(self) -> None:
-        """Notify the watchers."""
-        for watcher in self._watchers:
-            watcher()
-
     def suggestions(self, field: str) -> Sequence[str]:
         """Return values to suggest for a field; none if the service fails or cannot be reached."""
         try:
@@ -220,7 +204,7 @@ class FilterBuilder:
 class _Group:
     """A group of conditions combined by one logical operator."""
 
-    def __init__(self, builder: FilterBuilder, *, name: str) -> None:
+    def __init__(self, builder: Filter, *, name: str) -> None:
         self._builder, self._name = builder, name
         self._members: list[_Row | _Group] = []
         self._combination = ipywidgets.Dropdown(options=_COMBINATORS, description=name.capitalize())
@@ -279,7 +263,7 @@ class _Group:
 class _Row:
     """One condition: a field, an operator allowed for its type, and the operator's values."""
 
-    def __init__(self, builder: FilterBuilder) -> None:
+    def __init__(self, builder: Filter) -> None:
         self._builder = builder
         fields = list(vocabulary(builder.kind))
         self._field = ipywidgets.Combobox(
@@ -384,24 +368,3 @@ class _Row:
             control.input.continuous_update = True
         control.watch(self._builder.changed)
         return control
-
-
-class Filter(Control):
-    """The filter builder as the control of a form field."""
-
-    def __init__(self, form_field: FormField, kind: Kind, *, suggest: Suggest | None = None) -> None:
-        self._builder = FilterBuilder(kind, suggest=suggest, label=form_field.label)
-        super().__init__(form_field, self._builder.widget)
-
-    @property
-    def value(self) -> Predicate | None:
-        """The predicate."""
-        return self._builder.value
-
-    @value.setter
-    def value(self, predicate: Predicate | None) -> None:
-        self._builder.value = predicate
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call a function whenever the predicate may have changed."""
-        self._builder.watch(changed)

@@ -29,6 +29,12 @@ _WORKING: Final = "Working …"
 _EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'
 
 
+#: The controls of arguments, made from their form fields.
+Inputs = Mapping[str, Callable[[FormField], Control]]
+#: What shows a result in its form.
+Show = Callable[[Any, "Form"], Sequence[Any]]
+
+
 @dataclass(frozen=True)
 class Step:
     """One call of a form; its result is the first argument of the next step.
@@ -39,40 +45,34 @@ class Step:
         A public function.
     result : str
         Variable that the code assigns the result to.
-    leave_out : tuple of str
-        Arguments without a control.
     first : tuple of str
         Arguments that are always visible; the others are under "More options".
     custom_controls : mapping of str to callable
         By argument: a function that takes the form field and returns its control.
     words : mapping of str to (str, str)
         By argument: label and help, if those of other forms do not fit.
+    leave_out : tuple of str
+        Arguments without a control.
     """
 
     function: Callable[..., Any]
     result: str
-    leave_out: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    custom_controls: Mapping[str, Callable[[FormField], Control]] = field(default_factory=dict)
+    custom_controls: Inputs = field(default_factory=dict)
     words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return self.function.__name__
-
-    def is_visible(self, argument: str) -> bool:
-        """Return whether an argument is visible at once; the others are under "More options"."""
-        return not self.first or argument in self.first
+    leave_out: tuple[str, ...] = ()
 
     def controls(self) -> dict[str, Control]:
         """Make a control for each form field, the visible ones first."""
         fields = form_fields(self.function, also=self.custom_controls)
         for name, (label, line) in self.words.items():
             fields[name] = replace(fields[name], label=label, summary=line)
-        hidden = {*self.first, *self.leave_out}
-        order = [*self.first, *(name for name in fields if name not in hidden)]
-        return {name: self.custom_controls.get(name, control_for)(fields[name]) for name in order}
+        order = dict.fromkeys((*self.first, *fields))
+        return {
+            name: self.custom_controls.get(name, control_for)(fields[name])
+            for name in order
+            if name not in self.leave_out
+        }
 
 
 class Form(Displayed):
@@ -94,20 +94,19 @@ class Form(Displayed):
 
     def __init__(
         self,
-        title: str,
+        texts: tuple[str, str, str],
         steps: Sequence[Step],
-        *,
         subject: Project | None,
-        show: Callable[[Any, Form], Sequence[Any]],
-        about: str = "",
-        action: str = "Run",
+        show: Show,
+        value: Mapping[str, Any] | None = None,
     ) -> None:
+        title, about, action = texts
         self.result: Any = None
         self.results: dict[str, Any] = {}
         self.error: Exception | None = None
         self._result_callbacks: list[Callable[[Any], None]] = []
         self._steps, self._subject, self._show = list(steps), subject, show
-        self._controls = {step.name: step.controls() for step in self._steps}
+        self._controls = {step.function.__name__: step.controls() for step in self._steps}
         self._has_run = False
         self._code, self._status = elements.html(), elements.html()
         self._messages = elements.output()
@@ -125,7 +124,7 @@ class Form(Displayed):
         )
         for control in self._by_argument().values():
             control.watch(self._refresh)
-        self._refresh()
+        self.value = value or {}
 
     @property
     def value(self) -> dict[str, Any]:
@@ -201,7 +200,7 @@ class Form(Displayed):
         return result
 
     def __repr__(self) -> str:
-        return f"<Form of {', '.join(step.name for step in self._steps)}; .value, .code, .run()>"
+        return f"<Form of {', '.join(step.function.__name__ for step in self._steps)}; .value, .code, .run()>"
 
     def _press(self) -> None:
         with suppress(Exception):  # run() has shown it
@@ -248,7 +247,7 @@ class Form(Displayed):
     def _filled_in(self, step: Step) -> dict[str, Control]:
         """Return the controls whose value differs from the default."""
         filled_in = {}
-        for name, control in self._controls[step.name].items():
+        for name, control in self._controls[step.function.__name__].items():
             value, form_field = control.value, control.form_field
             if value is None and form_field.is_required:
                 raise InvalidRequest(f"{name} is required", field=name)
@@ -258,9 +257,9 @@ class Form(Displayed):
 
     def _inputs(self) -> list[Any]:
         fields = [
-            (step.is_visible(name), control.widget)
+            (not step.first or name in step.first, control.widget)
             for step in self._steps
-            for name, control in self._controls[step.name].items()
+            for name, control in self._controls[step.function.__name__].items()
         ]
         optional = [widget for is_visible, widget in fields if not is_visible]
         more = [elements.disclosure("More options", *optional)] if optional else []
@@ -424,7 +423,7 @@ class Downloads(anywidget.AnyWidget):  # type: ignore[misc]
         self.send({"name": file.name, "type": file.media_type}, buffers=[content])
 
 
-def show_frame(frame: pd.DataFrame, caption: str, stem: str, form: Form) -> list[Any]:
+def show_frame(frame: pd.DataFrame, form: Form, *, caption: str, stem: str) -> list[Any]:
     """Return a frame as a table, above buttons that save it and the code that computes it."""
     return [elements.table(frame, caption), Downloads(frame_downloads(frame, stem, form.code))]
 

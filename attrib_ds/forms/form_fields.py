@@ -179,6 +179,9 @@ LABELS: Final[dict[str, str]] = {
     "campaign_slug": "Short name",
     "bots": "Bots",
     "filtered": "Filtered traffic",
+    "frame": "Costs",
+    "name_like": "Name contains",
+    "updates": "States",
 }
 #: One line each.
 HELP: Final[dict[str, str]] = {
@@ -209,4 +212,7 @@ HELP: Final[dict[str, str]] = {
     "campaign_slug": "As it appears in the addresses of landing pages; cannot be changed later.",
     "dry_run": "Only check the rows; send nothing.",
     "read_only": "Look without changing anything.",
+    "frame": "Columns: campaignId, amount, startDate, endDate and, if known, country and region.",
+    "name_like": "Part of the name; all campaigns by default.",
+    "updates": "Columns: id of the event, storageKey (the state), value (1 or 0) and, if known, date.",
 }

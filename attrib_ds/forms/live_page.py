@@ -8,12 +8,11 @@ import contextvars
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import anywidget
@@ -23,11 +22,11 @@ import traitlets
 from attrib_ds import instants
 from attrib_ds.api.admin import get_settings
 from attrib_ds.api.events import list_event_types
-from attrib_ds.api.interactions import search_interactions
+from attrib_ds.api.interactions import list_nodes, search_interactions
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.forms import day_view, elements
-from attrib_ds.forms.day_view import Call, DayNumbers, NodeLabel, NodeLabels, day_calls, read_day, statistics
+from attrib_ds.forms.day_view import Calls, DayNumbers, Labels, day_calls, read_day, statistics
 from attrib_ds.forms.elements import Displayed
 from attrib_ds.forms.form import write_call, write_opening, write_program
 from attrib_ds.project import Project
@@ -38,19 +37,16 @@ _SHORTEST: Final = 1.0
 _PARTS: Final = ("figures", "nothing", "hours", "sources", "conversions", "newest")
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """What the page shows at one moment.
 
     Parameters
     ----------
     at : datetime
         When it was read, in the time zone of the page.
-    zone : ZoneInfo
-        The time zone.
     numbers : DayNumbers
         Of the day so far.
-    labels : mapping of str to NodeLabel
+    labels : mapping of str to tuple of str
         Labels of the nodes that are shown.
     currency : str
         The project's currency; empty if the key may not read it.
@@ -59,9 +55,8 @@ class Moment:
     """
 
     at: datetime
-    zone: ZoneInfo
     numbers: DayNumbers
-    labels: Mapping[str | None, NodeLabel]
+    labels: Labels
     currency: str
     last_visit: datetime | None
 
@@ -95,10 +90,10 @@ class Live(Displayed):
         self.results: dict[str, pd.DataFrame] = {}
         self.error: Exception | None = None
         self._project, self._timezone, self._now = project, timezone, now
-        self._labels = NodeLabels(project)
+        self._labels: dict[str, tuple[str, ...]] = {}
         self._settings: tuple[ZoneInfo, str] | None = None
         self._last_visit: tuple[date, datetime | None] | None = None
-        self._calls: dict[str, Call] | None = None
+        self._calls: Calls | None = None
         self._seen: set[str] | None = None
         self._heading, self._problem = elements.html("<h2>Today</h2>"), elements.html()
         self._ticker = Ticker(seconds, Polling(self._read, self._show, seconds=seconds).tick)
@@ -155,9 +150,20 @@ class Live(Displayed):
         zone, currency = self._zone_and_currency()
         at = self._now().astimezone(zone)
         numbers = read_day(self._project, at.date(), zone)
-        labels = self._labels.of(numbers.nodes(day_view.MOST_SOURCES))
+        labels = self._labels_of(set(numbers.nodes(day_view.MOST_SOURCES)))
         last_visit = None if len(numbers.visits) else self._find_last_visit(at.date(), zone)
-        return Moment(at, zone, numbers, labels, currency, last_visit)
+        return Moment(at, numbers, labels, currency, last_visit)
+
+    def _labels_of(self, ids: set[str | None]) -> Labels:
+        """Return the labels of nodes by id; the tree is read again only when a new node appears."""
+        missing = {id for id in ids if id is not None} - self._labels.keys()
+        if missing:
+            nodes = list_nodes(self._project)
+            names = dict(zip(nodes["_id"], nodes["name"].fillna(nodes["_id"]), strict=True))
+            self._labels = {id: (id,) for id in missing} | self._labels
+            for id, path in zip(nodes["_id"], nodes["path"], strict=True):
+                self._labels[id] = (*(names.get(ancestor, ancestor) for ancestor in path), names[id])
+        return {id: ("unknown",) if id is None else self._labels[id] for id in ids}
 
     def _zone_and_currency(self) -> tuple[ZoneInfo, str]:
         """Return the time zone of the page, and the project's currency, or nothing if it is unknown."""
@@ -181,10 +187,8 @@ class Live(Displayed):
 
     def _show(self, outcome: Moment | Exception) -> None:
         """Show what was read, or why nothing could be read or shown."""
-        self.error = None
-        if isinstance(outcome, Exception):
-            self.error = outcome
-        else:
+        self.error = outcome if isinstance(outcome, Exception) else None
+        if not isinstance(outcome, Exception):
             try:
                 self._show_moment(outcome)
             except Exception as error:  # noqa: BLE001  (shown; the kernel would only log it)
@@ -197,34 +201,32 @@ class Live(Displayed):
         return elements.alert(f"{elements.error_message(error)}\nThe page tries again by itself.{before}")
 
     def _show_moment(self, moment: Moment) -> None:
-        numbers, day = moment.numbers, moment.numbers.day
+        at, numbers, labels, currency, last_visit = moment
         self.results, self._calls = numbers.results, numbers.calls
+        newest = numbers.results["newest"]
         elements.fill(self._code, elements.code_block(self._write(numbers.calls)))
-        where = f"{day:%A} {day.day} {day:%B %Y}, {moment.zone.key}"
-        elements.fill(self._heading, f"<h2>Today</h2><p>{where}</p>")
+        elements.fill(self._heading, f"<h2>Today</h2><p>{at:%A} {at.day} {at:%B %Y}, {at.tzinfo}</p>")
         contents = dict.fromkeys(_PARTS, "")
         contents["figures"] = day_view.figures(numbers)
         if len(numbers.visits) or numbers.conversion_count():
-            contents["conversions"] = day_view.conversions(numbers, moment.currency)
+            contents["conversions"] = day_view.conversions(numbers, currency)
         if len(numbers.visits):
-            contents["hours"] = day_view.hours(numbers.by_hour(), current=moment.at.hour)
-            contents["sources"] = day_view.sources(numbers.by_node(), moment.labels)
-            contents["newest"] = day_view.newest(
-                numbers.newest, moment.labels, zone=moment.zone, seen=self._seen
-            )
+            contents["hours"] = day_view.hours(numbers.by_hour(), current=at.hour)
+            contents["sources"] = day_view.sources(numbers.by_node(), labels)
+            contents["newest"] = day_view.newest(newest, labels, zone=at.tzinfo, seen=self._seen)
         else:
-            contents["nothing"] = day_view.nothing_yet(self._project, moment.last_visit)
+            contents["nothing"] = day_view.nothing_yet(self._project, last_visit)
         for name, content in contents.items():
             elements.fill(self._parts[name], content)
-        self._seen = set(numbers.newest["_id"])
+        self._seen = set(newest["_id"])
         # Last: the page says from when all of it is.
-        self._ticker.updated = f"{moment.at:%H:%M:%S}"
+        self._ticker.updated = f"{at:%H:%M:%S}"
 
-    def _write(self, calls: Mapping[str, Call]) -> str:
+    def _write(self, calls: Calls) -> str:
         lines = [write_opening(self._project)]
-        for name, call in calls.items():
-            sources = {argument: repr(value) for argument, value in call.arguments.items()}
-            lines.append(write_call(call.function, "project", sources, result=name))
+        for name, (function, arguments) in calls.items():
+            sources = {argument: repr(value) for argument, value in arguments.items()}
+            lines.append(write_call(function, "project", sources, result=name))
         return write_program(lines)
 
 
@@ -272,8 +274,6 @@ def live(project: Project, *, timezone: str | None = None, seconds: float = _SEC
     return Live(project, timezone=timezone, seconds=float(seconds))
 
 
-T = TypeVar("T")
-
 #: The time between two reads is at least ten times the time that a read took.
 _LEAST_RATIO: Final = 10
 #: Longest wait after failures, in seconds, unless a service asks for more.
@@ -282,7 +282,7 @@ _LONGEST_WAIT: Final = 60.0
 _SECONDS_TO_END: Final = 5.0
 
 
-class Polling(Generic[T]):
+class Polling:
     """Reads at each tick of a page, unless it is too early.
 
     Parameters
@@ -299,8 +299,8 @@ class Polling(Generic[T]):
 
     def __init__(
         self,
-        read: Callable[[], T],
-        show: Callable[[T | Exception], None],
+        read: Callable[[], Any],
+        show: Callable[[Any], None],
         *,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -333,16 +333,16 @@ class Polling(Generic[T]):
         atexit.register(self._thread.join, _SECONDS_TO_END)
         self._thread.start()
 
-    def _finish(self, outcome: T | Exception) -> None:
+    def _finish(self, outcome: Any) -> None:
         if self._thread is not None:
             atexit.unregister(self._thread.join)
         self._thread = None
         self._show(outcome)
 
-    def _attempt(self) -> T | Exception:
+    def _attempt(self) -> Any:
         started = self._clock()
         try:
-            outcome: T | Exception = self._read()
+            outcome = self._read()
         except Exception as error:  # noqa: BLE001  (shown in the page)
             outcome = error
         took = self._clock() - started
@@ -350,7 +350,7 @@ class Polling(Generic[T]):
         self._due = started + self._seconds_to_wait(outcome, took) - self._seconds / 2
         return outcome
 
-    def _seconds_to_wait(self, outcome: T | Exception, took: float) -> float:
+    def _seconds_to_wait(self, outcome: Any, took: float) -> float:
         if not isinstance(outcome, Exception):
             self._failures = 0
             return max(self._seconds, _LEAST_RATIO * took)

@@ -2,39 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from attrib_ds import plots
-from attrib_ds.api.campaigns import create_campaign as create
-from attrib_ds.api.campaigns import create_outlays, list_campaigns
-from attrib_ds.api.events import send_events as send
-from attrib_ds.api.events import update_states
+from attrib_ds.api import campaigns as campaign_calls
+from attrib_ds.api import events as event_calls
 from attrib_ds.api.interactions import interaction_insights, search_interactions
 from attrib_ds.api.offline_conversions import send_conversions
 from attrib_ds.api.results import export_users
 from attrib_ds.api.users import search_users
-from attrib_ds.filters.vocabulary import Kind, vocabulary
+from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import controls, elements
-from attrib_ds.forms.controls import Control, Table, TextInput, TextLines, control_for
+from attrib_ds.forms.controls import Table, TextInput, TextLines
 from attrib_ds.forms.filter_builder import Filter
-from attrib_ds.forms.form import Download, Downloads, Form, Step, show_frame
-from attrib_ds.forms.form_fields import FormField
+from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, show_frame
 from attrib_ds.project import Project
 
+#: Title, description and main button of each form.
+_TEXTS: Final = {
+    "search": ("Search visits", "Visits and other contacts, one row each.", "Search"),
+    "insights": ("Count visits", "How many visits there were, by day, by country, by any property.", "Count"),
+    "users": ("List users", "The people behind the visits and conversions, one row each.", "List"),
+    "export": ("Export users", "A list of users as a file, for a mailing or a spreadsheet.", "Export"),
+    "events": ("Send events", "Orders, leads and other events from a CSV file, one row each.", "Send"),
+    "states": (
+        "Set states of events",
+        "What became of orders and leads: confirmed, refunded, won. A CSV file, one row per change.",
+        "Set states",
+    ),
+    "conversions": (
+        "Send conversions",
+        "Deals of a CRM or orders of a shop, from the columns of its own CSV file.",
+        "Send",
+    ),
+    "campaigns": (
+        "List campaigns",
+        "The campaigns of an integration, with the ids that costs refer to.",
+        "List",
+    ),
+    "campaign": (
+        "Create a campaign",
+        "A campaign that no advertising service reports: a newsletter, a fair, a leaflet.",
+        "Create",
+    ),
+    "costs": (
+        "Record costs",
+        "What campaigns cost, for returns on spend. One row per campaign and period, from a CSV file.",
+        "Record",
+    ),
+}
 #: Columns of a search, to begin with.
 _VISIT_COLUMNS: Final = (
-    "startDate",
-    "type",
-    "nodeId",
-    "userId",
-    "hitCount",
-    "duration",
-    "geo.countryCode",
-    "geo.city",
+    *("startDate", "type", "nodeId", "userId", "hitCount", "duration", "geo.countryCode", "geo.city"),
 )
+#: Columns of a list of users, to begin with; those of fields are the project's own.
+_USER_COLUMNS: Final = (
+    *("_id", "eventCount", "interactionCount", "firstInteractionDate", "lastInteractionDate"),
+)
+# A project has field keys of its own, so these are examples, not a complete list.
+_EXAMPLES: Final = ", ".join(name for name in vocabulary("user") if "." not in name)
+_OF_USERS: Final[Inputs] = {
+    "where": partial(Filter, kind="user"),
+    "columns": partial(TextLines, placeholder=f"one per line: fields.email, {_EXAMPLES} …"),
+}
+_USER_WORDS: Final = {
+    "where": ("Only users", "Conditions on users; all users by default."),
+    "columns": ("Columns", "One per line; fields.email is a field of users."),
+}
 
 
 def search(project: Project) -> Form:
@@ -59,18 +96,14 @@ def search(project: Project) -> Form:
     3
     """
     step = Step(
-        search_interactions,
-        "interactions",
-        first=("where", "since", "until", "limit"),
-        custom_controls={**filter_controls(project), "columns": _visit_columns},
+        search_interactions, "interactions", ("where", "since", "until", "limit"), filter_controls(project)
     )
     return Form(
-        "Search visits",
+        _TEXTS["search"],
         [step],
-        subject=project,
-        about="Visits and other contacts, one row each.",
-        show=lambda interactions, form: show_frame(interactions, "Visits", "interactions", form),
-        action="Search",
+        project,
+        partial(show_frame, caption="Visits", stem="interactions"),
+        {"columns": _VISIT_COLUMNS},
     )
 
 
@@ -95,54 +128,9 @@ def insights(project: Project) -> Form:
     >>> form.run()["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
-    step = Step(
-        interaction_insights,
-        "counts",
-        first=("group_by", "interval", "where", "since", "until"),
-        custom_controls=filter_controls(project),
-    )
-    return Form(
-        "Count visits",
-        [step],
-        subject=project,
-        about="How many visits there were, by day, by country, by any property.",
-        show=_show_counts,
-        action="Count",
-    )
-
-
-def filter_controls(project: Project) -> dict[str, Callable[[FormField], Control]]:
-    """Return the controls for the arguments ``where`` and ``nodes``, with suggestions from the project."""
-    kinds: dict[str, Kind] = {"where": "interaction", "nodes": "node"}
-    return {name: partial(_filter, project, kind) for name, kind in kinds.items()}
-
-
-def _filter(project: Project, kind: Kind, form_field: FormField) -> Control:
-    return Filter(form_field, kind, suggest=partial(controls.values, project, kind))
-
-
-def _visit_columns(form_field: FormField) -> Control:
-    control = control_for(form_field)
-    control.value = list(_VISIT_COLUMNS)
-    return control
-
-
-def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
-    shown = show_frame(counts, "Visits", "insights", form)
-    if not len(counts) or counts["interval"].isna().all():
-        return shown
-    return [elements.image(plots.insights(counts), "Interactions over time"), *shown]
-
-
-#: Columns of a list of users, to begin with; those of fields are the project's own.
-_USER_COLUMNS: Final = (
-    "_id",
-    "eventCount",
-    "interactionCount",
-    "firstInteractionDate",
-    "lastInteractionDate",
-)
-_WHERE: Final = ("Only users", "Conditions on users; all users by default.")
+    first = ("group_by", "interval", "where", "since", "until")
+    step = Step(interaction_insights, "counts", first, filter_controls(project))
+    return Form(_TEXTS["insights"], [step], project, _show_counts)
 
 
 def users(project: Project) -> Form:
@@ -167,20 +155,14 @@ def users(project: Project) -> Form:
     3
     """
     step = Step(
-        search_users,
-        "users",
-        leave_out=("sql",),
-        first=("where", "columns", "limit"),
-        custom_controls={"where": _users, "columns": _first_columns},
-        words={"where": _WHERE, "columns": ("Columns", "One per line; fields.email is a field of users.")},
+        search_users, "users", ("where", "columns", "limit"), _OF_USERS, _USER_WORDS, leave_out=("sql",)
     )
     return Form(
-        "List users",
+        _TEXTS["users"],
         [step],
-        subject=project,
-        about="The people behind the visits and conversions, one row each.",
-        show=lambda users, form: show_frame(users, "Users", "users", form),
-        action="List",
+        project,
+        partial(show_frame, caption="Users", stem="users"),
+        {"columns": _USER_COLUMNS},
     )
 
 
@@ -206,47 +188,9 @@ def export(project: Project) -> Form:
     >>> print(form.code.splitlines()[-1])
     file = at.export_users(project, path='users.csv', columns=['_id', 'fields.email'])
     """
-    step = Step(
-        export_users,
-        "file",
-        first=("path", "columns", "where"),
-        custom_controls={"where": _users, "columns": _user_columns},
-        words={
-            "path": ("File", "Ends with .csv or .xlsx."),
-            "where": _WHERE,
-            "columns": ("Columns", "One per line; fields.email is a field of users."),
-        },
-    )
-    return Form(
-        "Export users",
-        [step],
-        subject=project,
-        about="A list of users as a file, for a mailing or a spreadsheet.",
-        show=_show_file,
-        action="Export",
-    )
-
-
-def _users(form_field: FormField) -> Control:
-    return Filter(form_field, "user")
-
-
-def _user_columns(form_field: FormField) -> Control:
-    # A project has field keys of its own, so these are examples, not a complete list.
-    names = [name for name in vocabulary("user") if "." not in name]
-    return TextLines(form_field, placeholder=f"one per line: fields.email, {', '.join(names)} …")
-
-
-def _first_columns(form_field: FormField) -> Control:
-    control = _user_columns(form_field)
-    control.value = _USER_COLUMNS
-    return control
-
-
-def _show_file(file: Path, _form: Any) -> Sequence[Any]:
-    written = f"Wrote {file} ({file.stat().st_size:,} bytes)"
-    download = Download(file.name, "application/octet-stream", file.read_bytes)
-    return [elements.html(elements.status(written)), Downloads({file.name: download})]
+    words = {"path": ("File", "Ends with .csv or .xlsx."), **_USER_WORDS}
+    step = Step(export_users, "file", ("path", "columns", "where"), _OF_USERS, words)
+    return Form(_TEXTS["export"], [step], project, _show_file)
 
 
 def send_events(project: Project) -> Form:
@@ -275,27 +219,13 @@ def send_events(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['processed']
     """
-    step = Step(
-        send,
-        "sent",
-        first=("events", "event_type", "dry_run"),
-        custom_controls={
-            "events": Table,
-            "event_type": partial(TextInput, suggested=controls.event_types(project)),
-        },
-        words={
-            "events": ("Events", "One row per event, with the columns eventDate and data.user.email, say."),
-            "event_type": ("Event type", "What the rows are: orders, leads."),
-        },
-    )
-    return Form(
-        "Send events",
-        [step],
-        subject=project,
-        about="Orders, leads and other events from a CSV file, one row each.",
-        show=partial(show_sent, caption="Events"),
-        action="Send",
-    )
+    words = {
+        "events": ("Events", "One row per event, with the columns eventDate and data.user.email, say."),
+        "event_type": ("Event type", "What the rows are: orders, leads."),
+    }
+    inputs = {"events": Table, **_event_type(project)}
+    step = Step(event_calls.send_events, "sent", ("events", "event_type", "dry_run"), inputs, words)
+    return Form(_TEXTS["events"], [step], project, partial(_show_sent, caption="Events"))
 
 
 def states(project: Project) -> Form:
@@ -322,32 +252,8 @@ def states(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['valid']
     """
-    step = Step(
-        update_states,
-        "updated",
-        first=("updates", "dry_run"),
-        custom_controls={"updates": Table},
-        words={
-            "updates": (
-                "States",
-                "Columns: id of the event, storageKey (the state), value (1 or 0) and, if known, date.",
-            )
-        },
-    )
-    return Form(
-        "Set states of events",
-        [step],
-        subject=project,
-        about="What became of orders and leads: confirmed, refunded, won. A CSV file, one row per change.",
-        show=partial(show_sent, caption="States"),
-        action="Set states",
-    )
-
-
-def show_sent(sent: Any, form: Form, *, caption: str) -> Sequence[Any]:
-    """Show what became of rows that were sent: the number by status, and the rows."""
-    counts = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
-    return [elements.html(elements.status(counts)), *show_frame(sent, caption, "sent", form)]
+    step = Step(event_calls.update_states, "updated", ("updates", "dry_run"), {"updates": Table})
+    return Form(_TEXTS["states"], [step], project, partial(_show_sent, caption="States"))
 
 
 def conversions(project: Project) -> Form:
@@ -374,33 +280,18 @@ def conversions(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['processed']
     """
-    step = Step(
-        send_conversions,
-        "sent",
-        leave_out=("fields",),
-        first=("conversions", "email", "date", "id", "value", "currency", "event_type", "dry_run"),
-        custom_controls={
-            "conversions": Table,
-            "event_type": partial(TextInput, suggested=controls.event_types(project)),
-        },
-        words={
-            "conversions": ("Conversions", "One row per deal or order, with any columns."),
-            "email": ("Email", "The column with the email address of the person."),
-            "date": ("Date", "The column with the day or time of the conversion."),
-            "id": ("Id", "The column with the id. A file that is sent again stores each id once."),
-            "value": ("Value", "The column with the amount."),
-            "currency": ("Currency", "A column, or one currency for all, such as EUR."),
-            "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
-        },
-    )
-    return Form(
-        "Send conversions",
-        [step],
-        subject=project,
-        about="Deals of a CRM or orders of a shop, from the columns of its own CSV file.",
-        show=partial(show_sent, caption="Conversions"),
-        action="Send",
-    )
+    words = {
+        "conversions": ("Conversions", "One row per deal or order, with any columns."),
+        "email": ("Email", "The column with the email address of the person."),
+        "date": ("Date", "The column with the day or time of the conversion."),
+        "id": ("Id", "The column with the id. A file that is sent again stores each id once."),
+        "value": ("Value", "The column with the amount."),
+        "currency": ("Currency", "A column, or one currency for all, such as EUR."),
+        "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
+    }
+    inputs = {"conversions": Table, **_event_type(project)}
+    step = Step(send_conversions, "sent", (*words, "dry_run"), inputs, words, leave_out=("fields",))
+    return Form(_TEXTS["conversions"], [step], project, partial(_show_sent, caption="Conversions"))
 
 
 def campaigns(project: Project) -> Form:
@@ -424,21 +315,10 @@ def campaigns(project: Project) -> Form:
     >>> len(form.run()) > 0
     True
     """
-    step = Step(
-        list_campaigns,
-        "campaigns",
-        first=("vendor_id", "name_like"),
-        custom_controls=_vendor(project),
-        words={"name_like": ("Name contains", "Part of the name; all campaigns by default.")},
-    )
-    return Form(
-        "List campaigns",
-        [step],
-        subject=project,
-        about="The campaigns of an integration, with the ids that costs refer to.",
-        show=lambda campaigns, form: show_frame(campaigns, "Campaigns", "campaigns", form),
-        action="List",
-    )
+    first = ("vendor_id", "name_like")
+    step = Step(campaign_calls.list_campaigns, "campaigns", first, _vendor(project))
+    show = partial(show_frame, caption="Campaigns", stem="campaigns")
+    return Form(_TEXTS["campaigns"], [step], project, show)
 
 
 def create_campaign(project: Project) -> Form:
@@ -463,20 +343,9 @@ def create_campaign(project: Project) -> Form:
     >>> len(form.run())
     24
     """
-    step = Step(
-        create,
-        "campaign_id",
-        custom_controls=_vendor(project),
-        words={"name": ("Name", "As it appears in tables and plots.")},
-    )
-    return Form(
-        "Create a campaign",
-        [step],
-        subject=project,
-        about="A campaign that no advertising service reports: a newsletter, a fair, a leaflet.",
-        show=lambda identifier, _: [elements.html(elements.status(f"Created the campaign {identifier}"))],
-        action="Create",
-    )
+    words = {"name": ("Name", "As it appears in tables and plots.")}
+    step = Step(campaign_calls.create_campaign, "campaign_id", custom_controls=_vendor(project), words=words)
+    return Form(_TEXTS["campaign"], [step], project, _show_created)
 
 
 def outlays(project: Project) -> Form:
@@ -509,27 +378,47 @@ def outlays(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['created']
     """
-    step = Step(
-        create_outlays,
-        "recorded",
-        first=("vendor_id", "frame", "dry_run"),
-        custom_controls={**_vendor(project), "frame": Table},
-        words={
-            "frame": (
-                "Costs",
-                "Columns: campaignId, amount, startDate, endDate and, if known, country and region.",
-            )
-        },
-    )
-    return Form(
-        "Record costs",
-        [step],
-        subject=project,
-        about="What campaigns cost, for returns on spend. One row per campaign and period, from a CSV file.",
-        show=partial(show_sent, caption="Costs"),
-        action="Record",
-    )
+    inputs = {**_vendor(project), "frame": Table}
+    step = Step(campaign_calls.create_outlays, "recorded", ("vendor_id", "frame", "dry_run"), inputs)
+    return Form(_TEXTS["costs"], [step], project, partial(_show_sent, caption="Costs"))
 
 
-def _vendor(project: Project) -> dict[str, Callable[[FormField], Control]]:
+def filter_controls(project: Project) -> Inputs:
+    """Return the controls for the arguments ``where`` and ``nodes``, with suggestions from the project."""
+    return {
+        "where": partial(
+            Filter, kind="interaction", suggest=partial(controls.values, project, "interaction")
+        ),
+        "nodes": partial(Filter, kind="node", suggest=partial(controls.values, project, "node")),
+    }
+
+
+def _vendor(project: Project) -> Inputs:
     return {"vendor_id": partial(TextInput, suggested=controls.vendors(project))}
+
+
+def _event_type(project: Project) -> Inputs:
+    return {"event_type": partial(TextInput, suggested=controls.event_types(project))}
+
+
+def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
+    shown = show_frame(counts, form, caption="Visits", stem="insights")
+    if not len(counts) or counts["interval"].isna().all():
+        return shown
+    return [elements.image(plots.insights(counts), "Interactions over time"), *shown]
+
+
+def _show_file(file: Path, _form: Any) -> Sequence[Any]:
+    written = f"Wrote {file} ({file.stat().st_size:,} bytes)"
+    download = Download(file.name, "application/octet-stream", file.read_bytes)
+    return [elements.html(elements.status(written)), Downloads({file.name: download})]
+
+
+def _show_created(identifier: str, _form: Any) -> Sequence[Any]:
+    return [elements.html(elements.status(f"Created the campaign {identifier}"))]
+
+
+def _show_sent(sent: Any, form: Form, *, caption: str) -> Sequence[Any]:
+    """Show what became of rows that were sent: the number by status, and the rows."""
+    counts = ", ".join(f"{count:,} {status}" for status, count in sent["status"].value_counts().items())
+    return [elements.html(elements.status(counts)), *show_frame(sent, form, caption=caption, stem="sent")]

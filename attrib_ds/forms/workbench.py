@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -14,23 +15,11 @@ from typing import Any, Final
 import ipywidgets
 
 from attrib_ds.errors import AttribError, NotSupported
-from attrib_ds.forms import elements
+from attrib_ds.forms import elements, record_forms
 from attrib_ds.forms.attribution_form import attribution, own_files
 from attrib_ds.forms.elements import Displayed
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.live_page import Live, live
-from attrib_ds.forms.record_forms import (
-    campaigns,
-    conversions,
-    create_campaign,
-    export,
-    insights,
-    outlays,
-    search,
-    send_events,
-    states,
-    users,
-)
 from attrib_ds.project import Project, connect, home
 from attrib_ds.sample.shop import sample_project
 
@@ -38,16 +27,16 @@ from attrib_ds.sample.shop import sample_project
 _FORMS: Final[dict[str, Callable[[Project], Form | Live]]] = {
     "Credits": attribution,
     "Live": live,
-    "Visits": search,
-    "Counts": insights,
-    "Users": users,
-    "Export users": export,
-    "Conversions": conversions,
-    "Events": send_events,
-    "States": states,
-    "Campaigns": campaigns,
-    "New campaign": create_campaign,
-    "Costs": outlays,
+    "Visits": record_forms.search,
+    "Counts": record_forms.insights,
+    "Users": record_forms.users,
+    "Export users": record_forms.export,
+    "Conversions": record_forms.conversions,
+    "Events": record_forms.send_events,
+    "States": record_forms.states,
+    "Campaigns": record_forms.campaigns,
+    "New campaign": record_forms.create_campaign,
+    "Costs": record_forms.outlays,
 }
 _TITLE: Final = (
     "<h1>Which marketing led to your conversions?</h1>"
@@ -55,11 +44,11 @@ _TITLE: Final = (
     "Look at plots and tables, and save them as a report, a workbook or code. Your data stays on this "
     "machine.</p>"
 )
-_WAYS: Final = {
-    "sample": "<h2>Look around</h2><p>A made-up shop: half a year of visits, costs and orders.</p>",
-    "files": "<h2>Use two files of your own</h2><p>One with visits, one with conversions. CSV will do.</p>",
-    "project": "<h2>Open a project</h2><p>One that is kept on this machine, or at a service elsewhere.</p>",
-}
+_WAYS: Final = (
+    "<h2>Look around</h2><p>A made-up shop: half a year of visits, costs and orders.</p>",
+    "<h2>Use two files of your own</h2><p>One with visits, one with conversions. CSV will do.</p>",
+    "<h2>Open a project</h2><p>One that is kept on this machine, or at a service elsewhere.</p>",
+)
 
 
 class Workbench(Displayed):
@@ -93,18 +82,14 @@ class Workbench(Displayed):
         self._status.value = ""
         projects = sorted(file.stem for file in home().glob("*.duckdb")) if home().is_dir() else []
         choice = ipywidgets.Dropdown(options=projects, description="Project")
-        kept = (
-            [elements.box("field", choice), self._button("Open", lambda: self._open(connect, choice.value))]
-            if projects
-            else []
-        )
+        opening = self._button("Open", lambda: self._open(connect, choice.value))
+        kept = [elements.box("field", choice), opening] if projects else []
         sample = self._button("Open the sample", lambda: self._open(sample_project), is_main=True)
         files = self._button("Use my files", lambda: self._show_alone(self._own_files))
         service = self._button("Open or connect …", lambda: self._show_alone(self._connection))
+        ways = ((sample,), (files,), (*kept, service))
         cards = [
-            elements.box("card", elements.html(_WAYS["sample"]), sample),
-            elements.box("card", elements.html(_WAYS["files"]), files),
-            elements.box("card", elements.html(_WAYS["project"]), *kept, service),
+            elements.box("card", elements.html(text), *way) for text, way in zip(_WAYS, ways, strict=True)
         ]
         self._body.children = [elements.html(_TITLE), elements.box("ways", *cards), self._status]
 
@@ -193,15 +178,13 @@ def connection() -> Form:
     >>> form.run()
     <Project 'my-shop' at :memory:>
     """
-    step = Step(connect, "project", first=("project_id", "path", "url", "key"))
-    return Form(
+    texts = (
         "Open a project or a service",
-        [step],
-        subject=None,
-        about="A project in a file of this machine, or one of an attribution service elsewhere.",
-        show=_show_project,
-        action="Open",
+        "A project in a file of this machine, or one of an attribution service elsewhere.",
+        "Open",
     )
+    step = Step(connect, "project", first=("project_id", "path", "url", "key"))
+    return Form(texts, [step], None, _show_project)
 
 
 def _show_project(project: Project, _form: Any) -> Sequence[Any]:
@@ -251,10 +234,9 @@ def run_app(*, port: int, opens_browser: bool) -> int:
 
 
 def _installed(package: str) -> str | None:
-    try:
+    with suppress(PackageNotFoundError):
         return version(package)
-    except PackageNotFoundError:
-        return None
+    return None
 
 
 def _check_packages(installed: Mapping[str, str | None]) -> None:

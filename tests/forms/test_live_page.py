@@ -19,7 +19,6 @@ import attrib_ds as at
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.forms import day_view
-from attrib_ds.forms.day_view import NodeLabel
 from attrib_ds.forms.live_page import Live
 from attrib_ds.project import Project
 from attrib_ds.service.accounts.accounts import create_key
@@ -300,7 +299,7 @@ def test_a_key_that_may_only_read_takes_the_time_zone_of_the_call(projects):
 
 def test_what_visitors_send_is_shown_as_text():
     evil = "<img src=x onerror=alert(1)>"
-    label = NodeLabel(evil, (evil,))
+    label = (evil, evil)
     visit = {"_id": "a", "startDate": pd.Timestamp(EVENING), "nodeId": "n", "hitCount": 1}
     visits = pd.DataFrame([{**visit, "firstPageUrl.pathname": f"/{evil}"}])
     shown_visits = day_view.newest(visits, {"n": label}, zone=ZoneInfo("UTC"), seen=None)
@@ -311,7 +310,7 @@ def test_what_visitors_send_is_shown_as_text():
 
 def test_eight_sources_are_listed_and_the_others_summed():
     by_node = {f"s{node}": 10 - node for node in range(10)}
-    labels = {node: NodeLabel(node) for node in by_node}
+    labels = {node: (node,) for node in by_node}
     rows = re.findall(r"<tr>(.*?)</tr>", day_view.sources(by_node, labels))[1:]
     texts = [re.sub(r"<[^>]+>", " ", row).split() for row in rows]
     assert texts[:8] == [[f"s{node}", str(10 - node)] for node in range(8)]
