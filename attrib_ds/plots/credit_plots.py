@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -80,23 +80,21 @@ def credits(
     rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
     shown = node_rows(rows, by, top=top)
 
-    ax = style.axes_or_new(ax, width=8.0, height=1.3 + 0.27 * max(len(shown.labels), 3))
-    name = f", {shorten(model)}" if model else ""
-    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node{name}", grid="x")
-    ax.set_xlabel(axis_label(by, currency))
+    title = f"{MEASURES[by].capitalize()} per node{f', {shorten(model)}' if model else ''}"
+    size = (8.0, 1.3 + 0.27 * max(len(shown.labels), 3))
+    ax = style.start(ax, size, title, grid="x", x=axis_label(by, currency))
     if not shown.labels:
-        style.write_empty(ax, empty_message(by))
-        return ax
+        return style.write_empty(ax, empty_message(by))
     _draw_bars(ax, shown)
     if by == "conversions" and {"low", "high"} <= set(rows.columns):
         if _draw_intervals(ax, shown, rows):
-            ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
+            style.add_note(ax, "lines from low to high: sampling error, not bias")
         elif rows["low"].notna().any():
-            ax.set_xlabel(f"{ax.get_xlabel()}\nno intervals: bounds do not add up")
+            style.add_note(ax, "no intervals: bounds do not add up")
     style.format_thousands(ax.xaxis, scale=100 if by == "share" else 1)
     if shown.without_amount:
         left_out = style.format_count(shown.without_amount, "node")
-        ax.set_xlabel(f"{ax.get_xlabel()}\n{left_out} without {MEASURES[by]} not drawn")
+        style.add_note(ax, f"{left_out} without {MEASURES[by]} not drawn")
     return ax
 
 
@@ -107,9 +105,7 @@ def _draw_bars(ax: Axes, shown: NodeRows) -> None:
     if shown.unattributed:
         colours[-1] = style.GREY
     ax.barh(positions, shown.amounts.iloc[:, 0].to_numpy(), height=0.72, color=colours)
-    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(shown.labels) - 0.4, -0.6)
+    style.label_rows(ax, shown.labels, above=0.6, below=0.6)
     ax.axvline(0.0, color=palette.muted, linewidth=0.8)
 
 
@@ -184,13 +180,11 @@ def model_comparison(
     shown = node_rows(rows, by, top=top)
     models = [str(name) for name in shown.amounts.columns]
 
-    step = 0.3 + 0.02 * len(models)
-    ax = style.axes_or_new(ax, width=9.0, height=1.3 + step * max(len(shown.labels), 3))
-    style.format_axes(ax, title=f"{MEASURES[by].capitalize()} per node and model", grid="x")
-    ax.set_xlabel(axis_label(by, currency))
+    size = (9.0, 1.3 + (0.3 + 0.02 * len(models)) * max(len(shown.labels), 3))
+    title = f"{MEASURES[by].capitalize()} per node and model"
+    ax = style.start(ax, size, title, grid="x", x=axis_label(by, currency))
     if not shown.labels:
-        style.write_empty(ax, empty_message(by))
-        return ax
+        return style.write_empty(ax, empty_message(by))
     handles = _draw_dots(ax, shown)
     style.draw_legend(ax, handles, list(distinct({model: model for model in models}, width=30).values()))
     style.format_thousands(ax.xaxis, scale=100 if by == "share" else 1)
@@ -216,9 +210,7 @@ def _draw_dots(ax: Axes, shown: NodeRows) -> list[Line2D]:
             color=palette.colours[model % len(palette.colours)], markersize=size,
             markeredgecolor=palette.background, markeredgewidth=0.5,
         )  # fmt: skip
-    ax.set_yticks(positions, labels=list(shown.labels), parse_math=False)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(shown.labels) - 0.5, -0.5)
+    style.label_rows(ax, shown.labels)
     ax.axvline(0.0, color=palette.muted, linewidth=0.8, zorder=1.2)
     if shown.unattributed:
         ax.get_yticklabels()[-1].set_color(palette.muted)
@@ -332,12 +324,9 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
     sums = without_node.groupby(without_node["model"].astype(str))["amount"].sum(min_count=1)
     unattributed = sums.reindex(list(by_model))
     nodes = table.dropna(how="all").rename_axis("node_id")
-    ranks = pd.DataFrame(
-        {"magnitude": nodes.abs().max(axis="columns"), "mean": nodes.mean(axis="columns")}, index=nodes.index
-    ).reset_index()
-    ranks = ranks.sort_values(["magnitude", "node_id"], ascending=[False, True])
-    kept = ranks.head(top).sort_values(["mean", "node_id"], ascending=[False, True])["node_id"].tolist()
-    rest = ranks["node_id"].tolist()[top:]
+    largest = style.ranked(nodes.abs().max(axis="columns"))
+    kept = style.ranked(nodes.loc[largest[:top]].mean(axis="columns"))
+    rest = largest[top:]
 
     names = names_of_nodes(rows)
     labels = list(distinct({node: names[node] for node in kept}).values())
@@ -421,16 +410,13 @@ def returns(
             "credits: column 'spend' has no spend of a node; pass spend to attribute", field="credits"
         )
 
-    ax = style.axes_or_new(ax, width=8.0, height=5.5)
-    name = f", {shorten(model)}" if model else ""
-    style.format_axes(ax, title=f"Credited value against spend per node{name}", grid="both")
+    title = f"Credited value against spend per node{f', {shorten(model)}' if model else ''}"
+    x = f"spend ({currency})" if currency else "spend"
+    ax = style.start(ax, (8.0, 5.5), title, grid="both", x=x, y=axis_label("value", currency))
     unspent = len(nodes) - len(spent)
-    note = f"\n{style.format_count(unspent, 'node')} without spend not drawn" if unspent else ""
-    ax.set_xlabel(f"spend ({currency}){note}" if currency else f"spend{note}")
-    ax.set_ylabel(axis_label("value", currency))
+    style.add_note(ax, f"{style.format_count(unspent, 'node')} without spend not drawn" if unspent else "")
     if spent["value"].isna().all():
-        style.write_empty(ax, empty_message("value") if len(rows) else empty_message("conversions"))
-        return ax
+        return style.write_empty(ax, empty_message("value" if len(rows) else "conversions"))
     spent = spent.fillna({"value": 0.0})
     spend, value = spent["spend"].to_numpy(), spent["value"].to_numpy()
     low, high = (spent[name].fillna(spent["value"]).to_numpy() for name in ("low", "high"))
@@ -438,18 +424,13 @@ def returns(
     style.format_thousands(ax.xaxis)
     style.format_thousands(ax.yaxis)
     palette = style.palette(ax)
-    ax.scatter(
-        spend, value, s=32, color=palette.colours[0], alpha=0.8,
-        edgecolor=palette.background, linewidth=0.6, zorder=3,
-    )  # fmt: skip
+    edge: dict[str, Any] = {"edgecolor": palette.background, "linewidth": 0.6}
+    ax.scatter(spend, value, s=32, color=palette.colours[0], alpha=0.8, zorder=3, **edge)
     if spent[["low", "high"]].notna().all(axis=1).any():
         # From bound to bound, not around the point: an estimate can lie outside its interval.
-        ax.errorbar(
-            spend, (low + high) / 2, yerr=(high - low) / 2,
-            fmt="none", ecolor=palette.colours[0], elinewidth=1.0, capsize=2.0, alpha=0.6,
-            zorder=2.5,
-        )  # fmt: skip
-        ax.set_xlabel(f"{ax.get_xlabel()}\nlines from low to high: sampling error, not bias")
+        look = {"ecolor": palette.colours[0], "elinewidth": 1.0, "capsize": 2.0, "alpha": 0.6, "zorder": 2.5}
+        ax.errorbar(spend, (low + high) / 2, yerr=(high - low) / 2, fmt="none", **look)
+        style.add_note(ax, "lines from low to high: sampling error, not bias")
     style.apply_layout(ax)
     points = ax.transData.transform(np.c_[spend, value])
     dot = 3 * ax.figure.dpi / 72
@@ -466,17 +447,15 @@ def _sum_nodes(rows: pd.DataFrame) -> pd.DataFrame:
     """
     bounds = [name for name in ("value_low", "value_high") if name in rows.columns]
     amounts = rows[["node_id"]].assign(
-        spend=numbers("credits", rows, "spend"),
-        value=numbers("credits", rows, "value"),
-        **{name: numbers("credits", rows, name) for name in bounds},
+        **{name: numbers("credits", rows, name) for name in ("spend", "value", *bounds)}
     )
     by_node = amounts.groupby("node_id")
     sums = by_node[["spend", "value"]].sum(min_count=1)
     is_single = by_node.size() == 1
     for name, bound in (("low", "value_low"), ("high", "value_high")):
         sums[name] = by_node[bound].first().where(is_single) if len(bounds) == 2 else np.nan
-    sums = sums.reset_index().sort_values(["spend", "node_id"], ascending=[False, True])
-    return sums.assign(label=sums["node_id"].map(distinct(names_of_nodes(rows), width=24)))
+    sums = sums.loc[style.ranked(sums["spend"])]
+    return sums.assign(label=sums.index.map(distinct(names_of_nodes(rows), width=24)))
 
 
 def _scale(ax: Axes, spend: Numbers, value: Numbers) -> None:
@@ -516,12 +495,11 @@ def _label_points(
     frame = ax.get_window_extent()
     gap = _GAP * ax.figure.dpi / 72
     weight = np.maximum(np.abs(spend) / np.abs(spend).max(), np.abs(value) / (np.abs(value).max() or 1.0))
+    look = {"ha": "center", "va": "center", "fontsize": style.scale_points(8), "in_layout": False}
+    look["parse_math"] = False
     occupied: list[Bbox] = []
     for point in np.argsort(-weight, kind="stable")[:_MAX_TRIED]:
-        text = style.write(
-            ax, labels[point], (spend[point], value[point]),
-            ha="center", va="center", fontsize=style.scale_points(8), in_layout=False, parse_math=False,
-        )  # fmt: skip
+        text = style.write(ax, labels[point], (spend[point], value[point]), **look)
         style.outline(text, ax)
         box = text.get_window_extent()
         others = [dot for other, dot in enumerate(dots) if other != point]

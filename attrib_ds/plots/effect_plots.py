@@ -21,8 +21,6 @@ _NUMBERS: Final = (
     "robustness_value", "robustness_value_interval", "benchmark_strength", "benchmark_exposure",
     "benchmark_outcome",
 )  # fmt: skip
-#: Shares of the effect that are left, the widths of their lines, and their names.
-_LEVELS: Final = ((0.5, 1.0, "half of the effect left"), (0.0, 2.0, "nothing of the effect left"))
 #: Smallest partial R2 on an axis.
 _SMALLEST: Final = 1e-7
 #: Markers of results, in turn.
@@ -88,14 +86,13 @@ def effects(
     labels = list(dict.fromkeys(results))
     amounts = {label: _summed(nodes[results == label]) for label in labels}
     shown = _rows(nodes, amounts, controls=controls, at_checkout=at_checkout, top=top)
-    ax = style.axes_or_new(ax, width=9.0, height=1.6 + 0.34 * max(len(shown), 3))
     has_credit = "credited" in nodes.columns
     title = "Conversions credited and caused per node" if has_credit else "Conversions caused per node"
-    style.format_axes(ax, title=title, grid="x")
-    ax.set_xlabel("conversions" + (f"\n{note}" if note else ""))
+    size = (9.0, 1.6 + 0.34 * max(len(shown), 3))
+    ax = style.start(ax, size, title, grid="x", x="conversions")
+    style.add_note(ax, note)
     if shown.empty:
-        style.write_empty(ax, "no effects")
-        return ax
+        return style.write_empty(ax, "no effects")
     handles = _draw_ranges(ax, shown, [amounts[label].reindex(shown["node_id"]) for label in labels])
     names = ["credited (a convention)"] if has_credit else []
     style.draw_legend(
@@ -172,38 +169,23 @@ def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> 
     handles: list[Any] = []
     credited = next((each["credited"] for each in results if "credited" in each.columns), None)
     if credited is not None:
-        (line,) = ax.plot(
-            credited.to_numpy(),
-            positions,
-            linestyle="none",
-            marker="o",
-            markersize=6.0,
-            markerfacecolor=palette.background,
-            markeredgecolor=palette.muted,
-            markeredgewidth=1.4,
-        )
-        handles.append(line)
+        ring = {
+            "markerfacecolor": palette.background,
+            "markeredgecolor": palette.muted,
+            "markeredgewidth": 1.4,
+        }
+        handles += ax.plot(credited.to_numpy(), positions, "o", markersize=6.0, **ring)
+    look = {"markersize": 5.0, "markeredgecolor": palette.background, "markeredgewidth": 0.5}
     # Intervals of one node are drawn at different heights.
     heights = np.linspace(-0.16, 0.16, len(results)) if len(results) > 1 else [0.0]
     for index, (rows, height) in enumerate(zip(results, heights, strict=True)):
-        half_widths = rows[["below", "above"]].to_numpy(dtype="float64").T
+        widths = np.nan_to_num(rows[["below", "above"]].to_numpy(dtype="float64").T)
+        marker, colour = _MARKERS[index % len(_MARKERS)], palette.colours[index % len(palette.colours)]
+        line = {"fmt": marker, "color": colour, "elinewidth": 1.8, "capsize": 0.0}
         handles.append(
-            ax.errorbar(
-                rows["caused"].to_numpy(),
-                positions + height,
-                xerr=np.nan_to_num(half_widths),
-                fmt=_MARKERS[index % len(_MARKERS)],
-                color=palette.colours[index % len(palette.colours)],
-                markersize=5.0,
-                elinewidth=1.8,
-                capsize=0.0,
-                markeredgecolor=palette.background,
-                markeredgewidth=0.5,
-            )
+            ax.errorbar(rows["caused"].to_numpy(), positions + height, xerr=widths, **line, **look)
         )
-    ax.set_yticks(positions, labels=shown["label"].tolist(), parse_math=False)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(shown) - 0.5, -0.5)
+    style.label_rows(ax, shown["label"].tolist())
     for label, is_muted in zip(ax.get_yticklabels(), is_control, strict=True):
         label.set_color(palette.muted if is_muted else palette.text)
     return handles
@@ -262,14 +244,12 @@ def sensitivity(
     rows = read_frame("effects", effects, ("node_id", "node_name", "currency", "benchmark", *_NUMBERS))
     row = _row_of(rows, node, currency)
     name = names_of_nodes(row)[row["node_id"].iloc[0]]
-    ax = style.axes_or_new(ax, width=7.0, height=5.0)
-    style.format_axes(ax, title=f"Unobserved cause that would explain away the effect of {name}", grid="both")
-    ax.set_xlabel(f"partial R² with exposure to {name}")
-    ax.set_ylabel("partial R² with conversions")
+    title = f"Unobserved cause that would explain away the effect of {name}"
+    x, y = f"partial R² with exposure to {name}", "partial R² with conversions"
+    ax = style.start(ax, (7.0, 5.0), title, grid="both", x=x, y=y)
     found = {column: float(numbers("effects", row, column).iloc[0]) for column in _NUMBERS}
     if not found["robustness_value"] > 0:
-        style.write_empty(ax, "no sensitivity")
-        return ax
+        return style.write_empty(ax, "no sensitivity")
     _draw_contours(ax, found, str(row["benchmark"].iloc[0]))
     return ax
 
@@ -283,11 +263,9 @@ def _row_of(effects: pd.DataFrame, node: str | None, currency: str | None) -> pd
         raise InvalidRequest.choice("node", node, nodes)
     rows = effects[effects["node_id"] == node]
     currencies = rows["currency"].dropna().unique().tolist()
-    if currency is None and len(currencies) > 1:
+    if currency not in currencies and (currency is not None or len(currencies) > 1):
         raise InvalidRequest.choice("currency", currency, currencies)
     if currency is not None:
-        if currency not in currencies:
-            raise InvalidRequest.choice("currency", currency, currencies)
         rows = rows[rows["currency"] == currency]
     if len(rows) != 1:
         raise InvalidRequest(f"effects: {len(rows)} rows of {node!r}; allowed: one", field="effects")
@@ -313,60 +291,33 @@ def _draw_contours(ax: Axes, found: dict[str, float], benchmark: str) -> None:
     exposure_range = np.geomspace(lowest, 0.999, 200)
     bottom = max(_SMALLEST, min([corner, *(y for _, y, _ in points)]) / 4)
     top = min(1.0, max([corner, *(y for _, y, _ in points)]) * 8)
-    handles: list[Any] = []
-    names = []
-    for left, width, name in _LEVELS:
-        (line,) = ax.plot(
-            exposure_range,
-            _outcome((1 - left) * strength, exposure_range),
-            color=palette.muted if left else palette.colours[3],
-            linewidth=width,
-        )
-        handles.append(line)
-        names.append(name)
+    thin = {"color": palette.muted, "linewidth": 1.0}
+    thick = {"color": palette.colours[3], "linewidth": 2.0}
+    lines = [("half of the effect left", strength / 2, thin), ("nothing of the effect left", strength, thick)]
     if of_interval > 0:
-        (line,) = ax.plot(
-            exposure_range,
-            _outcome(of_interval, exposure_range),
-            color=palette.colours[3],
-            linewidth=1.2,
-            linestyle="--",
-        )
-        handles.append(line)
-        names.append("the interval reaches zero")
-    (value,) = ax.plot(
-        [corner], [corner], linestyle="none", marker="o", markersize=6, color=palette.colours[3]
-    )
-    handles.append(value)
+        dashed = {"color": palette.colours[3], "linewidth": 1.2, "linestyle": "--"}
+        lines.append(("the interval reaches zero", of_interval, dashed))
+    names = [name for name, _, _ in lines]
+    handles: list[Any] = []
+    for _, size, look in lines:
+        handles += ax.plot(exposure_range, _outcome(size, exposure_range), **look)
+    handles += ax.plot([corner], [corner], "o", markersize=6, color=palette.colours[3])
     names.append(f"robustness value ({100 * corner:.2g} %)")
     if points:
         ax.plot(*zip(*multiples, strict=True), color=palette.colours[0], linewidth=1.0)
-        (diamonds,) = ax.plot(
-            [x for x, _, _ in points],
-            [y for _, y, _ in points],
-            linestyle="none",
-            marker="D",
-            markersize=6,
-            color=palette.colours[0],
-            markeredgecolor=palette.background,
-        )
-        handles.append(diamonds)
+        xs, ys, _ = zip(*points, strict=True)
+        look = {"color": palette.colours[0], "markeredgecolor": palette.background}
+        handles += ax.plot(xs, ys, "D", markersize=6, **look)
         names.append(f"multiples of {benchmark}")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(lowest, 1.0)
-    ax.set_ylim(bottom, top)
+    ax.set(xscale="log", yscale="log")
+    ax.set(xlim=(lowest, 1.0), ylim=(bottom, top))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{100 * tick:g} %"))
         axis.set_minor_formatter(NullFormatter())
     # The stronger one of the two has its label above.
     lifts = (-11, 5) if found["benchmark_strength"] >= 1 else (5, -11)
     for (x, y, label), lift in zip(points, lifts, strict=False):
-        text = ax.annotate(
-            label, (x, y), (8, lift), textcoords="offset points", fontsize="small", color=palette.text,
-            parse_math=False,
-        )  # fmt: skip
-        style.outline(text, ax)
+        style.outline(style.write(ax, label, (x, y), (8, lift), parse_math=False), ax)
     style.draw_legend(ax, handles, names)
 
 

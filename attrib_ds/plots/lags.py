@@ -74,16 +74,16 @@ def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
                 f"lags: column {column!r} contains {np.nanmin(days)}; allowed: days from 0", field="lags"
             )
 
-    ax = style.axes_or_new(ax, width=8.0, height=4.2)
-    style.format_axes(ax, title="Time from first and last touch to conversion", grid="y", lift=26.0)
-    ax.set_ylabel("conversions per bar")
-    untouched = float(weights[np.isnan(first) | np.isnan(last)].sum())
-    note = f"\n{style.format_count(untouched, 'conversion')} without a touch not drawn" if untouched else ""
-    ax.set_xlabel(f"time to conversion (log scale){note}")
+    title, x = "Time from first and last touch to conversion", "time to conversion (log scale)"
+    ax = style.start(ax, (8.0, 4.2), title, grid="y", x=x, y="conversions per bar", lift=26.0)
     touched = ~(np.isnan(first) | np.isnan(last))
+    untouched = float(weights[~touched].sum())
+    if untouched:
+        style.add_note(ax, f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
     if not touched.any():
-        style.write_empty(ax, "no conversions with a touch" if len(lags) else "no credited conversions")
-        return ax
+        return style.write_empty(
+            ax, "no conversions with a touch" if len(lags) else "no credited conversions"
+        )
     weights, first, last = weights[touched], first[touched], last[touched]
     edges = _bin_edges(np.concatenate([first, last]))
     ax.set_xscale("log")
@@ -209,16 +209,16 @@ def explanation(explanation: Frame, *, ax: Axes | None = None) -> Axes:
     touches = rows[rows["node_id"].notna()].sort_values(["age_days", "position"], ascending=[False, True])
     names = distinct(names_of_nodes(touches))
     has_negative = bool((touches["weight"] < 0).any())
-    ax = style.axes_or_new(ax, width=8.0, height=1.5 + (0.8 if has_negative else 0.55) * max(len(names), 2))
-    style.format_axes(ax, title=_title(explanation), grid=None)
+    size = (8.0, 1.5 + (0.8 if has_negative else 0.55) * max(len(names), 2))
+    ax = style.start(ax, size, _title(explanation))
     baseline = float(rows.loc[rows["node_id"].isna(), "weight"].sum())
-    note = f"\n{_percent(baseline)} of the conversion is baseline" if round(baseline, 9) else ""
+    note = f"{_percent(baseline)} of the conversion is baseline" if round(baseline, 9) else ""
     if touches.empty:
-        style.write_empty(ax, "no credited touchpoint")
-        ax.set_xlabel(note.strip())
-        return ax
+        ax.set_xlabel(note)
+        return style.write_empty(ax, "no credited touchpoint")
     positions, name = _positions(touches)
-    ax.set_xlabel(f"{name}{note}")
+    ax.set_xlabel(name)
+    style.add_note(ax, note)
     heights = {node: len(names) - 1 - number for number, node in enumerate(names)}
     base = np.array([heights[node] for node in touches["node_id"]], dtype=np.float64)
     weight = touches["weight"].to_numpy()

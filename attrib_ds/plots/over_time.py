@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -71,32 +71,19 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     require_choice("value", value, labels)
     table = table_of_groups(insights, value, top=top)
 
-    ax = style.axes_or_new(ax, width=9.0, height=4.2)
     has_groups = len(table) > 1
-    title = labels[value].partition(" (")[0]
-    title = title[:1].upper() + title[1:]
-    style.format_axes(ax, title=f"{title} per interval{' and group' if has_groups else ''}", grid="y")
-    ax.set_ylabel(labels[value])
+    name = labels[value].partition(" (")[0]
+    title = f"{name[:1].upper()}{name[1:]} per interval{' and group' if has_groups else ''}"
+    ax = style.start(ax, _SIZE, title, grid="y", x="interval", y=labels[value])
     if table.empty:
-        ax.set_xlabel("interval")
-        style.write_empty(ax, f"no {title.lower()}")
-        return ax
-    intervals = complete(list(table.columns))
-    table = table.reindex(columns=intervals, fill_value=0.0)
+        return style.write_empty(ax, f"no {name.lower()}")
+    table = table.reindex(columns=complete(list(table.columns)), fill_value=0.0)
     kinds = [
         OTHER if has_groups and rank == top and str(label).startswith(OTHER) else GROUP
         for rank, label in enumerate(table.index)
     ]
-    partial = partial_intervals(insights, "interval")
-    handles = draw_lines(ax, table, kinds, partial=partial, xlabel="interval")
-    style.format_thousands(ax.yaxis)
-    if table.to_numpy().min() >= 0:
-        ax.set_ylim(bottom=0)
-    if has_groups or table.index[0]:
-        style.draw_legend(ax, handles, [str(label) for label in table.index])
-    style.apply_layout(ax)
-    style.label_ticks(ax, intervals)
-    return ax
+    names = [str(label) for label in table.index] if has_groups or table.index[0] else []
+    return _draw_lines(ax, table, kinds, names, partial_intervals(insights, "interval"))
 
 
 SERIES_COLUMNS: Final = ("model", "node_id", "node_name", "conversions", "value", "currency")
@@ -166,9 +153,7 @@ def series(
     require_choice("by", by, _NAMES)
     require_count("top", top)
     parts = _RATIOS.get(by, (by,))
-    rows = read_frame(
-        "series", series, [*SERIES_COLUMNS, *(name for name in parts if name not in SERIES_COLUMNS)]
-    )
+    rows = read_frame("series", series, list(dict.fromkeys((*SERIES_COLUMNS, *parts))))
     interval = _interval(rows)
     rows, model = select_model(rows, model)
     amounts = [name for name in ("value", "spend") if name in parts]
@@ -180,25 +165,16 @@ def series(
     sums = _sums(rows, interval, parts, top=top)
     table = sums[0] if by not in _RATIOS else (sums[0] / sums[1].where(sums[1] > 0)).dropna(how="all")
 
-    ax = style.axes_or_new(ax, width=9.0, height=4.2)
-    name = f", {shorten(model)}" if model else ""
-    style.format_axes(ax, title=f"{_NAMES[by][0].upper()}{_NAMES[by][1:]} per {interval}{name}", grid="y")
-    ax.set_ylabel(f"{_NAMES[by]} ({currency})" if by in _IN_MONEY and currency else _NAMES[by])
+    title = f"{_NAMES[by][0].upper()}{_NAMES[by][1:]} per {interval}{f', {shorten(model)}' if model else ''}"
+    unit = f" ({currency})" if by in _IN_MONEY and currency else ""
+    ax = style.start(ax, _SIZE, title, grid="y", x=interval, y=f"{_NAMES[by]}{unit}")
     if table.empty:
-        ax.set_xlabel(interval)
-        style.write_empty(ax, f"no {_NAMES[by]}")
-        return ax
+        return style.write_empty(ax, f"no {_NAMES[by]}")
     kinds, names = zip(*table.index, strict=True)
-    partial = partial_intervals(rows, interval)
-    handles = draw_lines(ax, table, kinds, partial=partial, xlabel=interval)
-    style.draw_legend(ax, handles, [shorten(name) for name in names])
-    style.format_thousands(ax.yaxis)
-    if not table.min().min() < 0:
-        ax.set_ylim(bottom=0)
+    names = [shorten(name) for name in names]
+    _draw_lines(ax, table, kinds, names, partial_intervals(rows, interval))
     if by == "roas":
         ax.axhline(1.0, color=style.palette(ax).muted, linewidth=0.9, zorder=1)
-    style.apply_layout(ax)
-    style.label_ticks(ax, list(table.columns))
     return ax
 
 
@@ -227,10 +203,9 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
         of_nodes = amounts.pivot_table(index="node_id", columns=interval, values="amount", aggfunc="sum")
         without = amounts[rows["node_id"].isna()].groupby(interval)["amount"].sum()
         tables.append((of_nodes.reindex(columns=periods).fillna(0.0), without.reindex(periods).fillna(0.0)))
-    ranked = tables[columns.index("spend") if "spend" in columns else 0][0].abs().sum(axis="columns")
+    sizes = tables[columns.index("spend") if "spend" in columns else 0][0].abs().sum(axis="columns")
     # A column of spend has nodes without credit, which the other column may lack, and the reverse.
-    order = ranked.rename("size").rename_axis("node_id").reset_index()
-    nodes = order.sort_values(["size", "node_id"], ascending=[False, True])["node_id"].tolist()
+    nodes = style.ranked(sizes)
     kept, others = nodes[:top], nodes[top:]
     lines = [(GROUP, label) for label in distinct({node: names[node] for node in kept}).values()]
     lines += [(OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
@@ -303,14 +278,12 @@ def seasonality(
     table = table_of_groups(insights, value, top=top)
     season, names = season_of(list(table.columns), interval) if len(table) else ([], [])
 
-    ax = style.axes_or_new(ax, width=9.0, height=1.5 + 0.3 * max(len(table), 2))
     title = VALUES[value].partition(" (")[0]
     name = _words(interval) if interval else ("day of week" if names[:1] == ["Mon"] else "interval")
-    style.format_axes(ax, title=f"{title.capitalize()} by {name}", grid=None)
-    ax.set_xlabel(name)
+    size = (9.0, 1.5 + 0.3 * max(len(table), 2))
+    ax = style.start(ax, size, f"{title.capitalize()} by {name}", x=name)
     if table.empty:
-        style.write_empty(ax, f"no {title}")
-        return ax
+        return style.write_empty(ax, f"no {title}")
     cells = table.reindex(columns=season, fill_value=0.0).to_numpy()
     # The sum of the rest may dwarf every group, so it does not set the colour range.
     low, high = min(cells[:top].min(), 0.0), cells[:top].max()
@@ -322,10 +295,8 @@ def seasonality(
     style.format_thousands(bar.ax.yaxis)
     bar.ax.tick_params(color=style.palette(ax).muted, labelcolor=style.palette(ax).text, labelsize="small")
     labels = [str(label) for label in table.index] if any(table.index) else [""]
-    ax.set_yticks(range(len(labels)), labels=labels, parse_math=False)
-    ax.tick_params(axis="y", length=0)
+    style.label_rows(ax, labels)
     ax.spines[:].set_visible(False)
-    style.apply_layout(ax)
     style.label_ticks(ax, names)
     return ax
 
@@ -344,8 +315,11 @@ def rows_of_events(insights: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]
 
     The identifier becomes the group if there are several.
     """
-    metrics = {str(name): str(name).removeprefix("values.") for name in insights.columns}
-    metrics = {name: metric for name, metric in metrics.items() if metric != name}
+    metrics = {
+        name: name.removeprefix("values.")
+        for name in map(str, insights.columns)
+        if name.startswith("values.")
+    }
     rows = insights.rename(columns={**metrics, "identifier": "group"})
     if rows["group"].nunique() < 2:
         rows["group"] = pd.Series(None, index=rows.index, dtype=TEXT)
@@ -369,13 +343,10 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
     )
     has_groups = rows["group"].notna().any()
     rows["interval"] = rows["interval"].astype(TEXT)
-    # pivot_table drops null groups, so they get a key that no real group has.
+    # groupby drops null groups, so they get a key that no real group has.
     rows["group"] = rows["group"].astype(TEXT).fillna("\0") if has_groups else "\0"
-    table = rows.pivot_table(
-        index="group", columns="interval", values="amount", aggfunc="sum", fill_value=0.0
-    )
-    sizes = table.abs().sum(axis="columns").rename("size").reset_index()
-    order = sizes.sort_values(["size", "group"], ascending=[False, True])["group"].tolist()
+    table = rows.groupby(["group", "interval"])["amount"].sum().unstack(fill_value=0.0)
+    order = style.ranked(table.abs().sum(axis="columns"))
     kept = table.loc[order[:top]]
     names = distinct({group: group.replace("\0", "no group" if has_groups else "") for group in kept.index})
     kept.index = kept.index.map(names).rename(None)
@@ -389,17 +360,20 @@ GROUP: Final = "group"
 UNATTRIBUTED: Final = "unattributed"
 _DASHES: Final = ("-", "-.", ":")
 _MAX_MARKERS: Final = 60
+_SIZE: Final = (9.0, 4.2)
 
 
-def draw_lines(
-    ax: Axes, table: pd.DataFrame, kinds: Sequence[str], *, partial: Collection[str], xlabel: str
-) -> list[Line2D]:
-    """Draw each row of a table as a line over its columns, and return the lines.
+def _draw_lines(
+    ax: Axes, table: pd.DataFrame, kinds: Sequence[str], names: Sequence[str], partial: Collection[str]
+) -> Axes:
+    """Draw each row of a table as a line over its columns, with a legend if there are names.
 
     Groups have colours, the others are grey. A note below the axis names the partial intervals.
     """
     palette = style.palette(ax)
     lines: list[Line2D] = []
+    marker = "o" if len(table.columns) <= _MAX_MARKERS else ""
+    look: dict[str, Any] = {"marker": marker, "markersize": 3.5, "linewidth": 1.6}
     groups = 0
     for row, kind in enumerate(kinds):
         if kind == GROUP:
@@ -408,22 +382,28 @@ def draw_lines(
             groups += 1
         else:
             colour, dashes = (style.GREY, "--") if kind == OTHER else (palette.muted, ":")
-        marker = "o" if len(table.columns) <= _MAX_MARKERS else ""
-        lines += ax.plot(
-            range(len(table.columns)), table.iloc[row].to_numpy(),
-            color=colour, linestyle=dashes, marker=marker, markersize=3.5, linewidth=1.6,
-        )  # fmt: skip
+        heights = table.iloc[row].to_numpy()
+        lines += ax.plot(range(len(table.columns)), heights, color=colour, linestyle=dashes, **look)
     drawn = table.notna().any().tolist()
     places = [place for place, name in enumerate(table.columns) if name in partial and drawn[place]]
-    for row, line in enumerate(lines if places else ()):
-        ax.plot(
-            places, table.iloc[row, places].to_numpy(), "o", markersize=6, markeredgewidth=1.2,
-            markerfacecolor=palette.background, markeredgecolor=line.get_color(),
-            zorder=line.get_zorder() + 0.5,
-        )  # fmt: skip
-    note = f"hollow: {_listed(list(table.columns), places)}, counted in part only"
-    ax.set_xlabel(f"{xlabel}\n{note}" if places else xlabel)
-    return lines
+    if places:
+        hollow: dict[str, Any] = {
+            "markersize": 6,
+            "markeredgewidth": 1.2,
+            "markerfacecolor": palette.background,
+        }
+        for row, line in enumerate(lines):
+            colour, order = line.get_color(), line.get_zorder() + 0.5
+            heights = table.iloc[row, places].to_numpy()
+            ax.plot(places, heights, "o", markeredgecolor=colour, zorder=order, **hollow)
+        style.add_note(ax, f"hollow: {_listed(list(table.columns), places)}, counted in part only")
+    style.format_thousands(ax.yaxis)
+    if not table.min().min() < 0:
+        ax.set_ylim(bottom=0)
+    if names:
+        style.draw_legend(ax, lines, names)
+    style.label_ticks(ax, list(table.columns))
+    return ax
 
 
 def _listed(intervals: list[str], places: list[int]) -> str:

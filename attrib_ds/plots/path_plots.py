@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,8 @@ from attrib_ds.records.frames import Frame, read_frame
 
 PATH_COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
 _BLOCK: Final = 0.07  # width of a block, in distances between columns
+#: Start and height of each block, by column and node.
+_Blocks = dict[tuple[int, int], tuple[float, float]]
 
 
 def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None = None) -> Axes:
@@ -77,16 +78,17 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     rows = _last_touches(weighted, steps)
     events = rows.drop_duplicates("event_id")["weight"]
 
-    ax = style.axes_or_new(ax, width=2.6 + 1.5 * min(steps + 1, 9), height=5.2)
     last = "Last touch" if steps == 1 else f"Last {steps} touches"
-    style.format_axes(ax, title=f"{last} before {style.format_count(events.sum(), 'conversion')}", grid=None)
+    title = f"{last} before {style.format_count(events.sum(), 'conversion')}"
+    ax = style.start(ax, (2.6 + 1.5 * min(steps + 1, 9), 5.2), title)
     ax.spines[:].set_visible(False)
     untouched = weighted[weighted["length"] == 0].drop_duplicates("event_id")["weight"].sum()
     if untouched:
         ax.set_xlabel(f"{style.format_count(untouched, 'conversion')} without a touch not drawn")
     if not len(events):
-        style.write_empty(ax, "no paths to a conversion" if len(touches) else "no credited conversions")
-        return ax
+        return style.write_empty(
+            ax, "no paths to a conversion" if len(touches) else "no credited conversions"
+        )
     names, others = _rank_nodes(rows, top)
     labels = [*distinct(names).values(), f"other ({style.format_count(others, 'node')})"]
     cycle = style.palette(ax).colours
@@ -95,10 +97,9 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     weights = events.to_numpy()
     blocks = _stack_blocks(sequences, weights)
     _draw_bands(ax, sequences, weights, blocks, colours)
-    for (column, node), block in blocks.items():
+    for (column, node), (start, height) in blocks.items():
         colour = style.palette(ax).text if column == steps else colours[node]
-        corner = (column - _BLOCK / 2, block.start)
-        ax.add_patch(Rectangle(corner, _BLOCK, block.height, color=colour, linewidth=0))
+        ax.add_patch(Rectangle((column - _BLOCK / 2, start), _BLOCK, height, color=colour, linewidth=0))
     _label_columns(ax, blocks, steps)
     shown = sorted({node for column, node in blocks if column < steps})
     handles = [Rectangle((0, 0), 1, 1, color=colours[node]) for node in shown]
@@ -106,12 +107,6 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     style.apply_layout(ax)
     _name_blocks(ax, blocks, steps, labels)
     return ax
-
-
-@dataclass(frozen=True)
-class _Block:
-    start: float
-    height: float
 
 
 def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
@@ -138,10 +133,9 @@ def _last_touches(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 def _rank_nodes(rows: pd.DataFrame, top: int) -> tuple[dict[str, str], int]:
     """Return the names of the ``top`` nodes by touches, and the number of other nodes."""
-    uses = rows.groupby("node_id")["weight"].sum().rename("uses").reset_index()
-    uses = uses.sort_values(["uses", "node_id"], ascending=[False, True])
+    nodes = style.ranked(rows.groupby("node_id")["weight"].sum())
     names = names_of_nodes(rows)
-    return {node: names[node] for node in uses["node_id"].head(top)}, max(len(uses) - top, 0)
+    return {node: names[node] for node in nodes[:top]}, max(len(nodes) - top, 0)
 
 
 def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.NDArray[np.int64]:
@@ -153,9 +147,7 @@ def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.
     return sequences
 
 
-def _stack_blocks(
-    sequences: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]
-) -> dict[tuple[int, int], _Block]:
+def _stack_blocks(sequences: npt.NDArray[np.int64], weights: npt.NDArray[np.floating]) -> _Blocks:
     """Return the block of each (column, node), stacked downwards from 0 in the order of the nodes."""
     steps = sequences.shape[1]
     gap = 0.025 * float(weights.sum())
@@ -163,9 +155,9 @@ def _stack_blocks(
     for column in range(steps):
         start = 0.0
         for (node,), height in _weigh_rows(sequences[:, [column]], weights):
-            blocks[column, node] = _Block(start, height)
+            blocks[column, node] = (start, height)
             start += height + gap
-    blocks[steps, 0] = _Block(0.0, float(weights.sum()))
+    blocks[steps, 0] = (0.0, float(weights.sum()))
     return blocks
 
 
@@ -184,7 +176,7 @@ def _draw_bands(
     ax: Axes,
     sequences: npt.NDArray[np.int64],
     weights: npt.NDArray[np.floating],
-    blocks: Mapping[tuple[int, int], _Block],
+    blocks: _Blocks,
     colours: Sequence[str],
 ) -> None:
     used: defaultdict[tuple[int, int, str], float] = defaultdict(float)
@@ -193,18 +185,14 @@ def _draw_bands(
         moves = np.c_[sequences[:, column], following[:, column]]
         for (here, there), height in _weigh_rows(moves, weights):
             left, right = (column, here, "out"), (column + 1, there, "in")
-            band = _band(
-                column,
-                left=blocks[left[:2]].start + used[left],
-                right=blocks[right[:2]].start + used[right],
-                height=height,
-            )
+            starts = blocks[left[:2]][0] + used[left], blocks[right[:2]][0] + used[right]
+            band = _band(column, *starts, height)
             ax.add_patch(PathPatch(band, facecolor=colours[here], alpha=0.3, linewidth=0))
             used[left] += height
             used[right] += height
 
 
-def _band(column: int, *, left: float, right: float, height: float) -> Path:
+def _band(column: int, left: float, right: float, height: float) -> Path:
     """Return a band of constant height from a column to the next, as Bézier curves."""
     start, middle, end = column + _BLOCK / 2, column + 0.5, column + 1 - _BLOCK / 2
     corners = [
@@ -215,7 +203,7 @@ def _band(column: int, *, left: float, right: float, height: float) -> Path:
     return Path(corners, [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY])
 
 
-def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int) -> None:
+def _label_columns(ax: Axes, blocks: _Blocks, steps: int) -> None:
     """Label the columns below, and write the number of conversions above each."""
     before = [f"{steps - 1 - column} before" for column in range(steps - 1)]
     ax.set_xticks(range(steps + 1), labels=[*before, "last touch", "conversion"], va="baseline")
@@ -223,32 +211,26 @@ def _label_columns(ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: in
     ax.tick_params(axis="x", length=0, pad=14)
     ax.set_xlim(-0.15, steps + 0.15)
     totals: defaultdict[int, float] = defaultdict(float)
-    for (column, _), block in blocks.items():
-        totals[column] += block.height
+    for (column, _), (_, height) in blocks.items():
+        totals[column] += height
     for column, total in totals.items():
         style.write(ax, style.format_number(total), (column, 0), (0, 4), ha="center", va="bottom")
-    lowest = max(block.start + block.height for block in blocks.values())
+    lowest = max(map(sum, blocks.values()))
     ax.set_ylim(1.01 * lowest, -0.07 * lowest)
 
 
-def _name_blocks(
-    ax: Axes, blocks: Mapping[tuple[int, int], _Block], steps: int, labels: Sequence[str]
-) -> None:
+def _name_blocks(ax: Axes, blocks: _Blocks, steps: int, labels: Sequence[str]) -> None:
     """Write the node's name next to each block that is high enough for a line of text."""
     points = 72 / ax.figure.dpi
-    line = (
-        style.scale_points(10) / (ax.get_window_extent().height * points) * abs(np.diff(ax.get_ylim()).item())
-    )
-    pitch = ax.get_window_extent().width * points / (steps + 0.3)
+    box = ax.get_window_extent()
+    line = style.scale_points(10) / (box.height * points) * abs(np.diff(ax.get_ylim()).item())
+    pitch = box.width * points / (steps + 0.3)
     characters = max(int((1 - 1.5 * _BLOCK) * pitch / style.scale_points(5)), 4)
-    for (column, node), block in blocks.items():
-        if column < steps and block.height >= line:
-            text = ax.text(
-                column + 0.8 * _BLOCK, block.start + block.height / 2,
-                shorten(labels[node], width=characters),
-                va="center", fontsize=style.scale_points(8), color=style.palette(ax).text, parse_math=False,
-            )  # fmt: skip
-            style.outline(text, ax)
+    font: dict[str, Any] = {"fontsize": style.scale_points(8), "color": style.palette(ax).text}
+    for (column, node), (start, height) in blocks.items():
+        if column < steps and height >= line:
+            place, name = (column + 0.8 * _BLOCK, start + height / 2), shorten(labels[node], width=characters)
+            style.outline(ax.text(*place, name, va="center", parse_math=False, **font), ax)
 
 
 LENGTH_COLUMNS: Final = ("length", "conversions")
@@ -300,20 +282,16 @@ def lengths(lengths: Frame, *, most: int = 20, ax: Axes | None = None) -> Axes:
     longest = int(by_length.index.max()) if len(by_length) else 0
     heights = by_length.reindex(range(longest + 1), fill_value=0.0).to_numpy()
 
-    ax = style.axes_or_new(ax, width=7.5, height=3.8)
-    style.format_axes(ax, title="Conversions by number of touchpoints", grid="y")
-    ax.set_ylabel("conversions")
-    ax.set_xlabel("touchpoints in the lookback")
+    title, x = "Conversions by number of touchpoints", "touchpoints in the lookback"
+    ax = style.start(ax, (7.5, 3.8), title, grid="y", x=x, y="conversions")
     if not heights.sum():
-        style.write_empty(ax, "no conversions")
-        return ax
+        return style.write_empty(ax, "no conversions")
     positions = range(longest + 1)
     ax.bar(positions, heights, width=0.75, color=[style.GREY, *([style.palette(ax).colours[0]] * longest)])
     labels = [str(position) for position in positions]
     if (length > most).any():
         labels[-1] = f"{most}+"
     style.format_thousands(ax.yaxis)
-    style.apply_layout(ax)
     style.label_ticks(ax, labels)
     return ax
 
@@ -354,13 +332,11 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     'order: touchpoints that the next step depends on'
     """
     compared = read_frame("compared", compared, _COLUMNS)
-    ax = style.axes_or_new(ax, width=6.2, height=4.2)
-    style.format_axes(ax, title="Markov chains by order, on held-out users", grid="y")
-    ax.set_xlabel("order: touchpoints that the next step depends on")
-    ax.set_ylabel("log-likelihood per path minus the best")
+    title, y = "Markov chains by order, on held-out users", "log-likelihood per path minus the best"
+    x = "order: touchpoints that the next step depends on"
+    ax = style.start(ax, (6.2, 4.2), title, grid="y", x=x, y=y)
     if compared.empty:
-        style.write_empty(ax, "nothing to compare")
-        return ax
+        return style.write_empty(ax, "nothing to compare")
     order, behind, error = (
         numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
     )
@@ -370,10 +346,8 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     ax.plot(order, -behind, color=palette.colours[0], linewidth=1.4, zorder=2)
     ax.vlines(order, -behind - error, -behind + error, color=palette.colours[0], linewidth=1.6, zorder=2)
     for group, size, fill in ((~chosen, 6.0, palette.background), (chosen, 7.0, palette.colours[0])):
-        ax.plot(
-            order[group], -behind[group], "o",
-            markersize=size, color=palette.colours[0], markerfacecolor=fill, markeredgewidth=1.4, zorder=3,
-        )  # fmt: skip
+        look = {"color": palette.colours[0], "markerfacecolor": fill, "markeredgewidth": 1.4, "zorder": 3}
+        ax.plot(order[group], -behind[group], "o", markersize=size, **look)
     for best, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
         style.outline(style.write(ax, f"order {best:g}", (best, height), (0, 9), ha="center"), ax)
     ax.set_xticks(np.sort(order))
@@ -429,13 +403,11 @@ def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | No
         raise InvalidRequest("steps: at least one metric of events is required", field="steps")
     counts = [float(numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
 
-    ax = style.axes_or_new(ax, width=7.5, height=1.2 + 0.55 * len(chosen))
-    style.format_axes(ax, title="Events that reached each state", grid="x", lift=10)
-    ax.set_xlabel("events")
-    positions = range(len(chosen))
-    ax.barh(positions, counts, color=style.palette(ax).colours[0], height=0.62)
+    size = (7.5, 1.2 + 0.55 * len(chosen))
+    ax = style.start(ax, size, "Events that reached each state", grid="x", x="events", lift=10)
+    ax.barh(range(len(chosen)), counts, color=style.palette(ax).colours[0], height=0.62)
     names = distinct({step: "events" if step == "event-count" else step for step in chosen})
-    ax.set_yticks(positions, labels=[names[step] for step in chosen], parse_math=False)
+    ax.set_yticks(range(len(chosen)), labels=[names[step] for step in chosen], parse_math=False)
     ax.invert_yaxis()
     ax.set_xlim(0, max(*counts, 1.0) * 1.45)
     for position, count in enumerate(counts):

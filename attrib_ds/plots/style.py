@@ -87,16 +87,6 @@ def _brightness(colour: tuple[float, float, float, float]) -> float:
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def axes_or_new(ax: Axes | None, *, width: float, height: float) -> Axes:
-    """Return ``ax``, or axes on a new figure of ``width`` by ``height`` inches, scaled by the font size."""
-    if ax is not None:
-        return ax
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)  # inches
-    scale = max(scale_points(1.0), 1.0)
-    _, created = pyplot.subplots(figsize=(width * scale, height * scale), layout=layout)
-    return created
-
-
 def scale_points(number: float) -> float:
     """Scale a length in points by the font size, relative to matplotlib's default of 10 points."""
     return number * float(pyplot.rcParams["font.size"]) / 10
@@ -110,36 +100,61 @@ def apply_layout(ax: Axes) -> None:
         engine.execute(figure)
 
 
-def format_axes(ax: Axes, *, title: str, grid: str | None, lift: float = 8.0) -> None:
-    """Set title, spines and a light grid along ``grid`` (``"x"``, ``"y"``, ``"both"`` or none).
+def start(
+    ax: Axes | None,
+    size: tuple[float, float],
+    title: str,
+    *,
+    grid: str | None = None,
+    x: str = "",
+    y: str = "",
+    lift: float = 8.0,
+) -> Axes:
+    """Return ``ax``, or axes on a new figure, with title, labels, spines and a light grid.
 
-    The title is ``lift`` points above the axes, scaled by the font size; a long title is wrapped.
+    The size is in inches, the grid along ``"x"``, ``"y"``, ``"both"`` or none. The title is ``lift`` points
+    above the axes and wrapped if it is long. Size and lift are scaled by the font size.
     """
-    ax.set_title(
-        title,
-        loc="left",
-        pad=scale_points(lift),
-        fontsize="medium",
-        fontweight="bold",
-        color=palette(ax).text,
-        parse_math=False,
-        wrap=True,
-    )
+    if ax is None:
+        layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)  # inches
+        scale = max(scale_points(1.0), 1.0)
+        _, ax = pyplot.subplots(figsize=(size[0] * scale, size[1] * scale), layout=layout)
+    colours = palette(ax)
+    font: dict[str, Any] = {"fontsize": "medium", "fontweight": "bold", "color": colours.text}
+    ax.set_title(title, loc="left", pad=scale_points(lift), parse_math=False, wrap=True, **font)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(palette(ax).muted)
-    ax.tick_params(color=palette(ax).muted, labelcolor=palette(ax).text, labelsize="small")
-    for name, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
-        axis.label.set(color=palette(ax).text, parse_math=False)
+    ax.spines[["left", "bottom"]].set_color(colours.muted)
+    ax.tick_params(color=colours.muted, labelcolor=colours.text, labelsize="small")
+    for name, axis, label in (("x", ax.xaxis, x), ("y", ax.yaxis, y)):
+        axis.label.set(text=label, color=colours.text, parse_math=False)
         if grid in (name, "both"):
-            axis.grid(visible=True, color=palette(ax).grid, linewidth=0.8)
+            axis.grid(visible=True, color=colours.grid, linewidth=0.8)
     ax.set_axisbelow(True)
+    return ax
 
 
-def write_empty(ax: Axes, message: str) -> None:
+def write_empty(ax: Axes, message: str) -> Axes:
     """Write ``message`` in the middle of empty axes."""
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(xticks=[], yticks=[])
     ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=palette(ax).muted)
+    return ax
+
+
+def add_note(ax: Axes, note: str) -> None:
+    """Add a line below the label of the x axis; none if it is empty."""
+    ax.set_xlabel(f"{ax.get_xlabel()}\n{note}" if note else ax.get_xlabel())
+
+
+def label_rows(ax: Axes, labels: Sequence[str], *, above: float = 0.5, below: float = 0.5) -> None:
+    """Label the positions 0, 1, 2 … of the y axis from top to bottom."""
+    ax.set_yticks(range(len(labels)), labels=labels, parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(labels) - 1 + below, -above)
+
+
+def ranked(sizes: pd.Series[Any]) -> list[str]:
+    """Return the index of sizes, largest first, then in order."""
+    return sizes.sort_index().sort_values(ascending=False, kind="stable").index.tolist()
 
 
 def format_number(amount: float) -> str:
@@ -201,7 +216,8 @@ def draw_legend(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, ab
 
 
 def label_ticks(ax: Axes, labels: Sequence[str]) -> None:
-    """Label the positions 0, 1, 2 … of the x axis, skipping labels that would overlap."""
+    """Label the positions 0, 1, 2 … of the x axis after layout, skipping labels that would overlap."""
+    apply_layout(ax)
     width = ax.get_window_extent().width / ax.figure.dpi * 72
     # A small character is about 5 points wide; labels are at least two characters apart.
     most = max(int(width / scale_points(5) / (max(map(len, labels)) + 2)), 2)
