@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -424,11 +424,17 @@ def returns(
     style.format_thousands(ax.xaxis)
     style.format_thousands(ax.yaxis)
     palette = style.palette(ax)
-    edge: dict[str, Any] = {"edgecolor": palette.background, "linewidth": 0.6}
+    edge: style.Look = {"edgecolor": palette.background, "linewidth": 0.6}
     ax.scatter(spend, value, s=32, color=palette.colours[0], alpha=0.8, zorder=3, **edge)
     if spent[["low", "high"]].notna().all(axis=1).any():
         # From bound to bound, not around the point: an estimate can lie outside its interval.
-        look = {"ecolor": palette.colours[0], "elinewidth": 1.0, "capsize": 2.0, "alpha": 0.6, "zorder": 2.5}
+        look: style.Look = {
+            "ecolor": palette.colours[0],
+            "elinewidth": 1.0,
+            "capsize": 2.0,
+            "alpha": 0.6,
+            "zorder": 2.5,
+        }
         ax.errorbar(spend, (low + high) / 2, yerr=(high - low) / 2, fmt="none", **look)
         style.add_note(ax, "lines from low to high: sampling error, not bias")
     style.apply_layout(ax)
@@ -495,7 +501,7 @@ def _label_points(
     frame = ax.get_window_extent()
     gap = _GAP * ax.figure.dpi / 72
     weight = np.maximum(np.abs(spend) / np.abs(spend).max(), np.abs(value) / (np.abs(value).max() or 1.0))
-    look = {"ha": "center", "va": "center", "fontsize": style.scale_points(8), "in_layout": False}
+    look: style.Look = {"ha": "center", "va": "center", "fontsize": style.scale_points(8), "in_layout": False}
     look["parse_math"] = False
     occupied: list[Bbox] = []
     for point in np.argsort(-weight, kind="stable")[:_MAX_TRIED]:

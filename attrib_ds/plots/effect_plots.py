@@ -169,19 +169,19 @@ def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> 
     handles: list[Any] = []
     credited = next((each["credited"] for each in results if "credited" in each.columns), None)
     if credited is not None:
-        ring = {
+        ring: style.Look = {
             "markerfacecolor": palette.background,
             "markeredgecolor": palette.muted,
             "markeredgewidth": 1.4,
         }
         handles += ax.plot(credited.to_numpy(), positions, "o", markersize=6.0, **ring)
-    look = {"markersize": 5.0, "markeredgecolor": palette.background, "markeredgewidth": 0.5}
+    look: style.Look = {"markersize": 5.0, "markeredgecolor": palette.background, "markeredgewidth": 0.5}
     # Intervals of one node are drawn at different heights.
     heights = np.linspace(-0.16, 0.16, len(results)) if len(results) > 1 else [0.0]
     for index, (rows, height) in enumerate(zip(results, heights, strict=True)):
         widths = np.nan_to_num(rows[["below", "above"]].to_numpy(dtype="float64").T)
         marker, colour = _MARKERS[index % len(_MARKERS)], palette.colours[index % len(palette.colours)]
-        line = {"fmt": marker, "color": colour, "elinewidth": 1.8, "capsize": 0.0}
+        line: style.Look = {"fmt": marker, "color": colour, "elinewidth": 1.8, "capsize": 0.0}
         handles.append(
             ax.errorbar(rows["caused"].to_numpy(), positions + height, xerr=widths, **line, **look)
         )
@@ -291,11 +291,11 @@ def _draw_contours(ax: Axes, found: dict[str, float], benchmark: str) -> None:
     exposure_range = np.geomspace(lowest, 0.999, 200)
     bottom = max(_SMALLEST, min([corner, *(y for _, y, _ in points)]) / 4)
     top = min(1.0, max([corner, *(y for _, y, _ in points)]) * 8)
-    thin = {"color": palette.muted, "linewidth": 1.0}
-    thick = {"color": palette.colours[3], "linewidth": 2.0}
+    thin: style.Look = {"color": palette.muted, "linewidth": 1.0}
+    thick: style.Look = {"color": palette.colours[3], "linewidth": 2.0}
     lines = [("half of the effect left", strength / 2, thin), ("nothing of the effect left", strength, thick)]
     if of_interval > 0:
-        dashed = {"color": palette.colours[3], "linewidth": 1.2, "linestyle": "--"}
+        dashed: style.Look = {"color": palette.colours[3], "linewidth": 1.2, "linestyle": "--"}
         lines.append(("the interval reaches zero", of_interval, dashed))
     names = [name for name, _, _ in lines]
     handles: list[Any] = []

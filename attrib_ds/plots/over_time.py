@@ -170,9 +170,8 @@ def series(
     ax = style.start(ax, _SIZE, title, grid="y", x=interval, y=f"{_NAMES[by]}{unit}")
     if table.empty:
         return style.write_empty(ax, f"no {_NAMES[by]}")
-    kinds, names = zip(*table.index, strict=True)
-    names = [shorten(name) for name in names]
-    _draw_lines(ax, table, kinds, names, partial_intervals(rows, interval))
+    kinds, labels = zip(*table.index, strict=True)
+    _draw_lines(ax, table, kinds, list(map(shorten, labels)), partial_intervals(rows, interval))
     if by == "roas":
         ax.axhline(1.0, color=style.palette(ax).muted, linewidth=0.9, zorder=1)
     return ax
@@ -345,7 +344,7 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
     rows["interval"] = rows["interval"].astype(TEXT)
     # groupby drops null groups, so they get a key that no real group has.
     rows["group"] = rows["group"].astype(TEXT).fillna("\0") if has_groups else "\0"
-    table = rows.groupby(["group", "interval"])["amount"].sum().unstack(fill_value=0.0)
+    table = rows.groupby(["group", "interval"])["amount"].sum().unstack().fillna(0.0)
     order = style.ranked(table.abs().sum(axis="columns"))
     kept = table.loc[order[:top]]
     names = distinct({group: group.replace("\0", "no group" if has_groups else "") for group in kept.index})
@@ -373,7 +372,7 @@ def _draw_lines(
     palette = style.palette(ax)
     lines: list[Line2D] = []
     marker = "o" if len(table.columns) <= _MAX_MARKERS else ""
-    look: dict[str, Any] = {"marker": marker, "markersize": 3.5, "linewidth": 1.6}
+    look: style.Look = {"marker": marker, "markersize": 3.5, "linewidth": 1.6}
     groups = 0
     for row, kind in enumerate(kinds):
         if kind == GROUP:
@@ -393,9 +392,9 @@ def _draw_lines(
             "markerfacecolor": palette.background,
         }
         for row, line in enumerate(lines):
-            colour, order = line.get_color(), line.get_zorder() + 0.5
+            edge, order = line.get_color(), line.get_zorder() + 0.5
             heights = table.iloc[row, places].to_numpy()
-            ax.plot(places, heights, "o", markeredgecolor=colour, zorder=order, **hollow)
+            ax.plot(places, heights, "o", markeredgecolor=edge, zorder=order, **hollow)
         style.add_note(ax, f"hollow: {_listed(list(table.columns), places)}, counted in part only")
     style.format_thousands(ax.yaxis)
     if not table.min().min() < 0:

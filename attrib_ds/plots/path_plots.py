@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -226,7 +226,7 @@ def _name_blocks(ax: Axes, blocks: _Blocks, steps: int, labels: Sequence[str]) -
     line = style.scale_points(10) / (box.height * points) * abs(np.diff(ax.get_ylim()).item())
     pitch = box.width * points / (steps + 0.3)
     characters = max(int((1 - 1.5 * _BLOCK) * pitch / style.scale_points(5)), 4)
-    font: dict[str, Any] = {"fontsize": style.scale_points(8), "color": style.palette(ax).text}
+    font: style.Look = {"fontsize": style.scale_points(8), "color": style.palette(ax).text}
     for (column, node), (start, height) in blocks.items():
         if column < steps and height >= line:
             place, name = (column + 0.8 * _BLOCK, start + height / 2), shorten(labels[node], width=characters)
@@ -346,7 +346,12 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     ax.plot(order, -behind, color=palette.colours[0], linewidth=1.4, zorder=2)
     ax.vlines(order, -behind - error, -behind + error, color=palette.colours[0], linewidth=1.6, zorder=2)
     for group, size, fill in ((~chosen, 6.0, palette.background), (chosen, 7.0, palette.colours[0])):
-        look = {"color": palette.colours[0], "markerfacecolor": fill, "markeredgewidth": 1.4, "zorder": 3}
+        look: style.Look = {
+            "color": palette.colours[0],
+            "markerfacecolor": fill,
+            "markeredgewidth": 1.4,
+            "zorder": 3,
+        }
         ax.plot(order[group], -behind[group], "o", markersize=size, **look)
     for best, height in zip(order[chosen][:1], -behind[chosen][:1], strict=True):
         style.outline(style.write(ax, f"order {best:g}", (best, height), (0, 9), ha="center"), ax)

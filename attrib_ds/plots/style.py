@@ -31,6 +31,8 @@ MARKERS: Final = (
     ("o", 5.5), ("s", 5.5), ("^", 6.5), ("D", 5.0), ("v", 6.5), ("P", 7.0),
     ("X", 7.0), ("<", 6.5), (">", 6.5), ("p", 6.5), ("*", 9.0), ("h", 6.5),
 )  # fmt: skip
+#: Keyword arguments of a matplotlib call.
+Look = dict[str, Any]
 GREY: Final = "#BEBEBE"  # fill of everything that is not a node or group
 
 
@@ -120,7 +122,7 @@ def start(
         scale = max(scale_points(1.0), 1.0)
         _, ax = pyplot.subplots(figsize=(size[0] * scale, size[1] * scale), layout=layout)
     colours = palette(ax)
-    font: dict[str, Any] = {"fontsize": "medium", "fontweight": "bold", "color": colours.text}
+    font: Look = {"fontsize": "medium", "fontweight": "bold", "color": colours.text}
     ax.set_title(title, loc="left", pad=scale_points(lift), parse_math=False, wrap=True, **font)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(colours.muted)
