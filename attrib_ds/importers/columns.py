@@ -1,7 +1,5 @@
 """Roles of the columns of users' files: their options in the command line and their common names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

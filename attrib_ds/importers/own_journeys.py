@@ -12,17 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InputWarning, InvalidRequest, warn
+from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
-from attrib_ds.importers.journeys import (
-    CONVERSIONS,
-    VIEWS,
-    VISITS,
-    Journeys,
-    assemble,
-    checked_currency,
-    create_table,
-    references,
-)
+from attrib_ds.importers.journeys import Journeys, assemble, checked_currency, create_table, references
 from attrib_ds.importers.own_paths import merge_case
 from attrib_ds.importers.own_table import Formats, OwnTable, workbook_of
 from attrib_ds.queries.traffic_nodes import Traffic
@@ -172,23 +164,19 @@ def read_journeys(
     if conversions is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions)
+    has_own = conversions is not None
     events, rejected_conversions = _read_conversions(
-        conversion_table,
-        named,
-        where,
-        has_own_table=conversions is not None,
-        currency=currency,
-        aggregate=aggregate,
+        conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
     )
     _create_visits(connection, merge_case(points, name=touch_table.name) if ignore_case else points)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
-    is_end = conversions is not None and conversion_table.has_days_only()
+    is_end = has_own and conversion_table.has_days_only()
     _create_conversions(connection, events, reference, is_end=is_end)
     if conversions is not None:
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
-    create_table(connection, "views", VIEWS, {}, "FROM visits WHERE false")
+    create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
     connection.execute(
         "CREATE TABLE sightings AS SELECT device, account FROM visits "
@@ -356,9 +344,8 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
     """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
     count = table.count_repeated(where)
     if count:
-        rows = (
-            "1 row without an id that repeats" if count == 1 else f"{count:,} rows without an id that repeat"
-        )
+        rows = "1 row without an id that repeats"
+        rows = rows if count == 1 else f"{count:,} rows without an id that repeat"
         warn(
             f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
             "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
@@ -423,28 +410,21 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     order = f"row_number() OVER (PARTITION BY {person}, {', '.join(named)}, date ORDER BY row)"
     of_fields = ", ".join(f"coalesce({name}, '')" for name in named)
     key = f"'as ' || concat_ws(chr(31), {person}, {of_fields}, epoch_us(date), {order})"
-    columns = {
-        "visit_key": "'id ' || touch" if "touch" in points.column_names else key,
-        "account": '"user"',
-        "started": "date",
-        "ended": "date",
-    }
+    visit = "'id ' || touch" if "touch" in points.column_names else key
+    columns = {"visit_key": visit, "account": '"user"', "started": "date", "ended": "date"}
     rows = "FROM points"
     if "referrer" in points.column_names:
         # A visit without UTM parameters comes from the site that links here.
         host = r"regexp_extract(lower(referrer), '^(?:[a-z][a-z0-9+.-]*://)?([^/?#:]+)', 1)"
-        missing = [
-            f"CAST(NULL AS VARCHAR) AS {name}"
-            for name in ("source", "medium", "campaign")
-            if name not in named
-        ]
-        rows = f"FROM (SELECT {', '.join(['*', *missing])} FROM points)"
+        missing = [name for name in ("source", "medium", "campaign") if name not in named]
+        nulls = "".join(f", CAST(NULL AS VARCHAR) AS {name}" for name in missing)
+        rows = f"FROM (SELECT *{nulls} FROM points)"
         is_referred = "coalesce(source, medium, campaign) IS NULL AND referrer IS NOT NULL"
         columns |= {
             "source": f"CASE WHEN {is_referred} THEN {host} ELSE source END",
             "medium": f"CASE WHEN {is_referred} THEN 'referral' ELSE medium END",
         }
-    create_table(connection, "visits", VISITS, columns, rows)
+    create_table(connection, "visits", journey_tables.VISITS, columns, rows)
 
 
 def _create_conversions(
@@ -462,7 +442,7 @@ def _create_conversions(
         "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
         "amount": "value" if "value" in events.column_names else "NULL",
     }
-    create_table(connection, "conversions", CONVERSIONS, columns, "FROM events")
+    create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
 
 
 def _person(rows: pa.Table) -> str:

@@ -1,13 +1,13 @@
 """Aggregated paths, wide journeys and the spend of nodes in users' own files, and how they spell nodes."""
 
-from __future__ import annotations
-
 import json
 import math
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -205,12 +205,10 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         chosen = _chosen(frequencies, merged)
         spelled = [[chosen.get(part, part[1]) for part in enumerate(path)] for path in paths]
         if spelled != paths:
+            write = partial(json.dumps, ensure_ascii=False) if field == "levels" else itemgetter(0)
             texts = [
-                json.dumps(path, ensure_ascii=False) if field == "levels" else path[0] for path in spelled
-            ]
-            texts = [
-                word if path == before else text
-                for word, before, path, text in zip(words, paths, spelled, texts, strict=True)
+                word if path == before else write(path)
+                for word, before, path in zip(words, paths, spelled, strict=True)
             ]
             column = pa.array(texts, pa.string()).take(encoded.indices)
             rows = rows.set_column(rows.column_names.index(field), field, column)

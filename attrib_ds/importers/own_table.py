@@ -1,7 +1,5 @@
 """One file or frame of a user: columns found by role, rows read, and rows that cannot be read set aside."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +24,10 @@ from attrib_ds.records.written_files import WORKBOOKS, read_sheet, sheet_columns
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
-    **{level: COLUMN_NAMES[level] for level in ("source", "medium", "campaign")},
-    **{level: COMMON_NAMES[level] for level in ("adset", "ad", "keyword")},
+    level: COLUMN_NAMES.get(level) or COMMON_NAMES[level]
+    for level in ("source", "medium", "campaign", "adset", "ad", "keyword")
 }
+_LEVELS: Final = {folded(name): level for level, names in LEVEL_NAMES.items() for name in names}
 #: Argument with the sheet of a workbook, and the roles of required columns, by the argument of its file.
 _SHEETS: Final = {
     "touchpoints": ("sheet", "user", "node part_of_node", "date"),
@@ -130,10 +129,7 @@ class OwnTable:
         Messages advise to name the column as the role ``called``, if another one is only for this table.
         """
         called = called or role
-        name = named.get(role)
-        if name is not None:
-            if not isinstance(name, str):
-                raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
+        if (name := named.get(role)) is not None:
             return self._checked(role, name, called)
         column = self._best(self.common(role))
         if column is None and required:
@@ -161,7 +157,9 @@ class OwnTable:
         present = {folded(column): column for column in self.source.columns}
         return [present[folded(name)] for name in names if folded(name) in present]
 
-    def _checked(self, role: str, name: str, called: str) -> str:
+    def _checked(self, role: str, name: Named, called: str) -> str:
+        if not isinstance(name, str):
+            raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
             advice = "" if called == role else f"; {_how_to_name(called)}"
             raise InvalidRequest(
@@ -254,10 +252,9 @@ class OwnTable:
         if "currency" in named:
             return self.find("currency", named)
         common = self.common("currency")
+        endings = ("currency", "currencycode")
         others = [
-            column
-            for column in self.source.columns
-            if folded(column).endswith(("currency", "currencycode")) and column not in common
+            name for name in self.source.columns if folded(name).endswith(endings) and name not in common
         ]
         own = [column for column in others if amount and folded(column).startswith(folded(amount))]
         for column in [*own, *common, *others]:
@@ -456,13 +453,11 @@ class OwnTable:
         own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
         self._select["currency"] = own if code is None else f"coalesce({own}, {literal(code)})"
         amount = self._select.get("value", self._select.get("spend"))
-        if amount is None:
-            return
-        self._reject(
-            f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL", column, f"is not {NO_SIGN}"
-        )
-        if code is None:
-            self._reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
+        if amount is not None:
+            is_unknown = f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL"
+            self._reject(is_unknown, column, f"is not {NO_SIGN}")
+            if code is None:
+                self._reject(f"{word} IS NULL AND {amount} IS NOT NULL", column, "is missing")
 
     def take_number(
         self,
@@ -532,12 +527,10 @@ class OwnTable:
     def count_repeated(self, where: str) -> int:
         """Return the number of valid rows that repeat another one in all columns."""
         is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
-        rows = (
-            f"SELECT * EXCLUDE ({quoted(ROW)}) FROM {self.source.relation} "
-            f"WHERE ({where}) AND NOT ({is_invalid})"
-        )
-        query = f"SELECT count(*) - (SELECT count(*) FROM (SELECT DISTINCT * FROM ({rows}))) FROM ({rows})"
-        return int(self.connection.execute(query).fetchall()[0][0])
+        columns = f"* EXCLUDE ({quoted(ROW)})"
+        rows = f"FROM {self.source.relation} WHERE ({where}) AND NOT ({is_invalid})"
+        distinct = f"SELECT count(*) FROM (SELECT DISTINCT {columns} {rows})"
+        return int(self.connection.execute(f"SELECT count(*) - ({distinct}) {rows}").fetchall()[0][0])
 
     def read(self, *, where: str = "true", may_be_empty: bool = False) -> tuple[pa.Table, pd.DataFrame]:
         """Return the valid rows, and the rejected rows with the reason.
@@ -570,8 +563,7 @@ class OwnTable:
 
 def level_of(column: str) -> str | None:
     """Return the level of a node that a column names, or None."""
-    fits = (level for level, names in LEVEL_NAMES.items() if folded(column) in map(folded, names))
-    return next(fits, None)
+    return _LEVELS.get(folded(column))
 
 
 def workbook_of(rows: object) -> Path | None:

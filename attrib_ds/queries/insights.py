@@ -1,7 +1,5 @@
 """Insights on any engine: interactions counted, metrics of events summed, by calendar interval and group."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

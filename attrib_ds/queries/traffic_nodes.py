@@ -1,7 +1,5 @@
 """Map traffic sources to chains of nodes: channel or source and medium, then campaign, ad and keyword."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Gives events, users and metrics typed columns for what the event types of a project declare."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,18 +20,14 @@ from attrib_ds.schema import INSTANT
 _TYPES: Final = {"number": pa.float64(), "boolean": pa.bool_(), "date": INSTANT}
 #: User fields of every project, declared or not.
 _EVERYWHERE: Final = ("email", "phone", "vendorUserId")
-_FLAGS: Final = {"true": True, "false": False}
-_EVENT_COUNT: Final = "event-count"
-_STATE_DELAY: Final = "state-delay-"
+_FLAGS: Final[dict[str | bool, bool]] = {"true": True, "false": False, True: True, False: False}
 _FIELDS: Final = "fields"
 _FIELD: Final = "fields."
-_METRIC: Final = {f".{name}": pa.int64() if name == "count" else pa.float64() for name in AGGREGATIONS}
-_TYPE_META: Final = {".count": pa.int64(), ".firstDate": INSTANT, ".lastDate": INSTANT}
 #: Maps with the columns of an entry, by what follows its key in their names.
 _MAPS: Final[dict[str, dict[str, pa.DataType]]] = {
     "eventTypesCount": {"": pa.int64()},
-    "eventTypeMeta": _TYPE_META,
-    "metrics": _METRIC,
+    "eventTypeMeta": {".count": pa.int64(), ".firstDate": INSTANT, ".lastDate": INSTANT},
+    "metrics": {f".{name}": pa.int64() if name == "count" else pa.float64() for name in AGGREGATIONS},
 }
 
 
@@ -61,17 +55,13 @@ class DeclaredFields:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Keys of all metrics of a user, built-in ones included."""
-        delays = [f"state-delay-{key}" for key in self.states]
-        return tuple(dict.fromkeys(["event-count", *self.numbers, *self.amounts, *self.states, *delays]))
+        count, *delays = self.built_in
+        return tuple(dict.fromkeys([count, *self.numbers, *self.amounts, *self.states, *delays]))
 
     @property
-    def fields_of_users(self) -> tuple[str, ...]:
-        """Keys of all user fields, those of every project included."""
-        return tuple(dict.fromkeys([*self.user, *_EVERYWHERE]))
-
-    def type_of(self, key: str) -> pa.DataType:
-        """Return the column type of a user field; text if no event type declares it."""
-        return self.user.get(key, pa.string())
+    def built_in(self) -> tuple[str, ...]:
+        """Keys of metrics that follow from others: a count of 1 for each event, and the delays of states."""
+        return "event-count", *(f"state-delay-{key}" for key in self.states)
 
 
 def declared_fields(event_types: pa.Table) -> DeclaredFields:
@@ -134,16 +124,17 @@ def typed_users(users: pa.Table, declared: DeclaredFields) -> pa.Table:
         text of entries that no event type declares, null if there are none.
     """
     columns: dict[str, Any] = {}
+    types = declared.user
     for name in users.column_names:
         if name == _FIELDS:
             maps = [parse(text) or {} for text in users[name].to_pylist()]
-            for key in declared.fields_of_users:
+            for key in dict.fromkeys([*declared.user, *_EVERYWHERE]):
                 entries = [_latest(fields.get(key)) for fields in maps]
-                columns.setdefault(f"{_FIELD}{key}", _values(entries, declared.type_of(key)))
+                columns.setdefault(f"{_FIELD}{key}", _values(entries, types.get(key, pa.string())))
             columns[name] = users[name]
         elif name.startswith(_FIELD):
             entries = [_latest(parse(text)) for text in users[name].to_pylist()]
-            columns[name] = _values(entries, declared.type_of(name.removeprefix(_FIELD)))
+            columns[name] = _values(entries, types.get(name.removeprefix(_FIELD), pa.string()))
         elif name in _MAPS:
             keys = declared.metrics if name == "metrics" else declared.event_types
             columns |= {**_map_columns(name, users[name].to_pylist(), keys), **columns}
@@ -252,7 +243,7 @@ def _metric_columns(texts: Sequence[str | None], declared: DeclaredFields) -> di
     for key in declared.states:
         kinds |= {f"states.{key}": pa.int64(), f"states.{key}.date": INSTANT}
     cells: dict[str, list[Any]] = {name: [None] * len(texts) for name in kinds}
-    rest = []
+    rest, built_in = [], declared.built_in
     for row, text in enumerate(texts):
         left = []
         for metric in parse(text) or []:
@@ -260,7 +251,7 @@ def _metric_columns(texts: Sequence[str | None], declared: DeclaredFields) -> di
             if values is not None and values.keys() <= kinds.keys():
                 for name, value in values.items():
                     cells[name][row] = value
-            elif not _is_built_in(metric, declared):
+            elif not isinstance(metric, dict) or metric.get("key") not in built_in:
                 left.append(metric)
         rest.append(encode(left) if left else None)
     columns = {name: pa.array(cells[name], kind) for name, kind in kinds.items()}
@@ -279,22 +270,12 @@ def _metric_values(metric: object) -> dict[str, Any] | None:
     elif data.get("type") == "currency":
         money = current if isinstance(current, dict) else {}
         value = number(money.get("amount"))
-        values = {
-            f"statistics.{key}.amount": value,
-            f"statistics.{key}.currency": typed(money.get("currency"), pa.string()),
-        }
+        currency = typed(money.get("currency"), pa.string())
+        values = {f"statistics.{key}.amount": value, f"statistics.{key}.currency": currency}
     else:
         value = number(current)
         values = {f"statistics.{key}": value}
     return values if current is None or value is not None else None
-
-
-def _is_built_in(metric: object, declared: DeclaredFields) -> bool:
-    """Say whether a metric follows from the columns: a count of 1, or the delay of a state."""
-    key = str(metric.get("key")) if isinstance(metric, dict) else ""
-    return key == _EVENT_COUNT or (
-        key.startswith(_STATE_DELAY) and key.removeprefix(_STATE_DELAY) in declared.states
-    )
 
 
 def typed_metrics(metrics: pa.Table) -> pa.Table:
@@ -368,9 +349,7 @@ def _text(value: object) -> str:
 
 
 def _flag(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    return _FLAGS.get(value) if isinstance(value, str) else None
+    return _FLAGS.get(value) if isinstance(value, str | bool) else None
 
 
 def _instant(value: object) -> datetime | None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 
@@ -17,10 +18,6 @@ from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import ROW, UNREADABLE, Source, literal, open_source, quoted
 from attrib_ds.records.text_files import copy_arrow, open_binary
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 NULL_TEXT = "CAST(NULL AS VARCHAR)"
 _MAX_SHOWN = 20
@@ -174,9 +171,7 @@ def gather(
     """
     exports = list(exports)
     union = " UNION ALL ".join(export.select(columns(export)) for export in exports)
-    reasons = ", ".join(
-        f"CASE WHEN {condition} THEN {literal(reason)} END" for condition, reason in rules.items()
-    )
+    reasons = ", ".join(f"CASE WHEN {wrong} THEN {literal(reason)} END" for wrong, reason in rules.items())
     connection.execute(f"CREATE TABLE read AS SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({union})")
     connection.execute("CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM read WHERE reason = ''")
     connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM read WHERE reason <> ''")
@@ -420,16 +415,14 @@ def open_access_log(
         WITH matched AS (
             SELECT {quoted(ROW)} AS row, line, regexp_extract(line, {literal(_LINE)}, [{parts}]) AS part
             FROM {lines}
-        ), read AS (
-            SELECT row, line, part.host AS host, part.address AS address, part.status AS status,
-                CAST(try_strptime(part.time, {literal(_TIME)}) AS TIMESTAMP) AS date,
-                regexp_extract(part.request, {literal(_TARGET)}, 1) AS method,
-                regexp_extract(part.request, {literal(_TARGET)}, 2) AS target,
-                NULLIF({_unescaped("part.referrer")}, '-') AS referrer,
-                CASE WHEN part.agent = '-' THEN '' ELSE {_unescaped("part.agent")} END AS agent
-            FROM matched
         )
-        SELECT * FROM read
+        SELECT row, line, part.host AS host, part.address AS address, part.status AS status,
+            CAST(try_strptime(part.time, {literal(_TIME)}) AS TIMESTAMP) AS date,
+            regexp_extract(part.request, {literal(_TARGET)}, 1) AS method,
+            regexp_extract(part.request, {literal(_TARGET)}, 2) AS target,
+            NULLIF({_unescaped("part.referrer")}, '-') AS referrer,
+            CASE WHEN part.agent = '-' THEN '' ELSE {_unescaped("part.agent")} END AS agent
+        FROM matched
         """
     )
     connection.execute(f"DROP TABLE {lines}")
@@ -462,10 +455,9 @@ def open_access_log(
         "SELECT (SELECT count(*) FROM requests WHERE date IS NOT NULL), (SELECT count(*) FROM page_views)"
     ).fetchall()
     connection.execute("DROP TABLE requests; DROP TABLE networks")
-    types = {"trackerId": "VARCHAR", "date": "TIMESTAMP", "pageUrl": "VARCHAR", "referrer": "VARCHAR"}
-    return Source(
-        f"{place}.page_views", types | {"userAgent": "VARCHAR", "ip": "VARCHAR"}, rows, malformed
-    ), count - rows
+    names = ("trackerId", "date", "pageUrl", "referrer", "userAgent", "ip")
+    types = dict.fromkeys(names, "VARCHAR") | {"date": "TIMESTAMP"}
+    return Source(f"{place}.page_views", types, rows, malformed), count - rows
 
 
 def _lines(paths: Sequence[Path]) -> pa.RecordBatchReader:
@@ -502,9 +494,8 @@ def _truncate_addresses(connection: duckdb.DuckDBPyConnection) -> None:
     """Create ``networks``, the truncated form of each address."""
     addresses = connection.execute("SELECT DISTINCT address FROM requests WHERE date IS NOT NULL")
     texts = [text for (text,) in addresses.fetchall()]
-    networks = pa.table(
-        {"address": pa.array(texts, pa.string()), "network": pa.array(map(truncated, texts), pa.string())}
-    )
+    columns = [pa.array(each, pa.string()) for each in (texts, map(truncated, texts))]
+    networks = pa.table(columns, ["address", "network"])
     connection.register("truncated_addresses", networks)
     connection.execute("CREATE TABLE networks AS FROM truncated_addresses")
     connection.unregister("truncated_addresses")

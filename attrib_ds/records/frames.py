@@ -27,12 +27,6 @@ TEXT: Final = _text_dtype()
 
 #: Floats represent all integers up to here.
 _LARGEST_WHOLE: Final = 2.0**53
-_DTYPES = {
-    pa.int64(): pd.Int64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
-    # Explicit, because pandas otherwise inspects every text to infer the dtype.
-    pa.string(): TEXT,
-}
 
 
 def read_rows(
@@ -145,7 +139,7 @@ def _series(values: pa.ChunkedArray) -> pd.Series[Any]:
         values = values.cast(pa.string())
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    series: pd.Series[Any] = values.to_pandas(types_mapper=_DTYPES.get)
+    series: pd.Series[Any] = values.to_pandas(types_mapper=_dtype)
     return series
 
 
@@ -173,9 +167,8 @@ def _check_columns(
 def _cells(column: pd.Series[Any]) -> list[Any]:
     """Return cells as Python values, missing ones as None."""
     values = column.astype(object)
-    return [
-        None if is_missing else _plain(value) for value, is_missing in zip(values, values.isna(), strict=True)
-    ]
+    pairs = zip(values, values.isna(), strict=True)
+    return [None if is_missing else _plain(value) for value, is_missing in pairs]
 
 
 def _plain(value: Any) -> Any:
@@ -313,6 +306,7 @@ def _plain_column(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _dtype(kind: pa.DataType) -> Any:
+    """Return the dtype of a type that pandas would turn into floats, or inspect value by value."""
     if pa.types.is_integer(kind):
         return pd.Int64Dtype()
     if pa.types.is_boolean(kind):

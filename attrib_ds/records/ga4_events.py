@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import duckdb
 
 from attrib_ds.records.export_tables import Export, create_page_views, gather, open_exports, with_parameters
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import Source
 from attrib_ds.records.written_values import plausible
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 _REQUIRED: Final = (
     ("event_timestamp", "timestamp"),
@@ -174,14 +172,8 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-#: Parameters of a URL by the field of an event that Google reads from them.
-_PARAMETERS: Final = {
-    "utm_source": "source",
-    "utm_medium": "medium",
-    "utm_campaign": "campaign",
-    "utm_content": "content",
-    "utm_term": "term",
-}
+#: Fields of an event that Google reads from parameters of a URL.
+_PARAMETERS: Final = ("source", "medium", "campaign", "content", "term")
 _CLICK_IDS: Final = ("gclid", "dclid")
 _REFERRER: Final = "CASE WHEN p_ignore_referrer IS DISTINCT FROM 'true' THEN p_page_referrer END"
 
@@ -243,9 +235,10 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
     exports = open_ga4_events(connection, hits.exports)
     # Google derives these media from the referrer, which tells more.
     is_referred = f"lower(medium) IN ('organic', 'referral') AND {_REFERRER} IS NOT NULL"
+    is_other = f"({is_referred}) IS DISTINCT FROM true"
     added = {
-        name: f"CASE WHEN {column} NOT LIKE '(%)' AND ({is_referred}) IS DISTINCT FROM true THEN {column} END"
-        for name, column in _PARAMETERS.items()
+        f"utm_{name}": f"CASE WHEN {name} NOT LIKE '(%)' AND {is_other} THEN {name} END"
+        for name in _PARAMETERS
     }
     columns = {
         "trackerId": "device",

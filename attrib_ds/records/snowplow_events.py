@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
@@ -14,10 +15,6 @@ from attrib_ds.records.export_tables import Export, create_page_views, gather, o
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 from attrib_ds.records.text_files import copy_text
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Fields of an enriched event in the order of the tab-separated format.
 FIELDS: Final = Path(__file__).with_name("snowplow_fields.txt").read_text(encoding="utf-8").split()
@@ -85,9 +82,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
             # Quotation marks belong to the JSON in some fields.
             parse={
                 "delimiter": "\t",
-                "quote_char": False,
-                "double_quote": False,
-                "newlines_in_values": False,
+                **dict.fromkeys(("quote_char", "double_quote", "newlines_in_values"), False),
             },
             convert={"null_values": [""], "strings_can_be_null": True},
         )
@@ -170,11 +165,7 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
 
 #: Parameters of a URL by the field that a pipeline reads from them, or from others that it is set up for.
 _PARAMETERS: Final = {
-    "utm_source": "mkt_source",
-    "utm_medium": "mkt_medium",
-    "utm_campaign": "mkt_campaign",
-    "utm_content": "mkt_content",
-    "utm_term": "mkt_term",
+    f"utm_{name}": f"mkt_{name}" for name in ("source", "medium", "campaign", "content", "term")
 }
 #: Click ids by ``mkt_network``.
 _CLICK_IDS: Final = {"gclid": "Google", "msclkid": "Microsoft", "dclid": "DoubleClick"}
@@ -237,19 +228,9 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
         name: f"CASE WHEN mkt_network = {literal(network)} THEN mkt_clickid END"
         for name, network in _CLICK_IDS.items()
     }
-    columns = {
-        "trackerId": "device",
-        "date": "occurred",
-        "pageUrl": with_parameters("page", _PARAMETERS | clicks),
-        "referrer": "referrer",
-        "userAgent": "agent",
-        "isBot": "is_bot",
-        "ip": "address",
-        "geo.countryCode": "country",
-        "geo.state": "region",
-        "geo.city": "city",
-        "geo.zipcode": "zipcode",
-        "geo.latitude": "latitude",
-        "geo.longitude": "longitude",
-    }
+    page = with_parameters("page", _PARAMETERS | clicks)
+    columns = {"trackerId": "device", "date": "occurred", "pageUrl": page, "referrer": "referrer"}
+    columns |= {"userAgent": "agent", "isBot": "is_bot", "ip": "address"}
+    columns |= {"geo.countryCode": "country", "geo.state": "region"}
+    columns |= {f"geo.{name}": name for name in ("city", "zipcode", "latitude", "longitude")}
     return create_page_views(connection, exports, columns, where="kind = 'page_view'")

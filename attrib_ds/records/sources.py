@@ -1,12 +1,10 @@
 """Opens a frame, an Arrow table or a file as a DuckDB table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import duckdb
 import msgspec
@@ -15,21 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records import text_files
 from attrib_ds.records.frames import read_arrow
-from attrib_ds.records.text_files import (
-    BLOCK_BYTES,
-    DELIMITED,
-    ROW,
-    check_names,
-    copy_arrow,
-    copy_delimited,
-    copy_text,
-    empty_file,
-    literal,
-    open_binary,
-    quoted,
-    replace_table,
-)
+from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS, read_sheet
 
 __all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
@@ -38,7 +24,7 @@ UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", p
 
 _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
-_EXTENSIONS: Final = (*DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
+_EXTENSIONS: Final = (*text_files.DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
 _MOST_PROPERTIES: Final = 2_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -264,8 +250,8 @@ def _open_path(
         rows = read_sheet(path, argument=argument)
         check_names(rows.columns, argument)
         return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
-    if extension in DELIMITED:
-        return _described(connection, *copy_delimited(connection, path, argument, encoding))
+    if extension in text_files.DELIMITED:
+        return _described(connection, *text_files.copy_delimited(connection, path, argument, encoding))
     return _from_json_lines(connection, path, argument, opaque)
 
 
@@ -343,23 +329,29 @@ def _from_json_lines(
             convert={"strings_can_be_null": False},
         )
     kind = "CASE WHEN json_valid(line) THEN json_type(line) END"
-    lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}")
+    lines = text_files.replace_table(
+        connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}"
+    )
     unreadable += connection.execute(
         f"SELECT {quoted(ROW)}, CASE WHEN kind IS NULL THEN 'not valid JSON' ELSE 'not a JSON object' END"
         f" FROM {lines} WHERE kind IS DISTINCT FROM 'OBJECT'"
     ).fetchall()
-    lines = replace_table(connection, lines, f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT'")
+    lines = text_files.replace_table(
+        connection, lines, f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT'"
+    )
     properties = _json_properties(connection, lines, opaque, argument)
     if not properties and not unreadable:
         raise empty_file(path, argument)
-    check_names(dict.fromkeys(leaf.name for leaf in properties), argument, least=0)
-    return _described(connection, replace_table(connection, lines, _pick(properties, lines)), unreadable)
+    check_names(dict.fromkeys(name for name, _, _ in properties), argument, least=0)
+    return _described(
+        connection, text_files.replace_table(connection, lines, _pick(properties, lines)), unreadable
+    )
 
 
 def _array(path: Path, argument: str) -> pa.Table | None:
     """Return the elements of a file with one JSON array, or None if it has JSON lines."""
-    with open_binary(path) as file:
-        start = file.read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    with text_files.open_binary(path) as file:
+        start = file.read(text_files.BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
         if not start.startswith(b"["):
             return None
         text = start + file.read()
@@ -373,13 +365,8 @@ def _array(path: Path, argument: str) -> pa.Table | None:
         raise InvalidRequest(f"{argument}: {str(path)!r} is not valid JSON: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Property:
-    """A leaf of the objects in a file of JSON lines; mixed if it is an object in other rows."""
-
-    name: str
-    pointer: str
-    is_mixed: bool
+#: A leaf of objects in JSON lines: its name, its pointer, and whether it is an object in other rows.
+_Property: TypeAlias = tuple[str, str, bool]
 
 
 def _json_properties(
@@ -403,7 +390,7 @@ def _json_properties(
             if is_open:
                 waiting.append((f"{prefix}{key}.", pointer))
             if has_others or not is_open:
-                found.append(_Property(f"{prefix}{key}", pointer, is_open))
+                found.append((f"{prefix}{key}", pointer, is_open))
     return found
 
 
@@ -427,11 +414,11 @@ def _kinds(
 
 def _pick(properties: Sequence[_Property], lines: str) -> str:
     """Return a query of the properties as columns that parses each line once."""
-    pointers = _texts([leaf.pointer for leaf in properties])
+    pointers = _texts([pointer for _, pointer, _ in properties])
     expressions: dict[str, list[str]] = {}
-    for at, leaf in enumerate(properties, start=1):
-        value = f"CASE WHEN kinds[{at}] <> 'OBJECT' THEN parts[{at}] END" if leaf.is_mixed else f"parts[{at}]"
-        expressions.setdefault(leaf.name, []).append(value)
+    for at, (name, _, is_mixed) in enumerate(properties, start=1):
+        value = f"CASE WHEN kinds[{at}] <> 'OBJECT' THEN parts[{at}] END" if is_mixed else f"parts[{at}]"
+        expressions.setdefault(name, []).append(value)
     columns = [f", coalesce({', '.join(values)}) AS {quoted(name)}" for name, values in expressions.items()]
     parts = f"json_extract_string(line, {pointers}) AS parts, json_type(line, {pointers}) AS kinds"
     return f"SELECT {quoted(ROW)}{''.join(columns)} FROM (SELECT {quoted(ROW)}, {parts} FROM {lines})"

@@ -1,7 +1,5 @@
 """Text files: their encodings, delimiters and records, copied to DuckDB tables with numbered rows."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

@@ -31,11 +31,7 @@ _BYTE_ORDER_MARK: Final = "\ufeff"
 #: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
 _HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 #: Text stays text: XlsxWriter would make formulas, links and numbers of some.
-_TEXT_ONLY: Final[dict[str, Any]] = {
-    "strings_to_formulas": False,
-    "strings_to_urls": False,
-    "strings_to_numbers": False,
-}
+_TEXT_ONLY: Final[dict[str, Any]] = {f"strings_to_{kind}": False for kind in ("formulas", "urls", "numbers")}
 _SHEET_NAME: Final = re.compile(r"(?!')[^][:*?/\\]{1,31}(?<!')")
 #: Size of a sheet, header included.
 _MOST_ROWS: Final = 1_048_576
@@ -311,12 +307,8 @@ class ParquetSpool:
         self._columns = columns
         self._waiting: list[pa.Table] = []
         self._bytes = 0
-        self._rows = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows appended so far."""
-        return self._rows
+        #: Rows appended so far.
+        self.rows = 0
 
     def __enter__(self) -> Self:
         # In the same folder, because renaming is only atomic within a file system.
@@ -339,7 +331,7 @@ class ParquetSpool:
         """
         self._waiting.append(table)
         self._bytes += table.nbytes
-        self._rows += table.num_rows
+        self.rows += table.num_rows
         if self._bytes >= _ROW_GROUP:
             self._write()
 

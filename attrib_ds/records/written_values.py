@@ -1,7 +1,5 @@
 """Instants and numbers as people write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final

@@ -1,11 +1,9 @@
 """Simulate a scenario day by day, vectorised over users."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +63,7 @@ class Population:
     activity: Numbers
 
     @classmethod
-    def draw(cls, random: np.random.Generator, count: int, *, spread: float = 0.0) -> Population:
+    def draw(cls, random: np.random.Generator, count: int, *, spread: float = 0.0) -> Self:
         """Draw the traits of ``count`` users; ``spread`` is that of the logarithm of activity."""
         trait = random.random(count) < 0.3
         latent = random.standard_normal(count, np.float32)
