@@ -19,6 +19,8 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _BYTES: Final = "application/octet-stream"
 _INTERFACE_VERSION: Final = "1.0.0"
 _FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
+#: Phrases of statuses; older Python versions have another one of 413.
+PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 #: Headers that change the answer of some operations, by the operations.
 _HEADERS: Final[dict[frozenset[str], dict[str, Any]]] = {
     frozenset({"create_event", "create_event_sync", "create_events", "validate_event"}): {
@@ -184,9 +186,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in operation.answered_statuses:
         listed = operation.extension or status in operation.statuses
-        # Python 3.13 renamed this one.
-        phrase = "Content Too Large" if status == 413 else HTTPStatus(status).phrase
-        phrase += "" if listed else " (not listed by the specification)"
+        phrase = PHRASES[status] + ("" if listed else " (not listed by the specification)")
         content = _content(operation) if status < 300 else {_JSON: {"schema": error}}
         responses[str(status)] = {"description": phrase, "content": content}
     return responses | {

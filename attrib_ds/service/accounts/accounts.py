@@ -253,8 +253,7 @@ class Accounts:
         pair = make_key_pair()
         key = self._new_account_key(pair.key_id, project_ids, granted_scopes, expiry)
         with self._database.write() as connection:
-            _insert_account(connection, key)
-            _insert_key(connection, key, pair.public)
+            _insert(connection, key, pair.public)
         return KeyFile(key.client_id, key.email, pair.key_id, pair.private)
 
     def register(
@@ -303,18 +302,12 @@ class Accounts:
                         "public_key: was registered before; make a new key pair", field="public_key"
                     )
                 return existing, False
-            self._check_number(_read_keys_of_project(connection, project_id))
-            _insert_account(connection, key)
-            _insert_key(connection, key, pem)
+            keys = [each for each in _read_keys_of_project(connection, project_id) if each.revoked_at is None]
+            working = sum(each.expires_at is None or each.expires_at > key.created_at for each in keys)
+            if working >= MOST_KEYS:
+                raise Conflict(f"the project has {working:,} keys that work, the maximum; revoke one first")
+            _insert(connection, key, pem)
         return key, True
-
-    def _check_number(self, keys: Iterable[Key]) -> None:
-        now = self._now()
-        working = [
-            key for key in keys if key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
-        ]
-        if len(working) >= MOST_KEYS:
-            raise Conflict(f"the project has {len(working):,} keys that work, the maximum; revoke one first")
 
     def list_keys(self) -> list[Key]:
         """Return all keys, including revoked ones, oldest first."""
@@ -408,7 +401,7 @@ class Accounts:
         """Return a key of an account; None if it does not exist, has expired or is revoked."""
         with self._database.read() as connection:
             found = connection.execute(
-                "SELECT key_id, client_id, email, public_key, scopes FROM keys "
+                "SELECT email, public_key, scopes FROM keys "
                 "JOIN accounts USING (client_id) WHERE key_id = ? AND client_id = ? "
                 "AND keys.revoked_at IS NULL AND accounts.revoked_at IS NULL "
                 "AND coalesce(keys.expires_at > ?, 1)",
@@ -416,8 +409,8 @@ class Accounts:
             ).fetchone()
         if found is None:
             return None
-        found_id, owner, email, pem, scopes = found
-        return PublicKey(found_id, owner, email, pem, tuple(scopes.split()))
+        email, pem, scopes = found
+        return PublicKey(key_id, client_id, email, pem, tuple(scopes.split()))
 
     def issue(
         self, key: PublicKey, scopes: tuple[str, ...], *, once: str | None = None, until: float = 0.0
@@ -452,16 +445,15 @@ class Accounts:
                 if not inserted:
                     return None
             # A token does not outlive its key.
-            expires_at, seconds = connection.execute(
-                "SELECT min(end, ?), CAST(min(end, ?) - ? AS INTEGER) FROM "
-                "(SELECT coalesce(expires_at, ?) AS end FROM keys WHERE key_id = ?)",
-                (now + TOKEN_SECONDS, now + TOKEN_SECONDS, now, now + TOKEN_SECONDS, key.key_id),
+            (expires_at,) = connection.execute(
+                "SELECT min(coalesce(expires_at, ?1), ?1) FROM keys WHERE key_id = ?2",
+                (now + TOKEN_SECONDS, key.key_id),
             ).fetchone()
             connection.execute(
                 "INSERT INTO tokens VALUES (?, ?, ?, ?)",
                 (_hash(text), key.key_id, " ".join(scopes), expires_at),
             )
-        return Token(text, seconds, scopes)
+        return Token(text, int(expires_at - now), scopes)
 
     def find_access(self, token: str) -> Access | None:
         """Return the permissions of an access token; None if it is invalid, expired or revoked."""
@@ -490,7 +482,7 @@ class Accounts:
         client_id = secrets.token_hex(12)
         prefix = projects[0] if projects else "all-projects"
         email = f"{prefix}-{client_id[:8]}@{_EMAIL_DOMAIN}"
-        return Key(key_id, client_id, email, projects, scopes, self._now(), expiry, None)
+        return Key(key_id, client_id, email, projects, scopes, _instant(self.clock()), expiry, None)
 
     def _checked_expiry(self, instant: datetime | None) -> datetime | None:
         if instant is not None and instant.utcoffset() is None:
@@ -498,9 +490,6 @@ class Accounts:
         if instant is not None and instant.timestamp() <= self.clock():
             raise InvalidRequest(f"expires_at: {instant} is in the past", field="expires_at")
         return instant
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self.clock(), UTC)
 
     def probe(self) -> None:
         """Write a row and read it back; raises if the file cannot be used."""
@@ -520,6 +509,10 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def _read_keys(connection: sqlite3.Connection) -> list[Key]:
     grants: dict[str, list[str]] = {}
     for client_id, project_id in connection.execute("SELECT * FROM grants ORDER BY project_id"):
@@ -537,9 +530,9 @@ def _read_keys(connection: sqlite3.Connection) -> list[Key]:
             email,
             projects=None if has_all else tuple(grants.get(client_id, ())),
             scopes=tuple(scopes.split()),
-            created_at=datetime.fromtimestamp(created, UTC),
-            expires_at=None if end is None else datetime.fromtimestamp(end, UTC),
-            revoked_at=None if revoked is None else datetime.fromtimestamp(revoked, UTC),
+            created_at=_instant(created),
+            expires_at=None if end is None else _instant(end),
+            revoked_at=None if revoked is None else _instant(revoked),
         )
         for key_id, client_id, email, has_all, scopes, created, end, revoked in rows
     ]
@@ -555,21 +548,19 @@ def _find_key_of_project(connection: sqlite3.Connection, project_id: str, key_id
     return next((key for key in keys if key.key_id == key_id), None)
 
 
-def _insert_account(connection: sqlite3.Connection, key: Key) -> None:
-    has_all = key.projects is None
+def _insert(connection: sqlite3.Connection, key: Key, public: str) -> None:
+    """Add an account with its grants and its key."""
+    has_all, created_at = key.projects is None, key.created_at.timestamp()
     connection.execute(
         "INSERT INTO accounts (client_id, email, scopes, all_projects, created_at) VALUES (?, ?, ?, ?, ?)",
-        (key.client_id, key.email, " ".join(key.scopes), has_all, key.created_at.timestamp()),
+        (key.client_id, key.email, " ".join(key.scopes), has_all, created_at),
     )
     grants = [(key.client_id, project_id) for project_id in key.projects or ()]
     connection.executemany("INSERT INTO grants VALUES (?, ?)", grants)
-
-
-def _insert_key(connection: sqlite3.Connection, key: Key, public: str) -> None:
     expiry = None if key.expires_at is None else key.expires_at.timestamp()
     connection.execute(
         "INSERT INTO keys (key_id, client_id, public_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?)",
-        (key.key_id, key.client_id, public, key.created_at.timestamp(), expiry),
+        (key.key_id, key.client_id, public, created_at, expiry),
     )
 
 

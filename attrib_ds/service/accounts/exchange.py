@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import jwt
@@ -79,9 +78,9 @@ def exchange(
     key = accounts.find_key(client_id, read_key_id(assertion))
     if key is None:
         raise OAuthError("invalid_grant", "the assertion has a kid that is not a valid key of the client")
-    claims = check(assertion, key, audiences=audiences, now=accounts.clock())
-    scopes = _granted(claims.scope, key.scopes)
-    token = accounts.issue(key, scopes, once=claims.once, until=claims.until)
+    claims, until = check(assertion, key, audiences=audiences, now=accounts.clock())
+    scopes = _granted(claims.get("scope"), key.scopes)
+    token = accounts.issue(key, scopes, once=claims.get("jti"), until=until)
     if token is None:
         raise OAuthError("invalid_grant", "the assertion was used before (jti)")
     return token
@@ -96,25 +95,6 @@ def _granted(requested: object, account_scopes: tuple[str, ...]) -> tuple[str, .
     if not all(name in SCOPES and allows(account_scopes, name) for name in names):
         raise OAuthError("invalid_scope", "a scope does not exist or is not granted to the account")
     return names
-
-
-@dataclass(frozen=True)
-class Claims:
-    """Claims of a valid assertion.
-
-    Parameters
-    ----------
-    scope : object
-        Requested scopes, unchecked; None for the default.
-    once : str, optional
-        Id of an assertion that may be used only once (``jti``).
-    until : float
-        Unix time until which the assertion is valid.
-    """
-
-    scope: object
-    once: str | None
-    until: float
 
 
 def read_key_id(assertion: str) -> str:
@@ -152,7 +132,9 @@ def read_key_id(assertion: str) -> str:
     return str(header["kid"])
 
 
-def check(assertion: str, key: PublicKey, *, audiences: Collection[str], now: float) -> Claims:
+def check(
+    assertion: str, key: PublicKey, *, audiences: Collection[str], now: float
+) -> tuple[dict[str, Any], float]:
     """Verify the signature of an assertion, then its claims.
 
     Parameters
@@ -168,8 +150,8 @@ def check(assertion: str, key: PublicKey, *, audiences: Collection[str], now: fl
 
     Returns
     -------
-    Claims
-        Its claims.
+    tuple of dict and float
+        Its claims, of which the scope is unchecked, and the Unix time until which it is valid.
 
     Raises
     ------
@@ -192,7 +174,7 @@ def check(assertion: str, key: PublicKey, *, audiences: Collection[str], now: fl
     once = claims.get("jti")
     if once is not None and not (isinstance(once, str) and 0 < len(once) <= _LONGEST_ID):
         raise _invalid(f"has a jti that is not a string of 1 to {_LONGEST_ID} characters")
-    return Claims(claims.get("scope"), once, expiry + _TOLERANCE)
+    return claims, expiry + _TOLERANCE
 
 
 def _check_times(claims: dict[str, Any], now: float) -> float:
@@ -214,8 +196,7 @@ def _timestamp(claims: dict[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise _invalid(f"has an {name} that is not a number of seconds")
     return value  # type: ignore[no-any-return]
 

@@ -7,10 +7,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -26,7 +24,7 @@ from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.http import errors
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.errors import HttpError
-from attrib_ds.service.http.limits import MEBIBYTE, RATES, BodyBudget, Buckets, Rate, ServiceRequest
+from attrib_ds.service.http.limits import MEBIBYTE, BodyBudget, Buckets, ServerOptions, ServiceRequest
 from attrib_ds.service.http.pages import Pages, tracking_script
 from attrib_ds.service.http.projects import Health, Projects
 from attrib_ds.service.http.reads import Reads, ThreadPool
@@ -55,53 +53,6 @@ _PREFLIGHT: Final = {
     "Access-Control-Max-Age": "7200",
 }
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerOptions:
-    """Options of a server.
-
-    Parameters
-    ----------
-    rate_limits : mapping of str to Rate, optional
-        Rate limits by name; None for no limits. A kind that it leaves out has none.
-    sql : bool, default True
-        Whether accounts with the scope may search users by SQL.
-    new_keys : bool, default True
-        Whether accounts with the scope may create keys.
-    geo, asn : Path, optional
-        MMDB files in which the address of each hit is looked up at receipt; None for no look-up.
-    max_page_size : int, optional
-        Maximum number of records of a page, also for requests without a limit; None for no maximum.
-    behind_proxy : tuple of str
-        Addresses and networks of reverse proxies, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
-        trusted. None by default: the headers are ignored.
-    threads : int, default 32
-        Maximum number of concurrent requests that are not reads.
-    reads : int, default 4
-        Maximum number of concurrent reads; they never use the threads above.
-    most_waiting : int, default 400
-        Maximum number of requests, and of reads, waiting for a thread; further ones get 503.
-    seconds_to_read : float, default 30
-        Time limit of a read until its answer begins, waiting included, and for each portion of a streamed
-        answer after that.
-    body_mebibytes : int, default 256
-        Memory for request bodies in flight, parsed values included; beyond it, requests get 503. Requests
-        without a token may use half of it.
-    """
-
-    rate_limits: Mapping[str, Rate] | None = field(default_factory=lambda: RATES)
-    sql: bool = True
-    new_keys: bool = True
-    geo: Path | None = None
-    asn: Path | None = None
-    max_page_size: int | None = None
-    behind_proxy: tuple[str, ...] = ()
-    threads: int = 32
-    reads: int = 4
-    most_waiting: int = 400
-    seconds_to_read: float = 30
-    body_mebibytes: int = 256
 
 
 class App:
@@ -137,18 +88,8 @@ class App:
             threads=options.reads, most_waiting=options.most_waiting, seconds=options.seconds_to_read
         )
         budget, buckets = BodyBudget(options.body_mebibytes * MEBIBYTE), Buckets(options.rate_limits)
-        rates = [rate for name, rate in (options.rate_limits or {}).items() if name.startswith("events")]
         self._dispatcher = Dispatcher(
-            projects,
-            accounts,
-            pool=self._pool,
-            reads=self._reads,
-            budget=budget,
-            buckets=buckets,
-            most_events=min((rate.amount for rate in rates), default=None),
-            sql=options.sql,
-            new_keys=options.new_keys,
-            max_page_size=options.max_page_size,
+            projects, accounts, self._pool, self._reads, budget=budget, buckets=buckets, options=options
         )
         tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
         pages = Pages(projects, pool=self._pool, budget=budget, buckets=buckets, lookup=self._lookup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,7 +20,14 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.accounts import Access, Accounts
 from attrib_ds.service.http import limits, responses
 from attrib_ds.service.http.errors import HttpError
-from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, Claim, ServiceRequest
+from attrib_ds.service.http.limits import (
+    BodyBudget,
+    BodyMemory,
+    Buckets,
+    Claim,
+    ServerOptions,
+    ServiceRequest,
+)
 from attrib_ds.service.http.projects import Projects, check_sender
 from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, ThreadPool
 from attrib_ds.service.service import Service
@@ -53,10 +61,8 @@ _ONE_EVENT: Final = frozenset({"create_event", "create_event_sync"})
 #: Operations whose body names the project.
 EVENT_OPERATIONS: Final = _ONE_EVENT | {"create_events", "validate_event"}
 #: Operations that always count as heavy, and those that do without a limit.
-_HEAVY: Final = frozenset(
-    {"back_up_project", "check_project", "interaction_insights", "event_insights", "export_users"}
-)
-_HEAVY_UNLIMITED: Final = frozenset({"search_interactions", "search_users"})
+_HEAVY: Final = ("back_up_project", "check_project", "interaction_insights", "event_insights", "export_users")
+_HEAVY_UNLIMITED: Final = ("search_interactions", "search_users")
 _MOST_BYTES: Final = 32 * limits.MEBIBYTE
 _MOST_BYTES_OF_EVENT: Final = limits.MEBIBYTE
 _MOST_BYTES_WITHOUT_TOKEN: Final = limits.MEBIBYTE // 4
@@ -82,12 +88,8 @@ class Dispatcher:
         Memory for request bodies.
     buckets : Buckets
         Rate limits.
-    most_events : int, optional
-        Maximum number of events in one request without a token; None for no limit.
-    sql, new_keys : bool
-        Whether users are searched by SQL, and keys created.
-    max_page_size : int, optional
-        Maximum number of records of a page, also for requests without a limit; None for no maximum.
+    options : ServerOptions
+        Limits of the server.
     """
 
     projects: Projects
@@ -96,15 +98,15 @@ class Dispatcher:
     reads: Reads
     budget: BodyBudget
     buckets: Buckets
-    most_events: int | None
-    sql: bool
-    new_keys: bool
-    max_page_size: int | None
+    options: ServerOptions
 
     def __post_init__(self) -> None:
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
         self._large_bodies = asyncio.Semaphore(1)
         self._arrivals = Arrivals()
+        rates = [rate for name, rate in (self.options.rate_limits or {}).items() if name.startswith("events")]
+        #: Maximum number of events in one request without a token.
+        self._most_events = min((rate.amount for rate in rates), default=None)
 
     async def answer(
         self, request: ServiceRequest, operation: Operation, path: Mapping[str, str]
@@ -182,12 +184,12 @@ class Dispatcher:
         # Reading an attribute that a request lacks is slow.
         if vars(arguments).get("sqlQuery") is not None:
             _check_scope(access, _SQL_SCOPE)
-            if not self.sql:
+            if not self.options.sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
     def _check_granting(self, request: ServiceRequest, operation: Operation, arguments: CreateKey) -> None:
         """Refuse to create a key if this server creates none, or with more scopes than the token has."""
-        if not self.new_keys:
+        if not self.options.new_keys:
             raise HttpError(403, "this server creates no keys; create them with 'attrib-ds keys create'")
         # Again: the key of the token may have been revoked while the body arrived.
         access = self._authenticate(request, operation)
@@ -220,14 +222,14 @@ class Dispatcher:
                 Claim("events", f"{access.client_id} {project_id}", count, may_borrow=True)
                 for project_id, count in counts.items()
             ]
-        if self.most_events is not None and len(events) > self.most_events:
+        if self._most_events is not None and len(events) > self._most_events:
             raise HttpError(
                 413,
-                f"body: has {len(events):,} events; allowed without a token: {self.most_events:,} in one "
+                f"body: has {len(events):,} events; allowed without a token: {self._most_events:,} in one "
                 "request",
             )
         # The first event was counted before the body was read.
-        by_address = Claim("events-by-address", _network(request), max(len(events) - 1, 0))
+        by_address = Claim("events-by-address", limits.network_of(request.address), max(len(events) - 1, 0))
         return [by_address, *(Claim("events", project_id, count) for project_id, count in counts.items())]
 
     # -- arguments
@@ -255,9 +257,7 @@ class Dispatcher:
         if has_one_event and len(content) <= _MOST_BYTES_TO_PARSE:
             return parse()
         pool = self.reads.steps if operation.name in READS else self.pool
-        if len(content) <= limits.MEBIBYTE:
-            return await pool.run_or_reject(parse)
-        async with self._large_bodies:
+        async with self._large_bodies if len(content) > limits.MEBIBYTE else nullcontext():
             return await pool.run_or_reject(parse)
 
     async def _receive_file(
@@ -275,7 +275,7 @@ class Dispatcher:
 
     def _with_page_size(self, arguments: Any) -> Any:
         """Cap the number of records of a page."""
-        most = self.max_page_size
+        most = self.options.max_page_size
         if most is None or "limit" not in type(arguments).model_fields:
             return arguments
         limit = most if arguments.limit is None else min(arguments.limit, most)
@@ -395,14 +395,10 @@ def _claims(
 ) -> list[Claim]:
     """Return what a request counts before its body is read."""
     if operation.name in EVENT_OPERATIONS:
-        return [] if access else [Claim("events-by-address", _network(request))]
+        return [] if access else [Claim("events-by-address", limits.network_of(request.address))]
     caller = f"{access.client_id if access else ''} {path.get('projectId', '')}"
     claims = [Claim("requests", caller)]
     return [*claims, Claim("heavy", caller)] if operation.name in _HEAVY else claims
-
-
-def _network(request: ServiceRequest) -> str:
-    return limits.network_of(request.address)
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:

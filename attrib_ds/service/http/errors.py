@@ -11,23 +11,10 @@ from starlette.responses import Response
 
 from attrib_ds.contract import Operation
 from attrib_ds.contract.json_values import Refused, encode
+from attrib_ds.contract.openapi import PHRASES
 from attrib_ds.errors import AttribError
 
 PROBLEM: Final = "application/problem+json"
-#: Written out because the phrases of ``http.HTTPStatus`` change between Python versions.
-PHRASES: Final = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    413: "Content Too Large",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-}
 #: Messages of statuses whose cause goes to the log only.
 _FIXED: Final = {
     401: "Unauthorized",
@@ -45,7 +32,7 @@ class HttpError(Exception):
     Parameters
     ----------
     status : int
-        A status of :data:`PHRASES`.
+        HTTP status.
     message : str, optional
         Description for the client; by default the standard text of the status.
     details : sequence of dict, optional
@@ -97,11 +84,9 @@ def to_http_error(error: Exception) -> HttpError:
     event_ids = [entry["eventId"] for entry in error.details if "eventId" in entry]
     if event_ids:
         # The event is stored despite the errors.
-        entries = [
-            {name: value for name, value in entry.items() if name != "eventId"} for entry in error.details
-        ]
-        errors = [entry for entry in entries if entry]
-        more = {"eventId": event_ids[0]} | ({"errors": errors} if errors else {})
+        more: dict[str, Any] = {"eventId": event_ids[0]}
+        if errors := [entry for entry in error.details if entry.keys() != {"eventId"}]:
+            more["errors"] = [{name: entry[name] for name in entry if name != "eventId"} for entry in errors]
         return HttpError(error.status, error.message, more=more, headers=retry)
     message = "" if error.status in _FIXED else error.message
     return HttpError(error.status, message, details=error.details, headers=retry)
@@ -137,8 +122,8 @@ def response(failure: HttpError, *, request_id: str, accept: str) -> Response:
     if failure.status != 401:
         content["requestId"] = request_id
     if prefers(accept, PROBLEM):
-        members = {"type": "about:blank", "title": PHRASES[failure.status], "status": failure.status}
-        members |= {"detail": failure.message}
+        title, status = PHRASES[failure.status], failure.status
+        members = {"type": "about:blank", "title": title, "status": status, "detail": failure.message}
         members |= {"errors": failure.details} if failure.details else {}
         media, content = PROBLEM, {**members, **failure.more, "requestId": request_id}
     headers = dict(failure.headers)
@@ -175,12 +160,10 @@ def prefers(accept: str, media: str) -> bool:
     False
     """
     weights: dict[str, float] = {}
-    for item in accept.lower().split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        weights[name] = 1.0
-        for parameter in parameters:
-            if parameter.startswith("q="):
-                weights[name] = 0.0
-                with suppress(ValueError):
-                    weights[name] = float(parameter.removeprefix("q="))
+    for item in accept.lower().replace(" ", "").split(","):
+        name, *parameters = item.split(";")
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        weights[name] = 0.0
+        with suppress(ValueError):
+            weights[name] = float(weight)
     return weights.get(media, 0.0) > 0 and weights[media] >= weights.get("application/json", 0.0)

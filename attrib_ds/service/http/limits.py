@@ -6,11 +6,12 @@ import ipaddress
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
@@ -27,13 +28,7 @@ _MOST_VALUES: Final = 250_000
 #: Memory of a parsed value, about.
 _BYTES_PER_VALUE: Final = 64
 _MOST_PARAMETERS: Final = 100
-_KINDS: Final = {
-    type(None): "null",
-    list: "an array",
-    dict: "an object",
-    str: "text",
-    bool: "a boolean",
-}
+_KINDS: Final = {type(None): "null", list: "an array", dict: "an object", str: "text", bool: "a boolean"}
 #: Number of buckets from which on full ones are dropped.
 _MOST_BUCKETS: Final = 10_000
 
@@ -75,6 +70,53 @@ RATES: Final[Mapping[str, Rate]] = {
     "hits": Rate(1_000, 1),
     "hits-by-address": Rate(50, 1),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Options of a server.
+
+    Parameters
+    ----------
+    rate_limits : mapping of str to Rate, optional
+        Rate limits by name; None for no limits. A kind that it leaves out has none.
+    sql : bool, default True
+        Whether accounts with the scope may search users by SQL.
+    new_keys : bool, default True
+        Whether accounts with the scope may create keys.
+    geo, asn : Path, optional
+        MMDB files in which the address of each hit is looked up at receipt; None for no look-up.
+    max_page_size : int, optional
+        Maximum number of records of a page, also for requests without a limit; None for no maximum.
+    behind_proxy : tuple of str
+        Addresses and networks of reverse proxies, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
+        trusted. None by default: the headers are ignored.
+    threads : int, default 32
+        Maximum number of concurrent requests that are not reads.
+    reads : int, default 4
+        Maximum number of concurrent reads; they never use the threads above.
+    most_waiting : int, default 400
+        Maximum number of requests, and of reads, waiting for a thread; further ones get 503.
+    seconds_to_read : float, default 30
+        Time limit of a read until its answer begins, waiting included, and for each portion of a streamed
+        answer after that.
+    body_mebibytes : int, default 256
+        Memory for request bodies in flight, parsed values included; beyond it, requests get 503. Requests
+        without a token may use half of it.
+    """
+
+    rate_limits: Mapping[str, Rate] | None = field(default_factory=lambda: RATES)
+    sql: bool = True
+    new_keys: bool = True
+    geo: Path | None = None
+    asn: Path | None = None
+    max_page_size: int | None = None
+    behind_proxy: tuple[str, ...] = ()
+    threads: int = 32
+    reads: int = 4
+    most_waiting: int = 400
+    seconds_to_read: float = 30
+    body_mebibytes: int = 256
 
 
 @dataclass(frozen=True)
@@ -144,7 +186,8 @@ class Buckets:
             rate = self._rates.get(claim.name)
             if rate is None:
                 continue
-            level = self._level(claim, rate, now)
+            level, before, _ = self._levels.get((claim.name, claim.caller), (float(rate.amount), now, now))
+            level = min(rate.amount, level + (now - before) * rate.amount / rate.seconds)
             needed = min(claim.amount, 1) if claim.may_borrow else claim.amount
             if level < needed:
                 wait = max(_round_up((needed - level) * rate.seconds / rate.amount), 1)
@@ -155,10 +198,6 @@ class Buckets:
             full_at = now + _seconds_to_full(rate, level)
             self._levels[claim.name, claim.caller] = (level, now, full_at)
         return _headers([(claim.name, rate, level) for claim, rate, level in taken])
-
-    def _level(self, claim: Claim, rate: Rate, now: float) -> float:
-        level, before, _ = self._levels.get((claim.name, claim.caller), (float(rate.amount), now, now))
-        return min(rate.amount, level + (now - before) * rate.amount / rate.seconds)
 
 
 def network_of(address: str) -> str:
@@ -221,37 +260,33 @@ class BodyBudget:
         self.left = most_bytes
         self.left_without_token = most_bytes // 2
 
-    def request(self, *, has_token: bool) -> BodyMemory:
+    @contextmanager
+    def request(self, *, has_token: bool) -> Iterator[BodyMemory]:
         """Give one request its memory, and take it back at the end of the block."""
-        return BodyMemory(self, has_token=has_token)
+        memory = BodyMemory(self, has_token)
+        try:
+            yield memory
+        finally:
+            memory.take(-memory.taken)
 
 
+@dataclass
 class BodyMemory:
     """Memory of one request's body, from :meth:`BodyBudget.request`."""
 
-    def __init__(self, budget: BodyBudget, *, has_token: bool) -> None:
-        self._budget = budget
-        self.has_token = has_token
-        self._taken = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._change(-self._taken)
+    budget: BodyBudget
+    has_token: bool
+    taken: int = 0
 
     def take(self, amount: int) -> None:
         """Take more bytes; raises 503 if the budget is used up."""
-        budget = self._budget
+        budget = self.budget
         if amount > (budget.left if self.has_token else min(budget.left, budget.left_without_token)):
             raise busy()
-        self._change(amount)
-
-    def _change(self, amount: int) -> None:
-        self._taken += amount
-        self._budget.left -= amount
+        self.taken += amount
+        budget.left -= amount
         if not self.has_token:
-            self._budget.left_without_token -= amount
+            budget.left_without_token -= amount
 
 
 async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> bytes:

@@ -19,8 +19,8 @@ import uvicorn
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.accounts import Accounts
-from attrib_ds.service.http.app import App, ServerOptions
-from attrib_ds.service.http.limits import RATES, Rate
+from attrib_ds.service.http.app import App
+from attrib_ds.service.http.limits import RATES, Rate, ServerOptions
 from attrib_ds.service.http.pages import tracking_script
 from attrib_ds.service.http.projects import Projects
 

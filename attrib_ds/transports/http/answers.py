@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, Final, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,17 +23,12 @@ from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.remote_errors import item_error
 from attrib_ds.transports.http.session import LARGE, MEDIUM, SMALL, AttemptFailed, Response
 
-T = TypeVar("T")
-
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 #: Arrow if the service offers it, otherwise JSON.
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 #: Maximum number of records of an answer that states no limit.
 _MOST_RECORDS: Final = 2**20
-_COUNTERS: Final = ("total", "offset", "limit")
-#: Counters are 64-bit integers, which have at most 18 digits.
-_COUNTER_END: Final = 10**18
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -58,13 +54,10 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
     AttemptFailed
         If the body is not an answer of this operation.
     """
-
-    def read() -> Answer:
+    with _readable(response, operation):
         if operation.answer.resource is not None:
             return _records(response, operation, request)
         return Answer(value=_value(response, operation, request))
-
-    return _readable(response, operation, read)
 
 
 def read_first_page(response: Response, operation: Operation, request: Request) -> Answer | None:
@@ -85,16 +78,11 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
     if response.media != ARROW:
         return read_answer(response, operation, request)
     page: Any = request
-
-    def read() -> Answer | None:
+    with _readable(response, operation):
         stream = _ArrowStream(response.pieces(LARGE), columns(operation, request), most=page.limit)
         if stream.total is not None and stream.total - page.offset > page.limit:
             return None
-        table = stream.read()
-        check_keys(table)
-        return Answer.of(table, total=stream.total, offset=page.offset, limit=page.limit)
-
-    return _readable(response, operation, read)
+        return Answer.of(stream.read(), total=stream.total, offset=page.offset, limit=page.limit)
 
 
 def spool_answer(
@@ -122,31 +110,23 @@ def spool_answer(
         return None
     page: Any = request
     expected = columns(operation, request)
-
-    def read() -> Answer:
+    rows = 0
+    with _readable(response, operation), _spooling() as file:
         stream = _ArrowStream(response.pieces(None), expected, most=page.limit)
-        file = _temporary_file()
-        rows = 0
-        try:
+        with writing_temporarily():
+            writer = pa.ipc.new_file(file, expected)
+        # Tables come from the network, whose errors are an OSError too.
+        for table in stream.tables():
+            check_keys(table)
             with writing_temporarily():
-                writer = pa.ipc.new_file(file, expected)
-            # Tables come from the network, whose errors are an OSError too.
-            for table in stream.tables():
-                check_keys(table)
-                with writing_temporarily():
-                    writer.write_table(table)
-                rows += table.num_rows
-                advance(table.num_rows, stream.total)
-            with writing_temporarily():
-                writer.close()
-                file.flush()
-        except BaseException:
-            file.close()
-            raise
-        tables = _spooled(file, expected)
-        return Answer(expected, tables, rows, stream.total, page.offset, page.limit, close=file.close)
-
-    return _readable(response, operation, read)
+                writer.write_table(table)
+            rows += table.num_rows
+            advance(table.num_rows, stream.total)
+        with writing_temporarily():
+            writer.close()
+            file.flush()
+    tables = _spooled(file, expected)
+    return Answer(expected, tables, rows, stream.total, page.offset, page.limit, close=file.close)
 
 
 def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
@@ -158,40 +138,44 @@ def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([reader.get_batch(number)], expected)
 
 
-def _temporary_file() -> BinaryIO:
+@contextmanager
+def _spooling() -> Iterator[BinaryIO]:
+    """Open a temporary file, which closing deletes; it stays open unless the block raises."""
     with writing_temporarily():
-        return cast("BinaryIO", tempfile.TemporaryFile())  # closing deletes it
-
-
-def _readable(response: Response, operation: Operation, read: Callable[[], T]) -> T:
-    """Return what ``read`` returns; raise :exc:`AttemptFailed` if the body is not a valid answer."""
+        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  (closed by whoever reads it)
     try:
-        return read()
+        yield file
+    except BaseException:
+        file.close()
+        raise
+
+
+@contextmanager
+def _readable(response: Response, operation: Operation) -> Iterator[None]:
+    """Raise :exc:`AttemptFailed` if the body is not a valid answer."""
+    try:
+        yield
+        return
     except ServiceFailure as failure:
         problem, is_transient = failure.message, False
     except (Unreadable, InvalidRequest, pa.ArrowException) as error:
         # A truncated response may be complete the next time; a web page stays a web page.
-        problem, is_transient = _describe(response, error), "html" not in response.media
+        is_page = "html" in response.media
+        is_transient = not is_page
+        text = error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else error
+        media = response.media or "a response without a content type"
+        problem = f"the service sent {media} that cannot be read: {str(text)[:200]}"
+        if is_page:
+            problem = "the response is a web page; check url="
     raise AttemptFailed(
         ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_transient else "never"
     )
-
-
-def _describe(response: Response, error: Exception) -> str:
-    if response.media == "text/html":
-        return "the response is a web page; check url="
-    media = response.media or "a response without a content type"
-    problem = (
-        error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else str(error)
-    )
-    return f"the service sent {media} that cannot be read: {problem[:200]}"
 
 
 def _records(response: Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
     page: Any = request if kind == "page" else None
     most = _MOST_RECORDS if page is None or page.limit is None else page.limit
-    counters: Mapping[str, Any] | None = None
     if response.media == ARROW:
         stream = _ArrowStream(response.pieces(LARGE), expected, most=most)
         table, total = stream.read(), stream.total
@@ -199,8 +183,12 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         content = response.content(MEDIUM if kind == "record" else LARGE)
         known = RESOURCES[str(operation.answer.resource)]
         read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
-        table, counters = read.table, read.counters
-    check_keys(table)
+        table = read.table
+        total = None if read.counters is None else whole(read.counters["total"])
+        if page is not None and read.counters is not None and total is None:
+            # Anything with an empty "data" would pass for an empty page.
+            raise ServiceFailure("the response has no total; expected a page of records with count and total")
+        check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
             raise ServiceFailure(f"the response has {table.num_rows} records; expected one")
@@ -209,8 +197,6 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if page is None:
         return Answer.of(table)
-    if response.media != ARROW:
-        total = None if counters is None else _check_counters(counters, page, table.num_rows)
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
 
@@ -231,31 +217,6 @@ def check_keys(table: pa.Table) -> None:
         counts = keys.value_counts()
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
         raise ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
-
-
-def _counter(counters: Mapping[str, Any], name: str) -> int | None:
-    value = counters[name]
-    number = whole(value)
-    if value is not None and (number is None or abs(number) >= _COUNTER_END):
-        raise ServiceFailure(f"the response has the {name} {shown(value)}; expected a whole number")
-    return number
-
-
-def _check_counters(counters: Mapping[str, Any], page: Any, rows: int) -> int:
-    """Return the total; raise if the counters of a page contradict its records or its request."""
-    count, offset, total = (_counter(counters, name) for name in ("count", "offset", "total"))
-    if total is None:
-        # Anything with an empty "data" would pass for an empty page.
-        raise ServiceFailure("the response has no total; expected a page of records with count and total")
-    if count is not None and count != rows:
-        raise ServiceFailure(f"the response has {rows} records, but its count is {count}")
-    if rows and offset is not None and offset != page.offset:
-        raise ServiceFailure(f"the response begins at offset {offset}, but {page.offset} was requested")
-    if total < 0 or (rows and total < page.offset + rows):
-        raise ServiceFailure(
-            f"the response has {rows} records from offset {page.offset} on, but its total is {total}"
-        )
-    return total
 
 
 class _ArrowStream:
@@ -280,18 +241,20 @@ class _ArrowStream:
         self._reader = _attempt(pa.ipc.open_stream, pa.PythonFile(_Source(pieces), mode="r"))
         self._expected = expected
         metadata = self._reader.schema.metadata or {}
-        texts = {name: metadata.get(name.encode(), b"") for name in _COUNTERS}
-        counters = {name: int(text) for name, text in texts.items() if text.isdigit() and len(text) <= 18}
-        self.total = counters.get("total")
+        # Counters are 64-bit integers, which have at most 18 digits.
+        counters = {name: int(text) for name, text in metadata.items() if text.isdigit() and len(text) <= 18}
+        self.total = counters.get(b"total")
         self._promised = None
         if self.total is not None:
-            left = max(self.total - counters.get("offset", 0), 0)
-            self._promised = min(left, counters.get("limit", left))
+            left = max(self.total - counters.get(b"offset", 0), 0)
+            self._promised = min(left, counters.get(b"limit", left))
         self._most = min((rows for rows in (most, self._promised) if rows is not None), default=None)
 
     def read(self) -> pa.Table:
-        """Return all rows."""
-        return pa.concat_tables([self._expected.empty_table(), *self.tables()])
+        """Return all rows, whose keys are checked."""
+        table = pa.concat_tables([self._expected.empty_table(), *self.tables()])
+        check_keys(table)
+        return table
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the tables; raise :exc:`Unreadable` if the stream is truncated or malformed."""
@@ -387,7 +350,11 @@ def _value(response: Response, operation: Operation, request: Any) -> object:
         return text
     body = decode(response.content(MEDIUM if kind in ("object", "outcomes") else SMALL))
     if kind == "outcomes":
-        return _outcomes(body, len(request.events))
+        if not isinstance(body, list):
+            raise Unreadable("it is not an array")
+        if len(body) != len(request.events):
+            raise ServiceFailure(f"the response has {len(body)} outcomes of {len(request.events)} events")
+        return [_outcome(item) for item in body]
     if not isinstance(body, dict):
         raise Unreadable("it is not an object")
     if kind == "object":
@@ -408,14 +375,6 @@ _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
 }
 
 
-def _outcomes(items: Any, events: int) -> list[str | AttribError]:
-    if not isinstance(items, list):
-        raise Unreadable("it is not an array")
-    if len(items) != events:
-        raise ServiceFailure(f"the response has {len(items)} outcomes of {events} events")
-    return [_outcome(item) for item in items]
-
-
 def _outcome(item: Any) -> str | AttribError:
     if isinstance(item, dict) and isinstance(item.get("id"), str):
         return str(item["id"])
@@ -426,14 +385,10 @@ def _outcome(item: Any) -> str | AttribError:
 
 def _file(response: Response) -> File:
     """Spool a file to disk, so that a truncated download can be retried."""
-    spool = _temporary_file()
-    try:
+    with _spooling() as spool:
         for piece in response.pieces(None):
             with writing_temporarily():
                 spool.write(piece)
         with writing_temporarily():
             spool.seek(0)
-    except BaseException:
-        spool.close()
-        raise
     return File.of(spool)

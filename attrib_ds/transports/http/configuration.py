@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -79,9 +79,8 @@ def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
         If a setting is given without an address, or the configuration file cannot be read.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
-    environment = {
-        name: os.environ[variable] for name, variable in _VARIABLES.items() if os.environ.get(variable)
-    }
+    variables = {name: os.environ.get(variable) for name, variable in _VARIABLES.items()}
+    environment = {name: value for name, value in variables.items() if value}
     # Read only if needed, so that an invalid file does no harm otherwise.
     file = {} if "url" in given or "url" in environment else _read_file(config_file())
     source = next((settings for settings in (given, environment, file) if "url" in settings), None)
@@ -94,8 +93,7 @@ def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
                 field=name,
             )
         return None
-    key = {name: value for name, value in (file | environment).items() if name == "key"}
-    return Remote(**{**key, **source, **given})
+    return Remote(**{"key": (file | environment).get("key"), **source, **given})
 
 
 def config_file() -> Path:
@@ -110,9 +108,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
+    for name in settings.keys() - _VARIABLES.keys():
+        raise InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
     for name, value in settings.items():
-        if name not in _VARIABLES:
-            raise InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
         if not isinstance(value, str) or not value:
             raise InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
     # Relative paths are relative to the file.
@@ -120,28 +118,9 @@ def _read_file(path: Path) -> dict[str, Any]:
     return settings | paths
 
 
-@dataclass(frozen=True)
-class Addresses:
-    """Base URLs of a service.
-
-    Parameters
-    ----------
-    v1, v2, auth : str
-        URLs without a trailing slash.
-    """
-
-    v1: str
-    v2: str
-    auth: str
-
-    def of(self, operation: Operation, path: str) -> str:
-        """Return the full URL of an operation's path."""
-        return {"v1": self.v1, "v2": self.v2, "auth": self.auth}[operation.base] + path
-
-
 def read_addresses(
     url: str, *, url_v2: str | None = None, auth_url: str | None = None, allow_insecure: bool = False
-) -> Addresses:
+) -> dict[str, str]:
     """Check the addresses of a service and complete them.
 
     Parameters
@@ -157,8 +136,8 @@ def read_addresses(
 
     Returns
     -------
-    Addresses
-        Base URLs of v1, v2 and authentication.
+    dict of str to str
+        Base URLs of "v1", "v2" and "auth", without a trailing slash.
 
     Raises
     ------
@@ -167,19 +146,16 @@ def read_addresses(
 
     Examples
     --------
-    >>> read_addresses("https://shop.example/api/v1/")  # doctest: +NORMALIZE_WHITESPACE
-    Addresses(v1='https://shop.example/api/v1', v2='https://shop.example/api/v2',
-              auth='https://shop.example/auth')
+    >>> list(read_addresses("https://shop.example/api/v1/").values())
+    ['https://shop.example/api/v1', 'https://shop.example/api/v2', 'https://shop.example/auth']
     """
     root = _checked("url", url, allow_insecure).removesuffix(BASES["v1"])
     root_v2 = _checked("url_v2", url_v2, allow_insecure).removesuffix(BASES["v2"]) if url_v2 else root
     origin = urlsplit(root)
     auth = f"{origin.scheme}://{origin.netloc}{BASES['auth']}"
-    return Addresses(
-        v1=root + BASES["v1"],
-        v2=root_v2 + BASES["v2"],
-        auth=_checked("auth_url", auth_url, allow_insecure) if auth_url else auth,
-    )
+    if auth_url:
+        auth = _checked("auth_url", auth_url, allow_insecure)
+    return {"v1": root + BASES["v1"], "v2": root_v2 + BASES["v2"], "auth": auth}
 
 
 def is_here(url: str) -> bool:
@@ -198,8 +174,13 @@ def is_here(url: str) -> bool:
 
 
 def _checked(argument: str, url: str, allow_insecure: bool) -> str:
-    parts = _parts(url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url.strip())
+        # Reading the port validates it.
+        is_address = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
+    except (ValueError, AttributeError):
+        is_address = False
+    if not is_address:
         shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
         raise InvalidRequest(
             f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'",
@@ -218,16 +199,6 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
             field=argument,
         )
     return url.strip().rstrip("/")
-
-
-def _parts(url: object) -> SplitResult | None:
-    try:
-        parts = urlsplit(url.strip()) if isinstance(url, str) else None
-        # Reading the port validates it.
-        _ = parts.port if parts else None
-    except ValueError:
-        return None
-    return parts
 
 
 def read_routes(path: str | Path) -> dict[str, Operation]:
@@ -267,10 +238,9 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
         raise InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
-    names = [operation.name for operation in OPERATIONS.values() if operation.base != "embedded"]
-    for name in tables:
-        if name not in names:
-            raise InvalidRequest.choice("routes", name, names)
+    names = [name for name, operation in OPERATIONS.items() if operation.base != "embedded"]
+    for name in tables.keys() - {*names}:
+        raise InvalidRequest.choice("routes", name, names)
     return OPERATIONS | {name: _routed(OPERATIONS[name], table) for name, table in tables.items()}
 
 
@@ -278,9 +248,8 @@ def _routed(operation: Operation, table: Any) -> Operation:
     name = operation.name
     if not isinstance(table, dict):
         raise InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
-    for member in table:
-        if member not in _ROUTE_MEMBERS:
-            raise InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
+    for member in table.keys() - {*_ROUTE_MEMBERS}:
+        raise InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
     method, path = table.get("method", operation.method), table.get("path", operation.path)
     # A JSON body does not fit into a query.
     methods = ["POST"] if operation.base == "auth" else [*_METHODS, *{operation.method} - {*_METHODS}]
@@ -292,11 +261,9 @@ def _routed(operation: Operation, table: Any) -> Operation:
             "without a trailing slash",
             field=f"routes/{name}/path",
         )
-    placeholders = {
-        *_PLACEHOLDER.findall(operation.path),
-        *({"projectId"} & set(operation.request.model_fields)),
-    }
-    for attribute in _PLACEHOLDER.findall(path):
-        if attribute not in placeholders:
-            raise InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
+    placeholders = {*_PLACEHOLDER.findall(operation.path)} | (
+        {"projectId"} & {*operation.request.model_fields}
+    )
+    for attribute in {*_PLACEHOLDER.findall(path)} - placeholders:
+        raise InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
     return replace(operation, method=method, path=path)

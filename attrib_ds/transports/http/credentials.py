@@ -25,7 +25,7 @@ from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.session import AttemptFailed, Call, Clock, Response, Session
+from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
 
 #: A path, or the content as a secret.
 KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
@@ -113,12 +113,10 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
     UserWarning
         If users other than its owner may read the file.
     """
-    shown = "the content given" if isinstance(key, Secret) else repr(str(key))
-    if isinstance(key, Secret):
-        members, problem = _parsed(key)
-    else:
-        content, problem = _content(Path(key).expanduser())
-        members, problem = _parsed(content) if content is not None else ({}, problem)
+    shown, problem, content = "the content given", None, key
+    if not isinstance(content, Secret):
+        shown, (content, problem) = repr(str(key)), _content(Path(content).expanduser())
+    members, problem = ({}, problem) if problem else _parsed(content)
     missing = [name for name in _MEMBERS if name not in members]
     if problem is None and missing:
         problem = f"has no {' and '.join(missing)}; a key file contains {', '.join(_MEMBERS)} as strings"
@@ -129,17 +127,18 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
     return Credentials(client_id.reveal(), email.reveal(), key_id.reveal(), private_key)
 
 
-def _content(path: Path) -> tuple[Secret[str] | None, str | None]:
-    """Return the content of a file, or a description of the problem."""
+def _content(path: Path) -> tuple[Secret[str], str | None]:
+    """Return the content of a file, and a description of the problem, if there is one."""
+    content = Secret("")
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) or path.stat().st_size > _LARGEST:
-            return None, "is not a key file"
+            return content, "is not a key file"
         content = Secret(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return None, "does not exist; pass the path of the service account's JSON file"
+        return content, "does not exist; pass the path of the service account's JSON file"
     except (OSError, UnicodeDecodeError) as error:
-        return None, f"cannot be read ({type(error).__name__})"
+        return content, f"cannot be read ({type(error).__name__})"
     if os.name == "posix" and mode & _OTHERS:
         warnings.warn(
             f"key: {str(path)!r} can be read by other users of this machine; restrict it to yourself: "
@@ -186,19 +185,15 @@ class Tokens:
         Key of the service account.
     url : str
         URL of the token route.
-    clock : Clock
-        Source of time.
     direct : bool
         Whether to bypass the proxy.
     """
 
-    def __init__(
-        self, session: Session, credentials: Credentials, url: str, *, clock: Clock, direct: bool
-    ) -> None:
+    def __init__(self, session: Session, credentials: Credentials, url: str, *, direct: bool) -> None:
         self._session = session
+        self._clock = session.clock
         self._credentials = credentials
         self._url = url
-        self._clock = clock
         self._direct = direct
         self._lock = threading.Lock()
         self._token: Secret[str] | None = None
@@ -256,11 +251,7 @@ class Tokens:
             method="POST",
             url=self._url,
             headers={"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
-            form={
-                "grant_type": JWT_BEARER,
-                "client_id": self._credentials.client_id,
-                "assertion": assertion,
-            },
+            form={"grant_type": JWT_BEARER, "client_id": self._credentials.client_id, "assertion": assertion},
         )
 
         def read(response: Response) -> tuple[tuple[Secret[str], float] | AttemptFailed, float]:

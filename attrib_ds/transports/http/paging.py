@@ -11,13 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.contract import Answer, Operation, Request
+from attrib_ds.contract import Answer, Operation
 from attrib_ds.errors import ServiceFailure
 from attrib_ds.transports.http.answers import read_answer
 from attrib_ds.transports.http.session import Response
@@ -43,16 +43,6 @@ _AHEAD: Final = 2
 _SECONDS_TO_END: Final = 10.0
 
 
-class Fetch(Protocol):
-    """Sends one request, retrying if that is safe, and returns the result of ``read`` on the response."""
-
-    def __call__(
-        self, operation: Operation, request: Any, read: Callable[[Response, Operation, Request], T], /
-    ) -> T:
-        """Send the request."""
-        ...
-
-
 @dataclass
 class Search:
     """A search in progress.
@@ -62,7 +52,8 @@ class Search:
     operation : Operation
         The search operation.
     fetch : callable
-        Sends a request and reads the response; see :class:`Fetch`.
+        Sends a request of an operation, retrying if that is safe, and returns what its last argument reads of
+        the response.
     page_size : int
         Records per page.
     workers : int
@@ -76,7 +67,7 @@ class Search:
     """
 
     operation: Operation
-    fetch: Fetch
+    fetch: Callable[[Operation, Any, Callable[[Response, Operation, Any], Any]], Any]
     page_size: int
     workers: int
     stop: threading.Event
@@ -416,7 +407,7 @@ def _by_offset(search: Search, request: Any) -> Pages:
         if request.limit is not None:
             limit = min(limit, request.limit - rows + overlap)
         table, total = search.page(request, offset=request.offset + rows - overlap, limit=limit)
-        expected = _left(total, request)
+        expected = rows_left(total, request)
         if overlap and (not table.num_rows or _identity(table, 0) != last):
             raise _Moved(f"the records changed while they were read, after {rows} of {expected}")
         table = table.slice(overlap)
@@ -428,12 +419,13 @@ def _by_offset(search: Search, request: Any) -> Pages:
         if rows >= expected or not table.num_rows:
             break
     if rows < expected:
-        missing = _left(search.page(request, offset=0, limit=0)[1], request) - rows
+        missing = rows_left(search.page(request, offset=0, limit=0)[1], request) - rows
         if missing > 0:
             raise _Moved(f"{missing} of {expected} records are missing in the service's responses")
 
 
-def _left(total: int, request: Any) -> int:
+def rows_left(total: int, request: Any) -> int:
+    """Return the number of records of a request, by the number of matching records."""
     left: int = max(total - request.offset, 0)
     return left if request.limit is None else min(left, int(request.limit))
 

@@ -17,28 +17,11 @@ from attrib_ds.display import printable, progress
 from attrib_ds.errors import UnknownFields
 from attrib_ds.schema import RESOURCES
 from attrib_ds.transports.http.answers import check_keys, read_first_page, spool_answer
-from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time
+from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time, rows_left
 
-#: A search whose limit is at most this many pages is one request.
-_PAGES_OF_ONE_REQUEST: Final = 4
 #: Fields that a warning names, and characters of each.
 _MOST_NAMES: Final = 20
 _LONGEST_NAME: Final = 80
-
-
-def has_pages(operation: Operation, request: Any, *, page_size: int) -> bool:
-    """Return whether an answer may be longer than a few pages."""
-    if operation.answer.kind != "page":
-        return False
-    return request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * page_size
-
-
-def is_incomplete(answer: Answer) -> bool:
-    """Return whether a page has fewer records than its request and its total allow."""
-    if answer.total is None or answer.count is None:
-        return False
-    left = max(answer.total - answer.offset, 0)
-    return answer.count < (left if answer.limit is None else min(left, answer.limit))
 
 
 def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answer:
@@ -68,10 +51,8 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     paging = Paging.of(search.operation, paged)
     with _progress(search, request) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = (
-            _counting(paging.pages(search, paged, is_whole=True), advance) if whole is None else iter(whole)
-        )
-        with closing(pages):  # type: ignore[type-var]
+        pages = _counting(paging.pages(search, paged, is_whole=True), advance) if whole is None else whole
+        with closing(pages):
             tables = list(pages)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
     table = pa.concat_tables([*tables, *empty], promote_options="default").combine_chunks()
@@ -110,7 +91,7 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
     return Answer(
         expected,
         _prepend(first, tables),
-        count=_expected_rows(search, request),
+        count=None if search.total is None else rows_left(search.total, request),
         total=search.total,
         offset=request.offset,
         limit=request.limit,
@@ -132,12 +113,7 @@ def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_
 
 
 def _read_at_once(
-    search: Search,
-    request: Any,
-    paging: Paging,
-    advance: Callable[[int], None],
-    *,
-    offers_arrow: bool | None,
+    search: Search, request: Any, paging: Paging, advance: Callable[[int], None], *, offers_arrow: bool | None
 ) -> Answer | None:
     """Return all records of a request as one Arrow answer; None if they have to be read in pages.
 
@@ -169,12 +145,8 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
     has_warned = False
     with _progress(search, request) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = (
-            _counting(paging.pages(search, request, is_whole=False), advance)
-            if whole is None
-            else iter(whole)
-        )
-        with closing(pages):  # type: ignore[type-var]
+        pages = _counting(paging.pages(search, request, is_whole=False), advance) if whole is None else whole
+        with closing(pages):
             for table in pages:
                 unknown = sorted(set(table.column_names) - names)
                 # Once per call. All tables of a stream have the same columns, so unknown ones are left out.
@@ -198,14 +170,10 @@ def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
 
 
 def _progress(search: Search, request: Any) -> AbstractContextManager[Callable[[int], None]]:
-    return progress("records", lambda: _expected_rows(search, request), name=search.operation.name)
+    def expected() -> int | None:
+        return None if search.total is None else rows_left(search.total, request)
 
-
-def _expected_rows(search: Search, request: Any) -> int | None:
-    if search.total is None:
-        return None
-    left: int = max(search.total - request.offset, 0)
-    return left if request.limit is None else min(left, int(request.limit))
+    return progress("records", expected, name=search.operation.name)
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

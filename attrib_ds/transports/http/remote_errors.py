@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import unescape
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
 
 _KINDS: Final[dict[int, type[AttribError]]] = {
-    400: InvalidRequest,
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
@@ -34,8 +33,6 @@ _KINDS: Final[dict[int, type[AttribError]]] = {
     408: Unavailable,
     409: Conflict,
     410: NotFound,
-    413: InvalidRequest,
-    422: InvalidRequest,
     429: TooManyRequests,
     501: NotSupported,
     502: Unavailable,
@@ -55,7 +52,7 @@ _LONGEST_FOREIGN: Final = 200
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
 _LONGEST_HEAD: Final = 8_192
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
-_POINTER: Final = re.compile(r"(/?)([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
+_POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
 
 def read_failure(
@@ -64,7 +61,7 @@ def read_failure(
     *,
     url: str,
     request_id: str,
-    secrets: list[Secret[str]],
+    token: Secret[str] | None,
 ) -> AttemptFailed:
     """Read an error response.
 
@@ -78,19 +75,21 @@ def read_failure(
         URL of the request.
     request_id : str
         Request id that was sent, used if the response has none.
-    secrets : list of Secret
-        Values to redact in messages, in case the service repeats them.
+    token : Secret of str, optional
+        Redacted in messages, in case the service repeats it.
 
     Returns
     -------
     AttemptFailed
         Its error has the same message as in an embedded project if the service sends one.
     """
-    body = _read_body(response, secrets) or {}
+    redact = str if token is None else token.redact
+    body = _read_body(response, redact)
     status = response.status
     message = _message(body)
     if 300 <= status < 400:
-        advice = f"it has moved to {_location(response)}; pass that address as url="
+        location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_FOREIGN]
+        advice = f"it has moved to {location or 'an unnamed address'}; pass that address as url="
     elif not message and status in (404, 405, 501):
         advice = "check url=, or give the path of this operation in routes="
     else:
@@ -98,17 +97,17 @@ def read_failure(
     text = (
         _with_arguments(operation, message) if message else f"HTTP {status} from {url}{_foreign_error(body)}"
     )
-    error = _error(
-        status,
-        _redact(f"{text}; {advice}" if advice else text, secrets),
-        body,
-        operation,
-        request_id=_redact(_request_id(body, response, request_id), secrets),
-        retry_after=response.retry_after if status in (429, 503) else None,
-    )
-    # The same request would exceed the deadline again.
-    is_too_long = any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details)
-    retry: Retry = "never" if is_too_long else _retry(status)
+    ids = (body.get("requestId"), response.headers.get("X-Request-Id"))
+    error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation)
+    error.request_id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
+    error.retry_after = response.retry_after if status in (429, 503) else None
+    retry: Retry = "if safe" if status in _TRANSIENT else "never"
+    if status == 429:
+        # A rate-limited request was not started.
+        retry = "always"
+    if any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details):
+        # The same request would exceed the deadline again.
+        retry = "never"
     return AttemptFailed(error, retry, reached_service=status != 429)
 
 
@@ -134,23 +133,10 @@ def item_error(body: Mapping[str, Any], operation: Operation) -> AttribError:
     return _error(status, _with_arguments(operation, message), body, operation)
 
 
-def _error(
-    status: int,
-    text: str,
-    body: Mapping[str, Any],
-    operation: Operation,
-    *,
-    request_id: str | None = None,
-    retry_after: float | None = None,
-) -> AttribError:
+def _error(status: int, text: str, body: Mapping[str, Any], operation: Operation) -> AttribError:
     details = _details(body, operation)
-    return _error_class(status)(
-        text,
-        field=_field(details, text, operation),
-        request_id=request_id,
-        details=details,
-        retry_after=retry_after,
-    )
+    kind = _KINDS.get(status, InvalidRequest if status < 500 else ServiceFailure)
+    return kind(text, field=_field(details, text, operation), details=details)
 
 
 def _message(body: Mapping[str, Any]) -> str:
@@ -160,29 +146,16 @@ def _message(body: Mapping[str, Any]) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _error_class(status: int) -> type[AttribError]:
-    if 300 <= status < 400:
-        return InvalidRequest
-    return _KINDS.get(status, InvalidRequest if status < 500 else ServiceFailure)
-
-
-def _retry(status: int) -> Retry:
-    if status == 429:
-        # A rate-limited request was not started.
-        return "always"
-    return "if safe" if status in _TRANSIENT else "never"
-
-
-def _read_body(response: Response, secrets: list[Secret[str]]) -> dict[str, Any] | None:
-    content = _redact(response.beginning().decode("utf-8", "replace"), secrets)
-    if "json" not in response.media and not content.lstrip().startswith("{"):
+def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, Any]:
+    content = redact(response.beginning().decode("utf-8", "replace"))
+    if response.media == "text/html" and not content.lstrip().startswith("{"):
         # Kept for the title of the page.
-        return {"": content} if response.media == "text/html" else None
+        return {"": content}
     try:
         body = decode(content.encode())
     except InvalidRequest:
-        return None
-    return body if isinstance(body, dict) else None
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _foreign_error(body: Mapping[str, Any]) -> str:
@@ -198,31 +171,21 @@ def _foreign_error(body: Mapping[str, Any]) -> str:
     return ""
 
 
-def _location(response: Response) -> str:
-    location = response.headers.get("Location", "")
-    return location.partition("?")[0][:_LONGEST_FOREIGN] or "an unnamed address"
-
-
 def _with_arguments(operation: Operation, message: str) -> str:
     """Replace names of the HTTP interface in a message by arguments of the Python function."""
 
     def argument(match: re.Match[str]) -> str:
-        attribute = f"{match[2]}{match[3]}"
-        is_attribute = match[2] in operation.request.model_fields
-        return operation.argument(attribute) if is_attribute else match[0]
+        is_attribute = match[1] in operation.request.model_fields
+        return operation.argument(f"{match[1]}{match[2]}") if is_attribute else match[0]
 
-    parts = message[:_LONGEST].split("; ")
-    return "; ".join(
-        _POINTER.sub(argument, part, count=1) if _POINTER.match(part) else part for part in parts
-    )
+    return _POINTER.sub(argument, message[:_LONGEST])
 
 
 def _details(body: Mapping[str, Any], operation: Operation) -> list[dict[str, Any]]:
     """Return the violations, or the errors of an event that was stored nevertheless."""
     entries = body.get("details") or body.get("errors") or []
-    details = (
-        [dict(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
+    entries = entries if isinstance(entries, list) else []
+    details = [dict(entry) for entry in entries if isinstance(entry, dict)]
     for entry in details:
         if isinstance(entry.get("attribute"), str):
             entry["field"] = operation.argument(entry["attribute"])
@@ -238,16 +201,3 @@ def _field(details: list[dict[str, Any]], text: str, operation: Operation) -> st
     named = re.match(r"([a-z_]+(?:/[^:;\s]*)?): ", text)
     arguments = set(operation.arguments.values())
     return named[1] if named and named[1].partition("/")[0] in arguments else None
-
-
-def _request_id(body: Mapping[str, Any], response: Response, sent: str) -> str:
-    for request_id in (body.get("requestId"), response.headers.get("X-Request-Id")):
-        if isinstance(request_id, str) and request_id:
-            return request_id[:128]
-    return sent
-
-
-def _redact(text: str, secrets: list[Secret[str]]) -> str:
-    for secret in secrets:
-        text = secret.redact(text)
-    return text

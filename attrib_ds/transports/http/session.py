@@ -252,7 +252,7 @@ class Session:
     def __init__(self, timeouts: Timeouts, retry_policy: RetryPolicy, clock: Clock) -> None:
         self._timeouts = timeouts
         self._retry_policy = retry_policy
-        self._clock = clock
+        self.clock = clock
         self._session = _Requests()
         self._session.headers["User-Agent"] = _user_agent()
         self._session.headers["Accept-Encoding"] = "gzip"
@@ -331,7 +331,7 @@ class Session:
         AttribError
             The error of the last attempt.
         """
-        deadline = self._clock.monotonic() + self._retry_policy.seconds
+        deadline = self.clock.monotonic() + self._retry_policy.seconds
         number = 0
         while True:
             number += 1
@@ -347,7 +347,7 @@ class Session:
             wait = self._backoff(number) if error.retry_after is None else error.retry_after
             if number == self._retry_policy.attempts:
                 break
-            if self._clock.monotonic() + wait > deadline:
+            if self.clock.monotonic() + wait > deadline:
                 if error.retry_after is not None:
                     error.message += f"; the service asks to wait {error.retry_after:,.0f} s"
                 break
@@ -364,7 +364,7 @@ class Session:
     def _backoff(self, number: int) -> float:
         """Draw a wait uniformly from 0 to a bound that doubles with each attempt (full jitter)."""
         policy = self._retry_policy
-        return self._clock.random() * min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
+        return self.clock.random() * min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
 
     def _wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None) -> None:
         """Wait while the result is wanted; report long waits to an interactive user."""
@@ -373,7 +373,7 @@ class Session:
             sys.stderr.flush()
         while seconds > 0 and (is_wanted is None or is_wanted()):
             pause = seconds if is_wanted is None else min(seconds, _POLL_INTERVAL)
-            self._clock.sleep(pause)
+            self.clock.sleep(pause)
             seconds -= pause
 
 
@@ -397,13 +397,9 @@ class _Authentication(requests.auth.AuthBase):
         if self._token is not None:
             prepared.headers["Authorization"] = f"Bearer {self._token.reveal()}"
         if self._form is not None:
-            prepared.prepare_body(
-                {
-                    name: value if isinstance(value, str) else value.reveal()
-                    for name, value in self._form.items()
-                },
-                None,
-            )
+            form = self._form.items()
+            plain = {name: value if isinstance(value, str) else value.reveal() for name, value in form}
+            prepared.prepare_body(plain, None)
         return prepared
 
 
@@ -417,19 +413,14 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
         advice = "if your network has its own certificate authority, set REQUESTS_CA_BUNDLE to its file"
         return f"{host}: {problem}; {advice}", "never", False
     if isinstance(error, requests.exceptions.ProxyError):
-        return (
-            f"{host}: the proxy refused the connection ({_cause(chain)}); check HTTPS_PROXY",
-            "always",
-            False,
-        )
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        problem = f"no connection within {timeouts.connect:g} s"
-        return f"{host}: {problem}; check the address and the network", "always", False
+        problem = f"the proxy refused the connection ({_cause(chain)})"
+        return f"{host}: {problem}; check HTTPS_PROXY", "always", False
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
         advice = "request fewer records (limit=, since=) or try again later"
         return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True
-    if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in chain):
-        problem = f"no connection ({_cause(chain)})"
+    is_late = isinstance(error, requests.exceptions.ConnectTimeout)
+    if is_late or any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in chain):
+        problem = "no connection " + (f"within {timeouts.connect:g} s" if is_late else f"({_cause(chain)})")
         return f"{host}: {problem}; check the address and the network", "always", False
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
         return f"{host}: is not the address of a service", "never", False
@@ -457,8 +448,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _user_agent() -> str:
-    try:
+    version = "0"
+    with suppress(importlib.metadata.PackageNotFoundError):
         version = importlib.metadata.version("attrib-ds")
-    except importlib.metadata.PackageNotFoundError:
-        version = "0"
     return f"attrib-ds/{version} python/{platform.python_version()} requests/{requests.__version__}"

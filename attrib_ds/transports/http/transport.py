@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
@@ -15,16 +15,10 @@ from attrib_ds.contract.operation import columns
 from attrib_ds.errors import NotSupported, Unauthorized, Unavailable
 from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers
-from attrib_ds.transports.http.configuration import Addresses, Remote, is_here, read_addresses, read_routes
+from attrib_ds.transports.http.configuration import Remote, is_here, read_addresses, read_routes
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
-from attrib_ds.transports.http.paging import Search
-from attrib_ds.transports.http.record_streams import (
-    has_pages,
-    is_incomplete,
-    open_stream,
-    read_all,
-    warn_of_unknown_fields,
-)
+from attrib_ds.transports.http.paging import Search, rows_left
+from attrib_ds.transports.http.record_streams import open_stream, read_all, warn_of_unknown_fields
 from attrib_ds.transports.http.remote_errors import read_failure
 from attrib_ds.transports.http.session import (
     AttemptFailed,
@@ -37,6 +31,10 @@ from attrib_ds.transports.http.session import (
 )
 
 T = TypeVar("T")
+Read = Callable[[Response, Operation, Request], T]
+
+#: A search whose limit is at most this many pages is one request.
+_PAGES_OF_ONE_REQUEST: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +72,8 @@ class Http:
 
     Parameters
     ----------
-    addresses : Addresses
-        Base URLs of the service.
+    addresses : mapping of str to str
+        Base URLs of the service, from :func:`read_addresses`.
     credentials : Credentials, optional
         Key of a service account; a service may accept events without one.
     operations : mapping of str to Operation, optional
@@ -86,7 +84,7 @@ class Http:
 
     def __init__(
         self,
-        addresses: Addresses,
+        addresses: Mapping[str, str],
         credentials: Credentials | None = None,
         *,
         operations: Mapping[str, Operation] = OPERATIONS,
@@ -101,8 +99,8 @@ class Http:
         self._session = Session(options.timeouts, options.retry_policy, options.clock)
         self._tokens = None
         if credentials is not None:
-            url = addresses.of(operations["exchange_token"], operations["exchange_token"].path)
-            self._tokens = Tokens(self._session, credentials, url, clock=options.clock, direct=is_here(url))
+            url = addresses["auth"] + operations["exchange_token"].path
+            self._tokens = Tokens(self._session, credentials, url, direct=is_here(url))
         #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
@@ -110,7 +108,7 @@ class Http:
     @property
     def address(self) -> str:
         """Base URL of the service."""
-        return self._addresses.v1
+        return self._addresses["v1"]
 
     @property
     def timezone(self) -> str | None:
@@ -143,11 +141,8 @@ class Http:
         AttribError
             If the service rejects the request; the class is that of an embedded project.
         """
-        if has_pages(operation, request, page_size=self._page):
-            return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
-        answer = self._fetch(operation, request, answers.read_answer)
-        if is_incomplete(answer):
-            # The service has a smaller maximum page size.
+        answer = self._one_response(operation, request)
+        if answer is None:
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
         if operation.answer.resource is not None:
             warn_of_unknown_fields(
@@ -168,24 +163,29 @@ class Http:
         Answer
             To be closed by the caller; until then a few pages are prefetched concurrently.
         """
-        if has_pages(operation, request, page_size=self._page):
-            return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
-        answer = self._fetch(operation, request, answers.read_answer)
-        if is_incomplete(answer):
+        answer = self._one_response(operation, request)
+        if answer is None:
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         expected = columns(operation, request)
         warn_of_unknown_fields(operation, answer.columns.names[len(expected) :], are_kept=False)
         return replace(answer, columns=expected)
 
+    def _one_response(self, operation: Operation, request: Any) -> Answer | None:
+        """Carry out an operation in one HTTP request; None if its records are too many for that."""
+        is_page = operation.answer.kind == "page"
+        if is_page and (request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * self._page):
+            return None
+        answer = self._fetch(operation, request, answers.read_answer)
+        # The service may have a smaller maximum page size.
+        is_whole = answer.total is None or (answer.count or 0) >= rows_left(answer.total, request)
+        return answer if is_whole else None
+
     def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
 
-        def fetch(
-            operation: Operation, request: Any, read: Callable[[Response, Operation, Request], T], /
-        ) -> T:
+        def fetch(operation: Operation, request: Any, read: Read[T], /) -> T:
             # The caller's thread can be interrupted; worker threads must poll whether to continue.
-            is_caller = threading.current_thread() is caller
-            is_wanted = None if is_caller else (lambda: not stop.is_set())
+            is_wanted = None if threading.current_thread() is caller else (lambda: not stop.is_set())
             return self._fetch(operation, request, read, is_wanted=is_wanted)
 
         return Search(operation, fetch, self._page, self._workers, stop)
@@ -194,7 +194,7 @@ class Http:
         self,
         operation: Operation,
         request: Request,
-        read: Callable[[Response, Operation, Request], T],
+        read: Read[T],
         *,
         is_wanted: Callable[[], bool] | None = None,
     ) -> T:
@@ -208,12 +208,16 @@ class Http:
             raise Unavailable("the project is closed; connect() opens it again")
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
+        accept = "*/*" if routed.answer.kind == "file" else answers.JSON
+        headers = {"Accept": accept if routed.answer.resource is None else self._accept}
+        if wire.body is not None:
+            headers["Content-Type"] = "application/octet-stream" if routed.upload else answers.JSON
         call = Call(
             method=routed.method,
-            url=self._addresses.of(routed, wire.path),
+            url=self._addresses[routed.base] + wire.path,
             query=wire.query,
             content=getattr(request, routed.upload) if routed.upload else wire.content(),
-            headers=self._headers(routed, has_body=wire.body is not None),
+            headers=headers,
         )
         return self._session.retry(
             partial(self._exchange_authorised, routed, request, call, read),
@@ -241,20 +245,7 @@ class Http:
             "a connection cannot be pickled; call connect() in the process that needs the project"
         )
 
-    def _headers(self, operation: Operation, *, has_body: bool) -> dict[str, str]:
-        has_records = operation.answer.resource is not None
-        accept = "*/*" if operation.answer.kind == "file" else answers.JSON
-        headers = {"Accept": self._accept if has_records else accept}
-        media = "application/octet-stream" if operation.upload else answers.JSON
-        return headers | ({"Content-Type": media} if has_body else {})
-
-    def _exchange_authorised(
-        self,
-        operation: Operation,
-        request: Request,
-        call: Call,
-        read: Callable[[Response, Operation, Request], T],
-    ) -> T:
+    def _exchange_authorised(self, operation: Operation, request: Request, call: Call, read: Read[T]) -> T:
         """Send with an access token; if it is rejected, renew it and send once more."""
         if self._tokens is None and operation.token:
             raise Unauthorized(
@@ -278,7 +269,7 @@ class Http:
         request: Request,
         call: Call,
         token: Secret[str] | None,
-        read_answer: Callable[[Response, Operation, Request], T],
+        read_answer: Read[T],
     ) -> T:
         request_id = str(uuid.uuid4())
 
@@ -287,13 +278,7 @@ class Http:
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
-            return read_failure(
-                response,
-                operation,
-                url=call.url,
-                request_id=request_id,
-                secrets=[] if token is None else [token],
-            )
+            return read_failure(response, operation, url=call.url, request_id=request_id, token=token)
 
         identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
         result = self._session.exchange(identified, read, direct=is_here(call.url))

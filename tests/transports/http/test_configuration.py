@@ -95,7 +95,7 @@ def test_a_file_that_is_not_in_order(text, words):
 )  # fmt: skip
 def test_addresses_are_completed(given, v1, v2, auth):
     found = read_addresses(**given)
-    assert (found.v1, found.v2, found.auth) == (v1, v2, auth)
+    assert found == {"v1": v1, "v2": v2, "auth": auth}
 
 
 @pytest.mark.parametrize("argument", ["url", "url_v2", "auth_url"])
