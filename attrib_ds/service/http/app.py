@@ -130,22 +130,41 @@ class App:
         started_at = time.monotonic()
         sent = request.headers.get("x-request-id", "")
         request.id = sent if _REQUEST_ID.fullmatch(sent) else self._ids.new()
-        reply = _Reply(request, send)
+        status = 0
+
+        async def reply(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present = {name for name, _ in message["headers"]}
+                rates = [
+                    (name.lower().encode(), text.encode()) for name, text in request.rate_headers.items()
+                ]
+                added = [*_COMMON, (b"x-request-id", request.id.encode()), *rates]
+                message["headers"] += [header for header in added if header[0] not in present]
+            await send(message)
+
         try:
             response = await self._respond(request)
-            await response(request.scope, request.receive, reply.send)
+            await response(request.scope, request.receive, reply)
         except ClientDisconnect:
             pass
         except Exception as error:  # noqa: BLE001  (the client always gets a response)
-            with contextlib.suppress(ClientDisconnect):
-                await _reply_with_error(request, reply, error)
+            failure = _logged(request, error)
+            # A stream that fails is left incomplete.
+            if not status:
+                response = errors.response(
+                    failure, request_id=request.id, accept=request.headers.get("accept", "")
+                )
+                with contextlib.suppress(ClientDisconnect):
+                    await response(request.scope, request.receive, reply)
         if _log.isEnabledFor(logging.INFO):
             _log.info(
                 "%s %s %s %d %.0f ms",
                 request.id,
                 request.method,
                 request.scope["raw_path"].decode("ascii", "backslashreplace"),
-                reply.status or _CLIENT_HAS_GONE,
+                status or _CLIENT_HAS_GONE,
                 (time.monotonic() - started_at) * 1_000,
             )
 
@@ -181,28 +200,8 @@ class App:
         return Response(content, 200 if is_ready else 503, media_type="application/json")
 
 
-class _Reply:
-    """Adds the common headers to a response and records its status."""
-
-    def __init__(self, request: ServiceRequest, send: Send) -> None:
-        self._request = request
-        self._send = send
-        self.status = 0
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            present = {name for name, _ in message["headers"]}
-            added = [*_COMMON, (b"x-request-id", self._request.id.encode())]
-            added += [
-                (name.lower().encode(), value.encode()) for name, value in self._request.rate_headers.items()
-            ]
-            message["headers"] += [header for header in added if header[0] not in present]
-        await self._send(message)
-
-
-async def _reply_with_error(request: ServiceRequest, reply: _Reply, error: Exception) -> None:
-    """Log an error and send it; a failed stream is left incomplete."""
+def _logged(request: ServiceRequest, error: Exception) -> HttpError:
+    """Log an exception and translate it into an error response."""
     failure = errors.to_http_error(error)
     if isinstance(error, HttpError):
         # A limit, such as a full queue or a deadline: no fault, so no traceback.
@@ -211,10 +210,7 @@ async def _reply_with_error(request: ServiceRequest, reply: _Reply, error: Excep
     # An operation that is not supported is not a fault of the server.
     elif failure.status >= 500 and not isinstance(error, NotSupported):
         _log.error("request %s failed", request.id, exc_info=error)
-    if not reply.status:
-        accept = request.headers.get("accept", "")
-        response = errors.response(failure, request_id=request.id, accept=accept)
-        await response(request.scope, request.receive, reply.send)
+    return failure
 
 
 class Routes:

@@ -218,9 +218,9 @@ class Dispatcher:
         events = _events(arguments)
         counts = Counter(event.projectId for event in events if isinstance(event, CreateEvent))
         if access is not None:
+            account = access.client_id
             return [
-                Claim("events", f"{access.client_id} {project_id}", count, may_borrow=True)
-                for project_id, count in counts.items()
+                Claim("events", f"{account} {id}", count, may_borrow=True) for id, count in counts.items()
             ]
         if self._most_events is not None and len(events) > self._most_events:
             raise HttpError(
@@ -230,7 +230,7 @@ class Dispatcher:
             )
         # The first event was counted before the body was read.
         by_address = Claim("events-by-address", limits.network_of(request.address), max(len(events) - 1, 0))
-        return [by_address, *(Claim("events", project_id, count) for project_id, count in counts.items())]
+        return [by_address, *(Claim("events", id, count) for id, count in counts.items())]
 
     # -- arguments
 
@@ -360,16 +360,15 @@ class Dispatcher:
     def _service(
         self, request: ServiceRequest, operation: Operation, project_id: str, access: Access | None
     ) -> Service:
-        is_event = operation.name in EVENT_OPERATIONS
+        if operation.name not in EVENT_OPERATIONS:
+            return self.projects.get(project_id)
         try:
             service = self.projects.get(project_id)
         except NotFound as error:
-            if is_event:
-                # Without a project there is nowhere to store the envelope.
-                problem = f"/projectId: there is no project {project_id!r}"
-                raise InvalidRequest(problem, field="/projectId") from error
-            raise
-        if is_event and access is None:
+            # Without a project there is nowhere to store the envelope.
+            problem = f"/projectId: there is no project {project_id!r}"
+            raise InvalidRequest(problem, field="/projectId") from error
+        if access is None:
             check_sender(request.headers, service.settings())
         return service
 
@@ -403,10 +402,9 @@ def _claims(
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:
     """Check the path parameters alone, before the body is read."""
-    if not path:
-        return
     try:
-        from_wire(operation, path=path)
+        if path:
+            from_wire(operation, path=path)
     except InvalidRequest as error:
         violations = [entry for entry in error.details if operation.location(entry["attribute"]) == "path"]
         if violations:

@@ -311,8 +311,7 @@ async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> byte
     HttpError
         With 413 as soon as the body is too large; with 503 if the memory for bodies is used up.
     """
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length[:20]) > most_bytes:
+    if _content_length(request) > most_bytes:
         raise _too_large(most_bytes)
     body = bytearray()
     has_more = True
@@ -328,6 +327,11 @@ async def read(request: Request, *, most_bytes: int, memory: BodyMemory) -> byte
             raise _too_large(most_bytes)
         has_more = message.get("more_body", False)
     return bytes(body)
+
+
+def _content_length(request: Request) -> int:
+    length = request.headers.get("content-length", "")
+    return int(length[:20]) if length.isdigit() else 0
 
 
 def _too_large(most_bytes: int) -> HttpError:
@@ -355,8 +359,7 @@ async def receive(request: Request, file: Path, *, pool: ThreadPool, memory: Bod
     Unavailable
         If the file cannot be written.
     """
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length[:20]) > shutil.disk_usage(file.parent).free:
+    if _content_length(request) > shutil.disk_usage(file.parent).free:
         raise HttpError(413, "body: is larger than the disk of the service has room for")
     memory.take(MEBIBYTE)
     try:

@@ -16,7 +16,6 @@ from importlib.resources import files
 from typing import Any, Final
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from attrib_ds.contract import OPERATIONS
@@ -30,14 +29,8 @@ from attrib_ds.contract.interactions import (
     read_opportunity,
 )
 from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.service.collection import visitors
 from attrib_ds.service.collection.hits import pending_hit
-from attrib_ds.service.collection.visitors import (
-    PLACE_COLUMNS,
-    AddressLookup,
-    captures,
-    captures_address,
-    is_bot,
-)
 from attrib_ds.service.http import limits
 from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
@@ -82,7 +75,7 @@ class Pages:
     pool: ThreadPool
     budget: BodyBudget
     buckets: Buckets
-    lookup: AddressLookup
+    lookup: visitors.AddressLookup
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     async def collect(self, request: ServiceRequest) -> Response:
@@ -137,7 +130,7 @@ class Pages:
         if (
             not holdout.is_running(datetime.now(UTC))
             or (opportunity.isPersistent and _refuses_id(request.headers, settings))
-            or is_bot(request.headers.get("user-agent", ""))
+            or visitors.is_bot(request.headers.get("user-agent", ""))
             or _is_prefetch(request.headers)
             or _is_filtered(request, settings, opportunity)
         ):
@@ -184,7 +177,7 @@ class Pages:
         except InvalidRequest as error:
             # The hit counts all the same.
             _log.warning("%s", error.message)
-            return dict.fromkeys(PLACE_COLUMNS)
+            return dict.fromkeys(visitors.PLACE_COLUMNS)
 
 
 def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings) -> dict[str, Any]:
@@ -198,7 +191,7 @@ def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings)
         tracker_id=tracker_id or f"hit.{id}",
         user_agent=headers.get("user-agent", "")[:_LONGEST_AGENT],
         is_bot=_is_prefetch(headers),
-        address=address if captures_address(settings.traffic_filters, address) else None,
+        address=address if visitors.captures_address(settings.traffic_filters, address) else None,
     )
 
 
@@ -217,7 +210,7 @@ def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bo
 def _is_filtered(request: ServiceRequest, settings: ProjectSettings, opportunity: CollectOpportunity) -> bool:
     # Browsers send the origin of the page, except where the page hides it.
     origin = request.headers.get("origin", "")
-    return captures(
+    return visitors.captures(
         settings.traffic_filters,
         address=request.address,
         user_agent=request.headers.get("user-agent", ""),
@@ -258,7 +251,7 @@ class Script:
     compressed: bytes
     integrity: str
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: ServiceRequest) -> Response:
         """Answer a request for the script; without content if the client has it already."""
         etag = f'W/"{self.integrity.partition("-")[2][:16]}"'
         headers = {

@@ -143,18 +143,15 @@ class Health:
         """Return whether everything works; failures are logged."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._is_ready = self._check()
+                try:
+                    self._accounts.probe()
+                    self._projects.for_each(lambda service: service.probe())
+                    self._is_ready = True
+                except AttribError:
+                    _log.exception("not ready")
+                    self._is_ready = False
                 self._until = time.monotonic() + _SECONDS_READY
             return self._is_ready
-
-    def _check(self) -> bool:
-        try:
-            self._accounts.probe()
-            self._projects.for_each(lambda service: service.probe())
-        except AttribError:
-            _log.exception("not ready")
-            return False
-        return True
 
 
 def check_sender(headers: Headers, settings: ProjectSettings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -94,9 +94,7 @@ def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Re
         with closing(value):
             return Response(b"".join(value.pieces), headers=headers)
     if kind == "outcomes":
-        value = [
-            {"id": outcome} if isinstance(outcome, str) else {"error": _error(outcome)} for outcome in value
-        ]
+        value = [{"id": each} if isinstance(each, str) else {"error": _error(each)} for each in value]
     body = {_MEMBERS[kind]: value} if kind in _MEMBERS else value
     return Response(encode(body), operation.success, media_type=JSON)
 
@@ -186,8 +184,8 @@ def arrow_chunks(answer: Answer) -> Iterator[bytes]:
         decimal digits.
     """
     page = {"total": answer.total, "offset": answer.offset, "limit": answer.limit}
-    counters = page if answer.total is not None else {}
-    metadata = {name: str(number) for name, number in counters.items() if number is not None}
+    has_counters = answer.total is not None
+    metadata = {name: str(number) for name, number in page.items() if has_counters and number is not None}
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, answer.columns.with_metadata(metadata)) as writer:
         for table in answer:
@@ -214,8 +212,8 @@ def wants_text(headers: Headers) -> bool:
 def with_text_fields(operation: Operation, answer: Answer) -> Answer:
     """Return an answer whose errors name their fields by storage key."""
     if operation.answer.kind == "errors":
-        errors: Any = answer.value
-        return replace(answer, value=text_fields(errors))
+        value: Any = answer.value
+        return replace(answer, value=text_fields(value))
     if operation.answer.resource != "TrashedEvent":
         return answer
     return replace(answer, tables=(_with_text_fields(table) for table in answer.tables))
@@ -228,7 +226,7 @@ def with_names_of_client(error: AttribError, operation: Operation, headers: Head
     return errors.with_wire_names(error, operation)
 
 
-def text_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def text_fields(errors: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return errors with the storage key in the place of the field.
 
     Examples
@@ -236,11 +234,9 @@ def text_fields(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     >>> text_fields([{"type": "missing-field", "field": {"storageKey": "email"}, "value": None}])
     [{'type': 'missing-field', 'field': 'email', 'value': None}]
     """
-    fields = [(error, error.get("field")) for error in errors]
-    return [
-        {**error, "field": field["storageKey"] if isinstance(field, Mapping) else field}
-        for error, field in fields
-    ]
+    fields = [error.get("field") for error in errors]
+    texts = [field["storageKey"] if isinstance(field, Mapping) else field for field in fields]
+    return [{**error, "field": text} for error, text in zip(errors, texts, strict=True)]
 
 
 def _with_text_fields(table: pa.Table) -> pa.Table:

@@ -40,6 +40,7 @@ _BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
 #: Objects that requests in flight may hold before the garbage collector looks at them.
 _ALLOCATIONS_TO_COLLECT: Final = 50_000
+_Announce = Callable[[str], object]
 
 
 def serve(
@@ -75,13 +76,7 @@ def serve(
     InvalidRequest
         If the server listens on all addresses and no ``url`` is given.
     """
-    with (
-        _quiet_signals(),
-        _prepared(home, host=host, port=port, url=url, options=options, announce=_print) as (
-            server,
-            listening,
-        ),
-    ):
+    with _quiet_signals(), _prepared(home, host, port, url, options, _print) as (server, listening):
         server.run([listening])
 
 
@@ -126,10 +121,7 @@ def running(
         addresses.append(address)
         is_ready.set()
 
-    with _prepared(home, host=host, port=port, url=url, options=options, announce=announce) as (
-        server,
-        listening,
-    ):
+    with _prepared(home, host, port, url, options, announce) as (server, listening):
         thread = threading.Thread(target=server.run, args=([listening],), name="attrib-ds http server")
         thread.start()
         try:
@@ -144,12 +136,11 @@ def running(
 @contextmanager
 def _prepared(
     home: str | Path,
-    *,
     host: str,
     port: int,
     url: str | None,
     options: ServerOptions | None,
-    announce: Callable[[str], object],
+    announce: _Announce,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Open the socket, the accounts and the projects of a server; close them at the end."""
     if url is None and host in _EVERYWHERE:

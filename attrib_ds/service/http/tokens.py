@@ -54,6 +54,7 @@ class TokenRoute:
 
     async def answer(self, request: ServiceRequest) -> Response:
         """Answer one request; errors have the codes of RFC 6749."""
+        headers: dict[str, str] = {}
         try:
             with self.budget.request(has_token=False) as memory:
                 form = await _read_form(request, memory)
@@ -64,19 +65,25 @@ class TokenRoute:
                 assertion=form["assertion"],
                 audiences=self.audiences,
             )
+            scope = " ".join(token.scopes)
+            body: dict[str, Any] = {"access_token": token.text, "token_type": "Bearer", "scope": scope}
+            status, body["expires_in"] = 200, token.seconds
         except OAuthError as error:
-            return _error_response(error)
+            status = 400
+            body = {"error": error.code, "error_description": _DISALLOWED.sub(" ", error.description)}
+            if error.code == "invalid_client":
+                status, headers = 401, {"WWW-Authenticate": 'Bearer error="invalid_client"'}
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001  (answered by status, and logged by class alone)
-            return _failure_response(request, to_http_error(error), error)
-        body = {
-            "access_token": token.text,
-            "token_type": "Bearer",
-            "expires_in": token.seconds,
-            "scope": " ".join(token.scopes),
-        }
-        return _response(200, body)
+            failure = to_http_error(error)
+            status, headers = failure.status, failure.headers
+            if status >= 500 and not isinstance(error, HttpError):
+                # Without message and traceback, which may contain secrets.
+                _log.error("request %s failed: %s", request.id, type(error).__name__)
+            fault = "temporarily_unavailable" if status == 503 else "server_error"
+            body = {"error": "invalid_request" if status < 500 else fault}
+        return Response(json.dumps(body), status, _HEADERS | headers, media_type="application/json")
 
 
 async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, str]:
@@ -99,25 +106,3 @@ async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, s
         names = ", ".join(sorted({str(entry["attribute"]) for entry in error.details}))
         raise OAuthError("invalid_request", f"missing or not allowed: {names}") from None
     return form
-
-
-def _error_response(error: OAuthError) -> Response:
-    body = {"error": error.code, "error_description": _DISALLOWED.sub(" ", error.description)}
-    if error.code == "invalid_client":
-        return _response(401, body, {"WWW-Authenticate": 'Bearer error="invalid_client"'})
-    return _response(400, body)
-
-
-def _failure_response(request: ServiceRequest, failure: HttpError, error: Exception) -> Response:
-    if failure.status >= 500:
-        if not isinstance(error, HttpError):
-            # Without message and traceback, which may contain secrets.
-            _log.error("request %s failed: %s", request.id, type(error).__name__)
-        code = "temporarily_unavailable" if failure.status == 503 else "server_error"
-    else:
-        code = "invalid_request"
-    return _response(failure.status, {"error": code}, failure.headers)
-
-
-def _response(status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    return Response(json.dumps(body), status, {**_HEADERS, **(headers or {})}, media_type="application/json")
