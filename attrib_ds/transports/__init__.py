@@ -1,12 +1,9 @@
 """The interface between a project and its service; the embedded service implements it directly."""
 
-from __future__ import annotations
+from typing import Protocol
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from attrib_ds.attribution.paths.project_tables import Tables
-    from attrib_ds.contract import Answer, Operation, Request
+from attrib_ds.attribution.paths.project_tables import Tables
+from attrib_ds.contract import Answer, Operation, Request
 
 
 class Transport(Protocol):

@@ -1,23 +1,16 @@
 """A read-only transport over the user's own tables, in any engine, in place of a service."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import ibis
+import ibis.expr.types as ir
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer
+from attrib_ds.attribution.paths.project_tables import Tables
+from attrib_ds.contract import Answer, Operation, Request
 from attrib_ds.errors import NotSupported
 from attrib_ds.queries.insights import count_interactions, fetch, sum_events
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import ibis.expr.types as ir
-
-    from attrib_ds.attribution.paths.project_tables import Tables
-    from attrib_ds.contract import Operation, Request
 
 
 class OpenedTables:

@@ -1,7 +1,5 @@
 """Exchange the JWT assertion with which a service account authenticates for an access token (RFC 7523)."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

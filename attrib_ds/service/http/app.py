@@ -1,7 +1,5 @@
 """The service as an ASGI application: routes, request ids, errors and common headers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Dispatch requests to their projects after checking token, scope, rates and arguments, in this order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Error responses: what exceptions look like to a client."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What pages send without a token: hits to ``/c``, requests for a holdout to ``/show``; and their script."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import re

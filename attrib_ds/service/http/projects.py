@@ -1,7 +1,5 @@
 """The open projects of a server, one file each: their health, and who may send to them without a token."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

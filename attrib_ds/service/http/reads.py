@@ -4,8 +4,6 @@ The deadline is that of the first byte of the answer. A streamed answer may be o
 each of its portions has as much time, and the time that the client needs to receive it does not count.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Build the HTTP response for the answer of an operation: JSON, Arrow or a file."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence

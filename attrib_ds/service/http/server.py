@@ -1,7 +1,5 @@
 """Run the application on uvicorn, in the main thread or in a background thread."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

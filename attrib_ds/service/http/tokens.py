@@ -1,7 +1,5 @@
 """The token route: exchanges assertions for access tokens (RFC 6749, RFC 7523)."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Read successful responses as answers: records in Arrow or JSON, or a value such as an id or a file."""
 
-from __future__ import annotations
-
 import io
 import re
 import tempfile

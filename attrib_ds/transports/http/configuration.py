@@ -1,7 +1,5 @@
 """Find and check the configuration of a remote service: its addresses, its key, and routes that differ."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

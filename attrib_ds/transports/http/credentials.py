@@ -1,7 +1,5 @@
 """Keys of service accounts, and the access tokens that they are exchanged for, shared between threads."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,10 +1,9 @@
 """Read all records of a search: in one Arrow response if the service offers that, otherwise in pages."""
 
-from __future__ import annotations
-
+import itertools
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -48,17 +47,13 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
         projection = request.projection and tuple(dict.fromkeys([*request.projection, *request.sort]))
         changes = {"sort": None, "projection": projection, "offset": 0, "limit": None}
         paged = request.model_copy(update=changes)
-    paging = Paging.of(search.operation, paged)
-    with _progress(search, request) as advance:
-        whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(paging.pages(search, paged, is_whole=True), advance) if whole is None else whole
-        with closing(pages):
-            tables = list(pages)
+    with _opened(search, request, paged, is_whole=True, offers_arrow=offers_arrow) as pages:
+        tables, are_pages = list(pages), not isinstance(pages, Answer)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
     table = pa.concat_tables([*tables, *empty], promote_options="default").combine_chunks()
     # Each page was checked alone.
     check_keys(table)
-    if is_sorted_locally and whole is None:
+    if is_sorted_locally and are_pages:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
     warn_of_unknown_fields(search.operation, unknown, are_kept=True)
@@ -90,7 +85,7 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
 
     return Answer(
         expected,
-        _prepend(first, tables),
+        itertools.chain([first], tables),
         count=None if search.total is None else rows_left(search.total, request),
         total=search.total,
         offset=request.offset,
@@ -110,6 +105,24 @@ def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_
             UnknownFields,
             stacklevel=2,
         )
+
+
+@contextmanager
+def _opened(
+    search: Search, request: Any, paged: Any, *, is_whole: bool, offers_arrow: bool | None
+) -> Iterator[Pages | Answer]:
+    """Show the progress of a request, and close at the end what it reads: one Arrow answer, or its pages."""
+
+    def expected() -> int | None:
+        return None if search.total is None else rows_left(search.total, request)
+
+    paging = Paging.of(search.operation, paged)
+    with progress("records", expected, name=search.operation.name) as advance:
+        whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
+        if whole is None:
+            whole = _counting(paging.pages(search, paged, is_whole=is_whole), advance)
+        with closing(whole):
+            yield whole
 
 
 def _read_at_once(
@@ -141,25 +154,15 @@ def _read_at_once(
 
 def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: bool | None) -> Pages:
     names = set(_expected_names(search.operation, request))
-    paging = Paging.of(search.operation, request)
     has_warned = False
-    with _progress(search, request) as advance:
-        whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(paging.pages(search, request, is_whole=False), advance) if whole is None else whole
-        with closing(pages):
-            for table in pages:
-                unknown = sorted(set(table.column_names) - names)
-                # Once per call. All tables of a stream have the same columns, so unknown ones are left out.
-                if unknown and not has_warned:
-                    has_warned = True
-                    warn_of_unknown_fields(search.operation, unknown, are_kept=False)
-                yield table.select(expected.names)
-
-
-def _prepend(first: pa.Table, rest: Pages) -> Pages:
-    with closing(rest):
-        yield first
-        yield from rest
+    with _opened(search, request, request, is_whole=False, offers_arrow=offers_arrow) as pages:
+        for table in pages:
+            unknown = sorted(set(table.column_names) - names)
+            # Once per call. All tables of a stream have the same columns, so unknown ones are left out.
+            if unknown and not has_warned:
+                has_warned = True
+                warn_of_unknown_fields(search.operation, unknown, are_kept=False)
+            yield table.select(expected.names)
 
 
 def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
@@ -167,13 +170,6 @@ def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
         for table in tables:
             advance(table.num_rows)
             yield table
-
-
-def _progress(search: Search, request: Any) -> AbstractContextManager[Callable[[int], None]]:
-    def expected() -> int | None:
-        return None if search.total is None else rows_left(search.total, request)
-
-    return progress("records", expected, name=search.operation.name)
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

@@ -1,7 +1,5 @@
 """Translate error responses of the service into the exceptions of this package."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from html import unescape

@@ -1,7 +1,5 @@
 """Send HTTP requests over pooled connections, read bodies within bounds, and retry what is safe to repeat."""
 
-from __future__ import annotations
-
 import http.cookiejar
 import importlib.metadata
 import platform

@@ -1,7 +1,5 @@
 """The transport of a remote service, over HTTP."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Callable, Mapping
