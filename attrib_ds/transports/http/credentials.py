@@ -70,7 +70,7 @@ class Credentials:
     private_key: Secret[str]
 
 
-def protect_key(key: str | Path | Mapping[str, Any]) -> KeySource:
+def protect_key(key: str | Path | Mapping[str, Any] | Secret[Any]) -> KeySource:
     """Wrap the content of a key in a secret; a path stays as it is. Never raises.
 
     Examples

@@ -91,9 +91,7 @@ class Http:
         options = options or Options()
         self._addresses = addresses
         self._operations = operations
-        self._accept = options.accept
-        self._page = options.page
-        self._workers = options.workers
+        self._options = options
         self._session = Session(options.timeouts, options.retry_policy, options.clock)
         self._tokens = None
         if credentials is not None:
@@ -171,7 +169,7 @@ class Http:
     def _one_response(self, operation: Operation, request: Any) -> Answer | None:
         """Carry out an operation in one HTTP request; None if its records are too many for that."""
         is_page = operation.answer.kind == "page"
-        if is_page and (request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * self._page):
+        if is_page and (request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * self._options.page):
             return None
         answer = self._fetch(operation, request, answers.read_answer)
         # The service may have a smaller maximum page size.
@@ -186,7 +184,7 @@ class Http:
             is_wanted = None if threading.current_thread() is caller else (lambda: not stop.is_set())
             return self._fetch(operation, request, read, is_wanted=is_wanted)
 
-        return Search(operation, fetch, self._page, self._workers, stop)
+        return Search(operation, fetch, self._options.page, self._options.workers, stop)
 
     def _fetch(
         self,
@@ -207,7 +205,7 @@ class Http:
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
-        headers = {"Accept": accept if routed.answer.resource is None else self._accept}
+        headers = {"Accept": accept if routed.answer.resource is None else self._options.accept}
         if wire.body is not None:
             headers["Content-Type"] = "application/octet-stream" if routed.upload else answers.JSON
         call = Call(
@@ -245,13 +243,10 @@ class Http:
 
     def _exchange_authorised(self, operation: Operation, request: Request, call: Call, read: Read[T]) -> T:
         """Send with an access token; if it is rejected, renew it and send once more."""
-        if self._tokens is None and operation.token:
-            raise Unauthorized(
-                f"{operation.name}: requires a service-account key; pass connect(…, key='key.json') or "
-                "set ATTRIB_DS_KEY to its path",
-                field="key",
-            )
         if self._tokens is None:
+            if operation.token:
+                advice = "pass connect(…, key='key.json') or set ATTRIB_DS_KEY to its path"
+                raise Unauthorized(f"{operation.name}: requires a service-account key; {advice}", field="key")
             return self._exchange(operation, request, call, None, read)
         token = self._tokens.get()
         try:
@@ -310,9 +305,6 @@ def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options 
     addresses = read_addresses(
         remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
     )
-    key = remote.key
-    if key is not None and not isinstance(key, Secret):
-        key = protect_key(key)
-    credentials = None if key is None else read_credentials(key)
+    credentials = None if remote.key is None else read_credentials(protect_key(remote.key))
     operations = OPERATIONS if remote.routes is None else read_routes(remote.routes)
     return Http(addresses, credentials, operations=operations, options=options)
