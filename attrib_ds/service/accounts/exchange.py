@@ -41,13 +41,7 @@ class OAuthError(Exception):
         self.description = description
 
 
-def exchange(
-    accounts: Accounts,
-    *,
-    client_id: str,
-    assertion: str,
-    audiences: Collection[str],
-) -> Token:
+def exchange(accounts: Accounts, *, client_id: str, assertion: str, audiences: Collection[str]) -> Token:
     """Issue an access token for an assertion.
 
     Parameters

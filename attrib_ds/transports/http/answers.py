@@ -84,11 +84,7 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
 
 
 def spool_answer(
-    response: Response,
-    operation: Operation,
-    request: Request,
-    *,
-    advance: Callable[[int, int | None], None],
+    response: Response, operation: Operation, request: Request, *, advance: Callable[[int, int | None], None]
 ) -> Answer | None:
     """Read a long Arrow response to disk, where it is complete before any of it is used.
 

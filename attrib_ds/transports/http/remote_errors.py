@@ -54,12 +54,7 @@ _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: 
 
 
 def read_failure(
-    response: Response,
-    operation: Operation,
-    *,
-    url: str,
-    request_id: str,
-    token: Secret[str] | None,
+    response: Response, operation: Operation, *, url: str, request_id: str, token: Secret[str] | None
 ) -> AttemptFailed:
     """Read an error response.
 
