@@ -1,4 +1,4 @@
-"""The service as an ASGI application: routes, request ids, errors and common headers."""
+"""The service as an ASGI application: routes, the token route, request ids, errors and common headers."""
 
 import contextlib
 import json
@@ -6,27 +6,28 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
-from urllib.parse import unquote_to_bytes
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from attrib_ds.contract import BASES, OPERATIONS, Operation
+from attrib_ds.contract import BASES, OPERATIONS, Operation, from_wire
+from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.contract.openapi import document
-from attrib_ds.errors import NotSupported
-from attrib_ds.service.accounts import Accounts
+from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.service.accounts import Accounts, OAuthError, exchange
 from attrib_ds.service.collection.visitors import AddressLookup
-from attrib_ds.service.http import errors
+from attrib_ds.service.http import errors, limits
 from attrib_ds.service.http.dispatch import Dispatcher
 from attrib_ds.service.http.errors import HttpError
-from attrib_ds.service.http.limits import MEBIBYTE, BodyBudget, Buckets, ServerOptions, ServiceRequest
+from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, ServerOptions, ServiceRequest
 from attrib_ds.service.http.pages import Pages, tracking_script
 from attrib_ds.service.http.projects import Health, Projects
 from attrib_ds.service.http.reads import Reads, ThreadPool
-from attrib_ds.service.http.tokens import TokenRoute
 from attrib_ds.service.store.tables import Uuids
 
 Answer = Callable[[ServiceRequest], Awaitable[Response]]
@@ -50,6 +51,13 @@ _PREFLIGHT: Final = {
     "X-Trashed-Field",
     "Access-Control-Max-Age": "7200",
 }
+#: Of the token route (RFC 6749, RFC 7523).
+_FORM: Final = "application/x-www-form-urlencoded"
+_MOST_BYTES_OF_FORM: Final = 64 * 1024
+_MOST_PARAMETERS: Final = 20
+#: Characters not allowed in an error_description (RFC 6749, section 5.2).
+_DISALLOWED: Final = re.compile(r"[^\x20-\x21\x23-\x5B\x5D-\x7E]+")
+_HEADERS: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _log: Final = logging.getLogger(__name__)
 
 
@@ -85,7 +93,7 @@ class App:
         self._reads = Reads(
             threads=options.reads, most_waiting=options.most_waiting, seconds=options.seconds_to_read
         )
-        budget, buckets = BodyBudget(options.body_mebibytes * MEBIBYTE), Buckets(options.rate_limits)
+        budget, buckets = BodyBudget(options.body_mebibytes * limits.MEBIBYTE), Buckets(options.rate_limits)
         self._dispatcher = Dispatcher(
             projects, accounts, self._pool, self._reads, budget=budget, buckets=buckets, options=options
         )
@@ -209,6 +217,83 @@ def _logged(request: ServiceRequest, error: Exception) -> HttpError:
     elif failure.status >= 500 and not isinstance(error, NotSupported):
         _log.error("request %s failed", request.id, exc_info=error)
     return failure
+
+
+@dataclass
+class TokenRoute:
+    """Issue access tokens for assertions.
+
+    Parameters
+    ----------
+    accounts : Accounts
+        Service accounts.
+    audiences : collection of str
+        URLs of the route; an assertion must name one as its audience.
+    pool : ThreadPool
+        Threads that do the work.
+    budget : BodyBudget
+        Memory for request bodies.
+    """
+
+    accounts: Accounts
+    audiences: Collection[str]
+    pool: ThreadPool
+    budget: BodyBudget
+
+    async def answer(self, request: ServiceRequest) -> Response:
+        """Answer one request; errors have the codes of RFC 6749."""
+        headers: dict[str, str] = {}
+        try:
+            with self.budget.request(has_token=False) as memory:
+                form = await _read_form(request, memory)
+            token = await self.pool.run_or_reject(
+                exchange,
+                self.accounts,
+                client_id=form["client_id"],
+                assertion=form["assertion"],
+                audiences=self.audiences,
+            )
+            scope = " ".join(token.scopes)
+            body: dict[str, Any] = {"access_token": token.text, "token_type": "Bearer", "scope": scope}
+            status, body["expires_in"] = 200, token.seconds
+        except OAuthError as error:
+            status = 400
+            body = {"error": error.code, "error_description": _DISALLOWED.sub(" ", error.description)}
+            if error.code == "invalid_client":
+                status, headers = 401, {"WWW-Authenticate": 'Bearer error="invalid_client"'}
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # noqa: BLE001  (answered by status, and logged by class alone)
+            failure = errors.to_http_error(error)
+            status, headers = failure.status, failure.headers
+            if status >= 500 and not isinstance(error, HttpError):
+                # Without message and traceback, which may contain secrets.
+                _log.error("request %s failed: %s", request.id, type(error).__name__)
+            fault = "temporarily_unavailable" if status == 503 else "server_error"
+            body = {"error": "invalid_request" if status < 500 else fault}
+        return Response(json.dumps(body), status, _HEADERS | headers, media_type="application/json")
+
+
+async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, str]:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != _FORM:
+        raise OAuthError("invalid_request", f"the content type is not {_FORM}")
+    content = await limits.read(request, most_bytes=_MOST_BYTES_OF_FORM, memory=memory)
+    try:
+        pairs = parse_qsl(content.decode("ascii"), errors="strict", max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        raise OAuthError("invalid_request", "the body is not a form in UTF-8") from None
+    form = dict(pairs)
+    if len(form) < len(pairs):
+        raise OAuthError("invalid_request", "a parameter is repeated")
+    if form.get("grant_type", JWT_BEARER) != JWT_BEARER:
+        raise OAuthError("unsupported_grant_type", f"the grant_type is not {JWT_BEARER}")
+    try:
+        from_wire(OPERATIONS["exchange_token"], body=form)
+    except InvalidRequest as error:
+        names = ", ".join(sorted({str(entry["attribute"]) for entry in error.details}))
+        raise OAuthError("invalid_request", f"missing or not allowed: {names}") from None
+    return form
 
 
 class Routes:
