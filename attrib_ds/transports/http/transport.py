@@ -1,4 +1,4 @@
-"""The transport of a remote service over HTTP, which reads long searches in one Arrow response or in pages."""
+"""The transport over HTTP, which reads long searches in one Arrow response or in pages."""
 
 import itertools
 import threading
