@@ -409,7 +409,7 @@ def test_a_service_that_does_not_do_as_asked_is_told(open_shop, shelf, wrong):
 
     shelf.alter = disobey
     with pytest.raises(errors.ServiceFailure, match="ignores the requested order or bounds"):
-        at.search_interactions(open_shop(page=5, workers=1), **OLDEST_FIRST)
+        at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 
 @pytest.mark.slow
