@@ -190,7 +190,7 @@ def _timestamp(claims: dict[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
         raise _invalid(f"has an {name} that is not a number of seconds")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _is_canonical(part: str) -> bool:

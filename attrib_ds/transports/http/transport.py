@@ -408,10 +408,9 @@ def _opened(
     paging = Paging.of(search.operation, paged)
     with progress("records", expected, name=search.operation.name) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        if whole is None:
-            whole = _counting(paging.pages(search, paged, is_whole=is_whole), advance)
-        with closing(whole):
-            yield whole
+        pages = _counting(paging.pages(search, paged, is_whole=is_whole), advance) if whole is None else whole
+        with closing(pages):
+            yield pages
 
 
 def _read_at_once(
@@ -435,7 +434,9 @@ def _read_at_once(
         search.total = total
         advance(rows)
 
-    answer = search.fetch(search.operation, request, partial(answers.spool_answer, advance=count))
+    answer: Answer | None = search.fetch(
+        search.operation, request, partial(answers.spool_answer, advance=count)
+    )
     if answer is not None:
         search.total = answer.total
     return answer
