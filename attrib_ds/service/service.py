@@ -3,112 +3,50 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import duckdb
 import ibis
+import pyarrow as pa
 
 from attrib_ds.attribution.paths.project_tables import Tables
-from attrib_ds.contract import Answer, File
-from attrib_ds.contract.administration import CreateHoldout
+from attrib_ds.contract import OPERATIONS, Answer, File, Operation
+from attrib_ds.contract.administration import CreateHoldout, LoadRecords, RestoreProject
+from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
-from attrib_ds.errors import (
-    AttribError,
-    Conflict,
-    InvalidRequest,
-    NotSupported,
-    ServiceFailure,
-    Unavailable,
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure, Unavailable
+from attrib_ds.service import (
+    account_keys,
+    backup,
+    campaigns,
+    consistency_check,
+    interactions,
+    mirroring,
+    outlays,
 )
-from attrib_ds.service.account_keys import create_key, list_keys, revoke_key
-from attrib_ds.service.backup import back_up_project, exchange, prepared
-from attrib_ds.service.campaigns import (
-    create_campaign,
-    create_integration,
-    get_campaign,
-    list_campaigns,
-    list_integrations,
-    update_campaign,
-)
+from attrib_ds.service.backup import exchange, prepared
 from attrib_ds.service.collection.hits import HitIntake
-from attrib_ds.service.consistency_check import check_project
-from attrib_ds.service.events.event_types import (
-    archive_event_type,
-    create_event_type,
-    get_event_type,
-    list_event_types,
-    restore_event_type,
-    update_event_type,
-)
+from attrib_ds.service.events import event_types, retention, states
 from attrib_ds.service.events.ingestion import Ingestion
-from attrib_ds.service.events.retention import Expirations, anonymise_expired
-from attrib_ds.service.events.states import (
-    States,
-    event_insights,
-    get_event,
-    get_raw_event,
-    list_trashed_events,
-)
-from attrib_ds.service.identity.merging import merge_users, split_user
-from attrib_ds.service.interactions import (
-    create_offline_interaction,
-    get_interaction,
-    get_node,
-    interaction_insights,
-    list_hits,
-    list_nodes,
-    node_table,
-    search_interactions,
-)
+from attrib_ds.service.events.retention import Expirations
+from attrib_ds.service.identity import merging
 from attrib_ds.service.loading import load_records
-from attrib_ds.service.mirroring import begin_mirror, keep_mirror, mirror_records
-from attrib_ds.service.outlays import (
-    create_outlay,
-    delete_outlay,
-    get_outlay,
-    list_outlays,
-    list_rates,
-    set_rates,
-    update_outlay,
-)
-from attrib_ds.service.store import audit
+from attrib_ds.service.store import audit, settings
+from attrib_ds.service.store.audit import AuditEntry
+from attrib_ds.service.store.connections import Cancellation
 from attrib_ds.service.store.files import is_final, with_advice
-from attrib_ds.service.store.settings import (
-    SettingsCache,
-    create_holdout,
-    delete_holdout,
-    get_settings,
-    list_holdouts,
-    update_settings,
-)
+from attrib_ds.service.store.settings import ProjectSettings
 from attrib_ds.service.store.store import MEMORY, Store
 from attrib_ds.service.store.threads import ReadersWriterLock
-from attrib_ds.service.users.audiences import create_audience, delete_audience, get_audience, list_audiences
-from attrib_ds.service.users.exports import export_users
-from attrib_ds.service.users.personal_data import delete_user, export_user_data
-from attrib_ds.service.users.search import get_user, list_user_events, list_user_metrics, search_users
+from attrib_ds.service.users import audiences, exports, personal_data, search
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
-    from typing import TypeAlias
-
-    import pyarrow as pa
-
-    from attrib_ds.contract import Operation
-    from attrib_ds.contract.administration import LoadRecords, RestoreProject
-    from attrib_ds.contract.events import CreateEvent
-    from attrib_ds.service.store.audit import AuditEntry
-    from attrib_ds.service.store.connections import Cancellation
-    from attrib_ds.service.store.settings import ProjectSettings
-
-    Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, Cancellation | None], Answer]
-
+Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, Cancellation | None], Answer]
 T = TypeVar("T")
 
 #: Operations that accept events, or read none.
@@ -134,10 +72,11 @@ class Service:
         self._store = store
         self._ingestion = Ingestion(store, is_served=self._is_served)
         self._hits = HitIntake(store)
-        self._states = States(store)
+        self._states = states.States(store)
         self._expirations = Expirations(store)
         self._thread_local = threading.local()
-        self._settings = SettingsCache(store)
+        self._settings: ProjectSettings | None = None
+        self._settings_lock = threading.Lock()
 
     @classmethod
     def open(
@@ -328,7 +267,9 @@ class Service:
         def begin() -> Future[Any]:
             self._check_project(request)
             line = audit.line_of(operation.name, request, account)
-            return _STARTERS[operation.name](self._ingestion, request, line)
+            if operation.name == "create_event":
+                return self._ingestion.start_event(request, line)
+            return self._ingestion.start_event_sync(request, line)
 
         return self._start(begin)
 
@@ -405,15 +346,20 @@ class Service:
 
     def cached_settings(self) -> ProjectSettings | None:
         """Return what :meth:`settings` would return without reading the database, if there is such."""
-        return self._settings.cached
+        return self._settings
 
     def settings(self) -> ProjectSettings:
         """Return the project's settings, cached until they change."""
-        settings = self._settings.cached
-        if settings is None:
-            with self._lock.shared():
-                settings = self._settings.read()
-        return settings
+        cached = self._settings
+        if cached is None:
+            # Whoever forgets the settings waits until a reader of the old ones has stored them.
+            with self._lock.shared(), self._settings_lock, self._store.cursor() as cursor:
+                cached = self._settings = settings.read_settings(cursor)
+        return cached
+
+    def _forget_settings(self) -> None:
+        with self._settings_lock:
+            self._settings = None
 
     def probe(self) -> None:
         """Commit a transaction and run a query; raises if either fails."""
@@ -509,7 +455,7 @@ class Service:
             interactions=backend.table("interactions"),
             events=backend.table("events"),
             metrics=backend.table("metrics"),
-            nodes=node_table(backend),
+            nodes=interactions.node_table(backend),
             outlays=backend.table("outlays"),
             metric_history=backend.table("metric_history"),
             rates=backend.table("rates"),
@@ -531,14 +477,8 @@ class Service:
 
 
 def _load(store: Store, request: LoadRecords) -> Answer:
-    counts, rejected = load_records(
-        store,
-        request.resource,
-        request.source,
-        replace=request.replace,
-        geo=request.geo,
-        asn=request.asn,
-    )
+    options = {"replace": request.replace, "geo": request.geo, "asn": request.asn}
+    counts, rejected = load_records(store, request.resource, request.source, **options)
     return Answer.of(rejected, value=counts)
 
 
@@ -576,11 +516,11 @@ def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
     ) -> Answer:
         if isinstance(request, CreateHoldout):
             with suppress(Conflict):  # the event type exists
-                create_event_type(service._store, opportunity_type(request.projectId))
+                event_types.create_event_type(service._store, opportunity_type(request.projectId))
         try:
             return _with_store(handle)(service, request, line, cancellation)
         finally:
-            service._settings.clear()
+            service._forget_settings()
 
     return handler
 
@@ -593,77 +533,41 @@ def _with_states(handle: Callable[..., Answer]) -> Handler:
     return lambda service, request, line, _: handle(service._states, in_milliseconds(request), line=line)
 
 
-#: How to create an event without waiting for it.
-_STARTERS: Final[dict[str, Callable[[Ingestion, CreateEvent, AuditEntry | None], Future[Any]]]] = {
-    "create_event": Ingestion.start_event,
-    "create_event_sync": Ingestion.start_event_sync,
-}
+#: Functions with the names of operations, which take the store and the request.
+_MODULES: Final = (
+    audiences,
+    audit,
+    backup,
+    campaigns,
+    consistency_check,
+    event_types,
+    exports,
+    interactions,
+    merging,
+    mirroring,
+    outlays,
+    personal_data,
+    retention,
+    search,
+    settings,
+    states,
+)
+
+
+def _handlers(wrap: Callable[[Any], Handler], *owners: object) -> dict[str, Handler]:
+    return {
+        name: wrap(vars(owner)[name]) for owner in owners for name in OPERATIONS.keys() & vars(owner).keys()
+    }
+
+
 #: The handler of every operation of an open project.
 _HANDLERS: Final[dict[str, Handler]] = {
-    "search_interactions": _with_store(search_interactions),
-    "get_interaction": _with_store(get_interaction),
-    "list_hits": _with_store(list_hits),
-    "interaction_insights": _with_store(interaction_insights),
-    "get_event": _with_store(get_event),
-    "get_raw_event": _with_store(get_raw_event),
-    "list_trashed_events": _with_store(list_trashed_events),
-    "event_insights": _with_store(event_insights),
-    "list_event_types": _with_store(list_event_types),
-    "create_event_type": _with_store(create_event_type),
-    "get_event_type": _with_store(get_event_type),
-    "update_event_type": _with_store(update_event_type),
-    "archive_event_type": _with_store(archive_event_type),
-    "restore_event_type": _with_store(restore_event_type),
-    "create_offline_interaction": _with_store(create_offline_interaction),
-    "list_campaigns": _with_store(list_campaigns),
-    "create_campaign": _with_store(create_campaign),
-    "get_campaign": _with_store(get_campaign),
-    "update_campaign": _with_store(update_campaign),
-    "list_outlays": _with_store(list_outlays),
-    "create_outlay": _with_store(create_outlay),
-    "get_outlay": _with_store(get_outlay),
-    "update_outlay": _with_store(update_outlay),
-    "delete_outlay": _with_store(delete_outlay),
-    "get_settings": _with_store(get_settings),
-    "update_settings": _with_settings(update_settings),
-    "list_holdouts": _with_store(list_holdouts),
-    "create_holdout": _with_settings(create_holdout),
-    "delete_holdout": _with_settings(delete_holdout),
-    "list_rates": _with_store(list_rates),
-    "set_rates": _with_store(set_rates),
-    "create_integration": _with_store(create_integration),
-    "list_integrations": _with_store(list_integrations),
-    "list_nodes": _with_store(list_nodes),
-    "get_node": _with_store(get_node),
-    "list_audit": _with_store(audit.list_audit),
-    "list_keys": _with_accounts(list_keys),
-    "create_key": _with_accounts(create_key),
-    "revoke_key": _with_accounts(revoke_key),
-    "check_project": _with_store(check_project),
-    "back_up_project": _with_store(back_up_project),
-    "search_users": _with_store(search_users),
-    "export_users": _with_store(export_users),
-    "get_user": _with_store(get_user),
-    "create_audience": _with_store(create_audience),
-    "list_audiences": _with_store(list_audiences),
-    "get_audience": _with_store(get_audience),
-    "delete_audience": _with_store(delete_audience),
-    "list_user_events": _with_store(list_user_events),
-    "list_user_metrics": _with_store(list_user_metrics),
-    "merge_users": _with_store(merge_users),
-    "split_user": _with_store(split_user),
-    "delete_user": _with_store(delete_user),
-    "export_user_data": _with_store(export_user_data),
-    "anonymise_expired": _with_store(anonymise_expired),
+    **_handlers(_with_store, *_MODULES),
+    **_handlers(_with_accounts, account_keys),
+    **_handlers(_with_ingestion, Ingestion),
+    **_handlers(_with_states, states.States),
     "load_records": _with_store(_load),
-    "begin_mirror": _with_store(begin_mirror),
-    "keep_mirror": _with_store(keep_mirror),
-    "mirror_records": _with_store(mirror_records),
-    "create_event": _with_ingestion(Ingestion.create_event),
-    "create_event_sync": _with_ingestion(Ingestion.create_event_sync),
-    "create_events": _with_ingestion(Ingestion.create_events),
-    "validate_event": _with_ingestion(Ingestion.validate_event),
-    "replay_event": _with_ingestion(Ingestion.replay_event),
-    "update_event_state": _with_states(States.update_event_state),
-    "update_event_statistic": _with_states(States.update_event_statistic),
+    "update_settings": _with_settings(settings.update_settings),
+    "create_holdout": _with_settings(settings.create_holdout),
+    "delete_holdout": _with_settings(settings.delete_holdout),
 }

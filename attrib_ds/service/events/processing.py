@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+import duckdb
 
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
-from attrib_ds.service.events.event_types import read_event_types
+from attrib_ds.service.events.event_types import EventType, read_event_types
 from attrib_ds.service.events.retention import FOR_EVER, read_policies
-from attrib_ds.service.events.validation import InvalidEvent, RawEvent, ValidEvent, processing_error, validate
+from attrib_ds.service.events.validation import (
+    InvalidEvent,
+    Metric,
+    RawEvent,
+    ValidEvent,
+    processing_error,
+    validate,
+)
 from attrib_ds.service.identity.identities import resolve_many
 from attrib_ds.service.identity.merging import register
 from attrib_ds.service.identity.tombstones import NONCE, bury, find_buried, identity_kind
 from attrib_ds.service.store.settings import read_settings
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import insert_records
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import duckdb
-
-    from attrib_ds.service.events.event_types import EventType
-    from attrib_ds.service.events.retention import Policies
-    from attrib_ds.service.store.store import Store
 
 #: JSON text of the errors of a trashed event; None for a processed event.
 Outcome = str | None
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(NamedTuple):
     """The result of an event with the rows to write, made outside of the transaction.
 
     Parameters
@@ -114,13 +114,14 @@ def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequenc
     valid = [event.result for event in prepared if isinstance(event.result, ValidEvent)]
     valid = _without_erased(connection, valid, now)
     users = resolve_many(connection, store.ids, [result.identities for result in valid])
-    policies = read_policies(connection) if valid else None
-    events = [
-        rows[result.raw.id].row | {"userId": user} | _expiration(result, policies)
-        for result, user in zip(valid, users, strict=True)
-    ]
-    insert_records(connection, "events", events)
-    if events:
+    events = []
+    if valid:
+        policies = read_policies(connection)
+        for result, user in zip(valid, users, strict=True):
+            policy = policies.get(result.raw.reference, policies[None])
+            expiration = FOR_EVER if policy is None else policy.columns(naive(result.date))
+            events.append(rows[result.raw.id].row | {"userId": user} | expiration)
+        insert_records(connection, "events", events)
         seen = [event["createdAt"] for event in events]
         seen_users = "(SELECT unnest(?::VARCHAR[]) AS userId, unnest(?::TIMESTAMP[]) AS seen)"
         register(connection, seen_users, [users, seen])
@@ -149,11 +150,6 @@ def _without_erased(
     ).fetchall()
     bury(connection, [(NONCE, nonce) for (nonce,) in nonces], now)
     return [event for event in valid if event.raw.id not in set(dropped)]
-
-
-def _expiration(valid: ValidEvent, policies: Policies | None) -> dict[str, Any]:
-    policy = policies.of(valid.raw.reference) if policies else None
-    return FOR_EVER if policy is None else policy.columns(naive(valid.date))
 
 
 def _event(valid: ValidEvent, project_id: str, now: datetime) -> dict[str, Any]:
@@ -186,29 +182,28 @@ def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, A
     """Return the rows of an event's metrics, including built-in ones."""
     date = naive(valid.date)
 
-    def row(key: str, kind: str, **value: Any) -> dict[str, Any]:
+    def row(metric: Metric) -> dict[str, Any]:
         return {
             "_id": store.ids.new(),
             "projectId": store.meta.project_id,
             "eventId": valid.raw.id,
-            "key": key,
-            "type": "state" if kind == "state" else "statistic",
-            "dataType": kind,
+            "key": metric.key,
+            "type": "state" if metric.kind == "state" else "statistic",
+            "dataType": metric.kind,
             "date": date,
-            "number": value.get("number"),
-            "amount": value.get("amount"),
-            "currency": value.get("currency"),
+            "number": metric.number,
+            "amount": metric.amount,
+            "currency": metric.currency,
             "anonymized": False,
-            "invalid": value.get("invalid", False),
+            "invalid": metric.invalid,
             "createdAt": now,
             "updatedAt": now,
             "deletedAt": None,
         }
 
-    rows = [row("event-count", "number", number=1.0)]
+    metrics = [Metric("event-count", "number", 1.0)]
     for metric in valid.metrics:
-        value = {"number": metric.number, "amount": metric.amount, "currency": metric.currency}
-        rows.append(row(metric.key, metric.kind, **value, invalid=metric.invalid))
+        metrics.append(metric)
         if metric.kind == "state" and metric.number == 1:
-            rows.append(row(f"state-delay-{metric.key}", "number", number=0.0))
-    return rows
+            metrics.append(Metric(f"state-delay-{metric.key}", "number", 0.0))
+    return [row(metric) for metric in metrics]

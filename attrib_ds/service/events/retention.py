@@ -6,16 +6,18 @@ import json
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+import duckdb
 import pyarrow as pa
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.json_values import encode
+from attrib_ds.contract.users import AnonymiseExpired
 from attrib_ds.errors import Unavailable
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
@@ -26,18 +28,12 @@ from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import arrow_view
 from attrib_ds.service.store.threads import start_thread
 
-if TYPE_CHECKING:
-    import duckdb
-
-    from attrib_ds.contract.users import AnonymiseExpired
-
-
 #: Types of values that identify a person, or may do so in free text.
 _PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
+_ANONYMISED: Final = {"raw": None, "current": None, "anonymized": True}
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A value of an event, as input of the decision whether it is personal.
 
     Parameters
@@ -103,9 +99,10 @@ def redact(
             values = _loaded(text)
             for key, value in values.items():
                 declared = fields.get((entity, key), {})
-                kind = str(value.get("type")) if isinstance(value, dict) else ""
+                is_typed = isinstance(value, dict)
+                kind = str(value.get("type")) if is_typed else ""
                 if is_personal(Field(id, reference, entity, key, kind, bool(declared.get("isPii")))):
-                    values[key] = _without_value(value)
+                    values[key] = {**value, **_ANONYMISED} if is_typed else None
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else encode(values)
         # Raw values without a normalised value may be personal too.
@@ -140,102 +137,18 @@ def _loaded(text: str | None) -> dict[str, Any]:
     return dict(load_exact(text or "{}"))
 
 
-def _without_value(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return None
-    return {**value, "raw": None, "current": None, "anonymized": True}
-
-
 def _without(sent: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     return {name: None if name == key else value for name, value in sent.items()}
 
 
-#: Trashed events redacted in one transaction.
+#: Events anonymised in one transaction.
 _EVENTS_AT_ONCE: Final = 1_000
-_FIELDS: Final = "SELECT reference, fields FROM event_types"
-
-
-def find_expired(
-    connection: duckdb.DuckDBPyConnection, periods: Mapping[str, tuple[int, Collection[str]]], now: datetime
-) -> list[tuple[str, str]]:
-    """Return ids and event types of expired trashed events that still have personal values.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Connection to read with.
-    periods : mapping of str to tuple
-        Days and storage keys of personal fields, by reference of the event type.
-    now : datetime
-        Current time, naive, in UTC.
-    """
-    sent_keys = _sent_keys(connection, periods)
-    found: list[tuple[str, str]] = []
-    for reference, (days, _) in periods.items():
-        pointers = [f"/{key.replace('~', '~0').replace('/', '~1')}" for key in sent_keys[reference]]
-        is_left = (
-            " OR ".join("coalesce(json_type(raw.data, ?), 'NULL') <> 'NULL'" for _ in pointers) or "false"
-        )
-        rows = connection.execute(
-            "SELECT trashed._id FROM trashed_events AS trashed JOIN raw_events AS raw USING (_id) "
-            "WHERE trashed.eventTypeRef = ? AND coalesce(trashed.rawEventDate, trashed.processingDate) "
-            f"+ to_days(CAST(? AS INTEGER)) <= ? AND ({is_left}) ORDER BY 1 LIMIT {_EVENTS_AT_ONCE}",
-            [reference, days, now, *pointers],
-        ).fetchall()
-        found += [(id, reference) for (id,) in rows]
-    return found[:_EVENTS_AT_ONCE]
-
-
-def redact_trashed(
-    connection: duckdb.DuckDBPyConnection,
-    expired: Collection[tuple[str, str]],
-    periods: Mapping[str, tuple[int, Collection[str]]],
-) -> None:
-    """Replace the personal values of trashed events by null, in what was sent and in their errors."""
-    sent_keys = _sent_keys(connection, periods)
-    for id, reference in expired:
-        ((data, errors),) = connection.execute(
-            "SELECT raw.data, errors FROM trashed_events JOIN raw_events AS raw USING (_id) WHERE _id = ?",
-            [id],
-        ).fetchall()
-        sent = {
-            key: None if key in sent_keys[reference] else value for key, value in _loaded_list(data).items()
-        }
-        personal = frozenset(periods[reference][1])
-        redacted = [
-            {**error, "value": None} if (error["field"] or {}).get("storageKey") in personal else error
-            for error in _loaded_list(errors)
-        ]
-        connection.execute("UPDATE raw_events SET data = ? WHERE _id = ?", [encode(sent), id])
-        connection.execute("UPDATE trashed_events SET errors = ? WHERE _id = ?", [encode(redacted), id])
-
-
-def _sent_keys(
-    connection: duckdb.DuckDBPyConnection, periods: Mapping[str, tuple[int, Collection[str]]]
-) -> dict[str, frozenset[str]]:
-    """Return the keys under which personal values are sent, by event type."""
-    declared = {
-        reference: {field["storageKey"]: field["ingestionKey"] for field in _loaded_list(fields)}
-        for reference, fields in connection.execute(_FIELDS).fetchall()
-    }
-    return {
-        reference: frozenset({declared.get(reference, {}).get(key) or key for key in keys})
-        for reference, (_, keys) in periods.items()
-    }
-
-
-def _loaded_list(text: str | None) -> Any:
-    return load_exact(text or "[]")
-
-
 _LOG: Final = logging.getLogger(__name__)
 _SECONDS_OF_A_DAY: Final = 86_400.0
 _SECONDS_TO_STOP: Final = 30.0
-_EXPIRED: Final = '"expirationPolicy.expiresAt" <= ? AND "expirationPolicy.anonimizedAt" IS NULL'
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """The retention policy of an event.
 
     Parameters
@@ -251,7 +164,8 @@ class Policy:
 
     def columns(self, date: datetime) -> dict[str, Any]:
         """Return the columns of the table ``events`` for an event of a date."""
-        return _columns(date + timedelta(days=self.days), self.days, list(self.fields))
+        values = (date + timedelta(days=self.days), self.days, list(self.fields))
+        return dict(zip(FOR_EVER, values, strict=True))
 
 
 #: Columns of an event without a policy.
@@ -260,31 +174,7 @@ FOR_EVER: Final = dict.fromkeys(
 )
 
 
-def _columns(expires_at: datetime, days: int, fields: list[str]) -> dict[str, Any]:
-    return dict(zip(FOR_EVER, (expires_at, days, fields), strict=True))
-
-
-@dataclass(frozen=True)
-class Policies:
-    """The retention policies of a project.
-
-    Parameters
-    ----------
-    by_type : mapping of str to Policy or None
-        Policies by reference of an event type; None for unlimited retention.
-    others : Policy or None
-        Policy of undeclared event types.
-    """
-
-    by_type: Mapping[str, Policy | None]
-    others: Policy | None
-
-    def of(self, reference: str) -> Policy | None:
-        """Return the policy of events of a type."""
-        return self.by_type.get(reference, self.others)
-
-
-def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
+def read_policies(connection: duckdb.DuckDBPyConnection) -> dict[str | None, Policy | None]:
     """Return the retention policies: those of the event types, by default that of the project.
 
     Parameters
@@ -294,21 +184,22 @@ def read_policies(connection: duckdb.DuckDBPyConnection) -> Policies:
 
     Returns
     -------
-    Policies
-        The fields of a type that lists none are those of the project or, if it lists none either, those that
-        the type declares as personal.
+    dict of str to Policy
+        By reference of the event type; by None that of undeclared types. None for unlimited retention. The
+        fields of a type that lists none are those of the project or, if it lists none either, those that the
+        type declares as personal.
     """
     settings = read_settings(connection)
-    by_type: dict[str, Policy | None] = {}
-    for reference, days, listed, text in connection.execute(
+    rows = connection.execute(
         "SELECT reference, retentionDurationInDays, piiFields, fields FROM event_types"
-    ).fetchall():
+    ).fetchall()
+    policies: dict[str | None, Policy | None] = {}
+    for reference, days, listed, text in [(None, None, None, None), *rows]:
         period = settings.retention_duration_in_days if days is None else days
         personal = [field["storageKey"] for field in json.loads(text or "[]") if field.get("isPii")]
         fields = listed if listed is not None else settings.pii_fields or personal
-        by_type[reference] = Policy(period, tuple(fields)) if period else None
-    days = settings.retention_duration_in_days
-    return Policies(by_type, Policy(days, settings.pii_fields) if days else None)
+        policies[reference] = Policy(period, tuple(fields)) if period else None
+    return policies
 
 
 def read_personal(connection: duckdb.DuckDBPyConnection) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
@@ -353,14 +244,21 @@ def assign_policies(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _lacking(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
     """Return the policies of event types with events that have no policy yet."""
+    return _policies_of(
+        connection, 'SELECT DISTINCT eventType FROM events WHERE "expirationPolicy.expiresAt" IS NULL'
+    )
+
+
+def _policies_of(connection: duckdb.DuckDBPyConnection, references: str) -> dict[str, Policy]:
+    """Return the policies of the event types that a query finds, without those that have none."""
     policies = read_policies(connection)
-    if policies.others is None and not any(policies.by_type.values()):
+    if not any(policies.values()):
         return {}
-    rows = connection.execute(
-        'SELECT DISTINCT eventType FROM events WHERE "expirationPolicy.expiresAt" IS NULL'
-    ).fetchall()
-    policies_by_type = {reference: policies.of(reference) for (reference,) in rows}
-    return {reference: policy for reference, policy in policies_by_type.items() if policy is not None}
+    found = {
+        reference: policies.get(reference, policies[None])
+        for (reference,) in connection.execute(references).fetchall()
+    }
+    return {reference: policy for reference, policy in found.items() if policy is not None}
 
 
 def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
@@ -385,64 +283,37 @@ def anonymise(store: Store, now: datetime) -> int:
     """
     cutoff = naive(now.astimezone(UTC))
     store.write(assign_policies)
-    count = 0
-    while ids := _expired(store, cutoff):
-        store.write(lambda connection, ids=ids: _anonymise(connection, ids, cutoff))  # type: ignore[misc]
-        count += len(ids)
-    return count + _anonymise_trashed(store, cutoff)
+    total = 0
+    for anonymise_next in (_anonymise, _anonymise_trashed):
+        while count := store.write(partial(anonymise_next, now=cutoff)):
+            total += count
+    return total
 
 
 def is_due(store: Store, now: datetime) -> bool:
     """Return whether events have expired, or have no policy yet; reads only."""
     cutoff = naive(now.astimezone(UTC))
     with store.cursor() as cursor:
-        if _lacking(cursor):
-            return True
-        expired = f"SELECT 1 FROM events WHERE {_EXPIRED} LIMIT 1"
-        if cursor.execute(expired, [cutoff]).fetchone() is not None:
-            return True
-        return bool(find_expired(cursor, _periods_of_trashed(cursor), cutoff))
+        return bool(
+            _lacking(cursor)
+            or _find_expired(cursor, cutoff)
+            or _find_trashed(cursor, _policies_of_trashed(cursor), cutoff)
+        )
 
 
-def _anonymise_trashed(store: Store, now: datetime) -> int:
-    """Anonymise expired trashed events; return their number."""
-
-    def redact_next(connection: duckdb.DuckDBPyConnection) -> int:
-        periods = _periods_of_trashed(connection)
-        expired = find_expired(connection, periods, now)
-        redact_trashed(connection, expired, periods)
-        return len(expired)
-
-    with store.cursor() as cursor:
-        if not find_expired(cursor, _periods_of_trashed(cursor), now):
-            return 0
-    total = 0
-    while count := store.write(redact_next):
-        total += count
-    return total
+def _find_expired(connection: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
+    query = (
+        'SELECT _id FROM events WHERE "expirationPolicy.expiresAt" <= ? '
+        f'AND "expirationPolicy.anonimizedAt" IS NULL ORDER BY _id LIMIT {_EVENTS_AT_ONCE}'
+    )
+    return [id for (id,) in connection.execute(query, [now]).fetchall()]
 
 
-def _periods_of_trashed(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return days and personal fields by event type, for types of trashed events with a policy."""
-    policies = read_policies(connection)
-    if policies.others is None and not any(policies.by_type.values()):
-        return {}
-    rows = connection.execute(
-        "SELECT DISTINCT eventTypeRef FROM trashed_events WHERE eventTypeRef IS NOT NULL"
-    ).fetchall()
-    of_types = {reference: policies.of(reference) for (reference,) in rows}
-    return {reference: (policy.days, policy.fields) for reference, policy in of_types.items() if policy}
-
-
-def _expired(store: Store, now: datetime) -> list[str]:
-    with store.cursor() as cursor:
-        rows = cursor.execute(
-            f"SELECT _id FROM events WHERE {_EXPIRED} ORDER BY _id LIMIT {_EVENTS_AT_ONCE}", [now]
-        ).fetchall()
-    return [id for (id,) in rows]
-
-
-def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datetime) -> None:
+def _anonymise(connection: duckdb.DuckDBPyConnection, now: datetime) -> int:
+    """Anonymise some expired events; return their number."""
+    ids = _find_expired(connection, now)
+    if not ids:
+        return 0
     rows = connection.execute(
         'SELECT _id, "expirationPolicy.piiFields" FROM events WHERE _id IN (SELECT unnest(?))', [ids]
     ).fetchall()
@@ -451,14 +322,11 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, ids: list[str], now: datet
     events = of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.expired))")
     before = f"SELECT DISTINCT userId, kind, value FROM ({identities_query(connection, events)})"
     connection.execute(f"CREATE TEMP TABLE identities_before AS {before}")
-
-    def is_personal(field: Field) -> bool:
-        return field.key in personal[field.event_id]
-
-    redact(connection, ids, now, is_personal=is_personal)
+    redact(connection, ids, now, is_personal=lambda field: field.key in personal[field.event_id])
     _forget_identities(connection)
     connection.execute("DROP TABLE temp.identities_before")
     connection.execute("DROP TABLE temp.expired")
+    return len(ids)
 
 
 def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
@@ -475,6 +343,70 @@ def _forget_identities(connection: duckdb.DuckDBPyConnection) -> None:
         "DELETE FROM identities WHERE (userId, kind, value) IN "
         f"(SELECT userId, kind, value FROM temp.identities_before EXCEPT ({remaining}))"
     )
+
+
+def _policies_of_trashed(connection: duckdb.DuckDBPyConnection) -> dict[str, Policy]:
+    return _policies_of(
+        connection, "SELECT DISTINCT eventTypeRef FROM trashed_events WHERE eventTypeRef IS NOT NULL"
+    )
+
+
+def _find_trashed(
+    connection: duckdb.DuckDBPyConnection, policies: Mapping[str, Policy], now: datetime
+) -> list[tuple[str, str]]:
+    """Return ids and event types of expired trashed events that still have personal values."""
+    sent_keys = _sent_keys(connection, policies)
+    found: list[tuple[str, str]] = []
+    for reference, policy in policies.items():
+        pointers = [f"/{key.replace('~', '~0').replace('/', '~1')}" for key in sent_keys[reference]]
+        is_left = (
+            " OR ".join("coalesce(json_type(raw.data, ?), 'NULL') <> 'NULL'" for _ in pointers) or "false"
+        )
+        rows = connection.execute(
+            "SELECT trashed._id FROM trashed_events AS trashed JOIN raw_events AS raw USING (_id) "
+            "WHERE trashed.eventTypeRef = ? AND coalesce(trashed.rawEventDate, trashed.processingDate) "
+            f"+ to_days(CAST(? AS INTEGER)) <= ? AND ({is_left}) ORDER BY 1 LIMIT {_EVENTS_AT_ONCE}",
+            [reference, policy.days, now, *pointers],
+        ).fetchall()
+        found += [(id, reference) for (id,) in rows]
+    return found[:_EVENTS_AT_ONCE]
+
+
+def _anonymise_trashed(connection: duckdb.DuckDBPyConnection, now: datetime) -> int:
+    """Anonymise some expired trashed events, in what was sent and in their errors; return their number."""
+    policies = _policies_of_trashed(connection)
+    sent_keys = _sent_keys(connection, policies)
+    expired = _find_trashed(connection, policies, now)
+    for id, reference in expired:
+        ((data, errors),) = connection.execute(
+            "SELECT raw.data, errors FROM trashed_events JOIN raw_events AS raw USING (_id) WHERE _id = ?",
+            [id],
+        ).fetchall()
+        sent = {
+            key: None if key in sent_keys[reference] else value for key, value in load_exact(data).items()
+        }
+        personal = policies[reference].fields
+        redacted = [
+            {**error, "value": None} if (error["field"] or {}).get("storageKey") in personal else error
+            for error in load_exact(errors)
+        ]
+        connection.execute("UPDATE raw_events SET data = ? WHERE _id = ?", [encode(sent), id])
+        connection.execute("UPDATE trashed_events SET errors = ? WHERE _id = ?", [encode(redacted), id])
+    return len(expired)
+
+
+def _sent_keys(
+    connection: duckdb.DuckDBPyConnection, policies: Mapping[str, Policy]
+) -> dict[str, frozenset[str]]:
+    """Return the keys under which personal values are sent, by event type."""
+    declared = {
+        reference: {field["storageKey"]: field["ingestionKey"] for field in load_exact(fields or "[]")}
+        for reference, fields in connection.execute("SELECT reference, fields FROM event_types").fetchall()
+    }
+    return {
+        reference: frozenset(declared.get(reference, {}).get(key) or key for key in policy.fields)
+        for reference, policy in policies.items()
+    }
 
 
 class Expirations:

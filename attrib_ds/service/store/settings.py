@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import duckdb
 import pyarrow as pa
+from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.administration import Holdout, find_holdout, get_holdout
+from attrib_ds.contract.administration import (
+    CreateHoldout,
+    DeleteHoldout,
+    GetSettings,
+    Holdout,
+    ListHoldouts,
+    UpdateSettings,
+    find_holdout,
+    get_holdout,
+)
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.store import Store
 
-if TYPE_CHECKING:
-    import duckdb
-
-    from attrib_ds.contract.administration import (
-        CreateHoldout,
-        DeleteHoldout,
-        GetSettings,
-        ListHoldouts,
-        UpdateSettings,
-    )
-
-
 _HOLDOUT_KEY: Final = "holdoutKey"
 _BYTES_OF_KEY: Final = 32
-#: Attribute of :class:`ProjectSettings` by the name of the setting.
-_ATTRIBUTES: Final = {
-    "lenientOptionalFields": "lenient_optional_fields",
-    "retentionDurationInDays": "retention_duration_in_days",
-    "piiFields": "pii_fields",
-    "requireTokenForEvents": "require_token_for_events",
-    "ingestKeys": "ingest_keys",
-    "allowedOrigins": "allowed_origins",
-    "excludedReferrers": "excluded_referrers",
-    "trafficFilters": "traffic_filters",
-    "holdouts": "holdouts",
-    _HOLDOUT_KEY: "holdout_key",
-    "respectGpc": "respect_gpc",
-    "respectDnt": "respect_dnt",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,33 +78,8 @@ class ProjectSettings:
     respect_dnt: bool = False
 
 
-class SettingsCache:
-    """Hold the settings of a project, which every event asks for; thread-safe.
-
-    Parameters
-    ----------
-    store : Store
-        The project.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self.cached: ProjectSettings | None = None
-
-    def read(self) -> ProjectSettings:
-        """Read the settings and hold them."""
-        with self._lock:
-            if self.cached is None:
-                with self._store.cursor() as cursor:
-                    self.cached = read_settings(cursor)
-            return self.cached
-
-    def clear(self) -> None:
-        """Forget the settings after a change, before it is answered."""
-        # A reader that still saw the old settings holds the lock until it has stored them.
-        with self._lock:
-            self.cached = None
+#: Attribute of :class:`ProjectSettings` by the name of the setting.
+_ATTRIBUTES: Final = {to_camel(field.name): field.name for field in fields(ProjectSettings)}
 
 
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
@@ -147,7 +105,9 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     """
     rows = connection.execute("SELECT name, value FROM settings").fetchall()
     stored = {_ATTRIBUTES[name]: json.loads(value) for name, value in rows if name in _ATTRIBUTES}
-    return ProjectSettings(**{name: _value(value) for name, value in stored.items()})
+    return ProjectSettings(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
+    )
 
 
 def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
@@ -180,14 +140,9 @@ def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[st
 
 
 def _answer(store: Store, settings: ProjectSettings) -> Answer:
-    names = {attribute: name for name, attribute in _ATTRIBUTES.items()}
-    row = {names[field.name]: getattr(settings, field.name) for field in fields(settings)}
+    row = {name: getattr(settings, attribute) for name, attribute in _ATTRIBUTES.items()}
     row |= {"currency": store.meta.currency, "timezone": store.meta.timezone}
     return Answer.of(pa.Table.from_pylist([row], schema.SETTINGS))
-
-
-def _value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def list_holdouts(store: Store, request: ListHoldouts) -> Answer:  # noqa: ARG001  (handlers take both)
@@ -238,8 +193,7 @@ def delete_holdout(store: Store, request: DeleteHoldout) -> Answer:
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         texts = read_settings(connection).holdouts
-        deleted = get_holdout(texts, request.holdout)
-        change_settings(connection, {"holdouts": _without(texts, deleted.name)})
+        change_settings(connection, {"holdouts": _without(texts, get_holdout(texts, request.holdout).name)})
         return 1
 
     return Answer(value=store.write(write))
@@ -261,7 +215,6 @@ def _holdout_answer(connection: duckdb.DuckDBPyConnection, holdouts: Iterable[Ho
         for holdout in holdouts
     ]
     query = "SELECT _id FROM nodes WHERE _id IN (SELECT unnest(?))"
-    ids = connection.execute(query, [[row["nodeId"] for row in rows]]).fetchall()
-    existing = {id for (id,) in ids}
-    rows = [row | {"nodeExists": row["nodeId"] in existing} for row in rows]
+    existing = connection.execute(query, [[row["nodeId"] for row in rows]]).fetchall()
+    rows = [row | {"nodeExists": (row["nodeId"],) in existing} for row in rows]
     return Answer.of(pa.Table.from_pylist(rows, schema.HOLDOUT))
