@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import CreateKey, ListKeys, RevokeKey
 from attrib_ds.errors import AttribError, NotFound
 from attrib_ds.instants import truncate
 from attrib_ds.service.accounts import Accounts, Key
@@ -20,15 +19,12 @@ from attrib_ds.service.store import audit
 from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.store import Store
 
-if TYPE_CHECKING:
-    from attrib_ds.contract.administration import CreateKey, ListKeys, RevokeKey
-
 
 def list_keys(
     home: Path,
-    store: Store,  # noqa: ARG001  (handlers take the same)
+    _store: Store,
     request: ListKeys,
-    line: AuditEntry | None,  # noqa: ARG001
+    _line: AuditEntry | None,
 ) -> Answer:
     """Return the keys of accounts whose only project is this one, oldest first."""
     if not _has_accounts(home):
@@ -94,14 +90,10 @@ def _answer(keys: Sequence[Key], *, value: object = None) -> Answer:
             "clientId": key.client_id,
             "serviceAccountEmail": key.email,
             "scopes": list(key.scopes),
-            "createdAt": _in_milliseconds(key.created_at),
-            "expiresAt": _in_milliseconds(key.expires_at),
-            "revokedAt": _in_milliseconds(key.revoked_at),
+            "createdAt": truncate(key.created_at),
+            "expiresAt": key.expires_at and truncate(key.expires_at),
+            "revokedAt": key.revoked_at and truncate(key.revoked_at),
         }
         for key in keys
     ]
     return Answer.of(pa.Table.from_pylist(records, schema.KEY), value=value)
-
-
-def _in_milliseconds(instant: datetime | None) -> datetime | None:
-    return None if instant is None else truncate(instant)

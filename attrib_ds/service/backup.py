@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -368,7 +369,10 @@ def _erase_again(connection: duckdb.DuckDBPyConnection) -> None:
     def erasure_dates(rows: str) -> dict[str, datetime]:
         return tombstones.erasure_dates(connection, f"({rows})", among=_NEW)
 
-    modes = {subject: audit.mode_of(details) for subject, details in connection.execute(_ERASURES).fetchall()}
+    modes = {
+        subject: str(json.loads(details).get("mode", "delete"))
+        for subject, details in connection.execute(_ERASURES).fetchall()
+    }
     kind = f"'{tombstones.USER}' AS kind"
     users = erasure_dates(f"SELECT _id AS row, {kind}, _id AS value, createdAt AS seen FROM users")
     merged = erasure_dates(f"SELECT _id AS row, {kind}, _id AS value, mergedAt AS seen FROM merged_users")

@@ -353,7 +353,7 @@ class Service:
         cached = self._settings
         if cached is None:
             # Whoever forgets the settings waits until a reader of the old ones has stored them.
-            with self._lock.shared(), self._settings_lock, self._store.cursor() as cursor:
+            with self._shared_access(), self._settings_lock, self._store.cursor() as cursor:
                 cached = self._settings = settings.read_settings(cursor)
         return cached
 

@@ -320,8 +320,6 @@ class Ingestion:
     is_served : bool, default False
         Whether to answer a new event with its outcome before the tables have it; every operation that could
         show the event waits for them.
-    patience : float, default 30
-        Seconds that a synchronous call waits until the tables have its event.
 
     Attributes
     ----------
@@ -331,12 +329,11 @@ class Ingestion:
         Repeated nonces with other content, which were answered with the id of the first event.
     """
 
-    def __init__(self, store: Store, *, is_served: bool = False, patience: float = _SECONDS_TO_WAIT) -> None:
+    def __init__(self, store: Store, *, is_served: bool = False) -> None:
         self.intake = EventIntake(store)
         self.nonce_conflicts = 0
         self._store = store
         self._is_served = is_served
-        self._patience = patience
         self._ids = Uuids()
 
     def resume(self) -> None:
@@ -471,7 +468,7 @@ class Ingestion:
         is_stored = True
         try:
             if not self._is_served or not all(accepted.is_new for accepted in results):
-                self.intake.settle(self._patience)
+                self.intake.settle(_SECONDS_TO_WAIT)
         except TimeoutError:
             is_stored = False
         outcomes: list[str | AttribError] = []

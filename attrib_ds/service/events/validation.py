@@ -6,15 +6,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import phonenumbers
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from attrib_ds import instants
 from attrib_ds.contract.identifiers import CURRENCIES, normal_email
@@ -27,8 +26,7 @@ from attrib_ds.service.identity.identities import TRACKER, VENDOR, Pair
 _STATISTICS: Final = ("number", "currency")
 
 
-@dataclass(frozen=True)
-class RawEvent:
+class RawEvent(NamedTuple):
     """An accepted event as it was sent.
 
     Parameters
@@ -51,8 +49,7 @@ class RawEvent:
     data: str
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """A state or statistic of a new event.
 
     Parameters
@@ -75,8 +72,7 @@ class Metric:
     invalid: bool = False
 
 
-@dataclass(frozen=True)
-class ValidEvent:
+class ValidEvent(NamedTuple):
     """A valid event with normalised values.
 
     Parameters
@@ -104,8 +100,7 @@ class ValidEvent:
     identities: tuple[Pair, ...]
 
 
-@dataclass(frozen=True)
-class InvalidEvent:
+class InvalidEvent(NamedTuple):
     """An event that failed validation.
 
     Parameters
@@ -150,8 +145,7 @@ def validate(
     date, errors = _date(raw)
     event_type = event_types.get(raw.reference)
     if event_type is None:
-        errors = [_error("unknown-event-type", raw.reference), *errors]
-        return InvalidEvent(raw, date, None, tuple(errors))
+        return InvalidEvent(raw, date, None, (_error("unknown-event-type", raw.reference), *errors))
     if event_type.is_archived:
         errors = [_error("archived-event-type", raw.reference), *errors]
         return InvalidEvent(raw, date, event_type.id, tuple(errors))
@@ -307,7 +301,6 @@ def country_code(text: str) -> str | None:
     return name.upper() if name.upper() in NAMES else _CODES.get(name.casefold())
 
 
-_LENGTHS: Final = {"string": 1_024, "message": 65_536, "url": 8_192}
 _LONGEST_NUMBER: Final = 400
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FLAGS: Final = {"true": True, "false": False}
@@ -321,8 +314,7 @@ class InvalidValue(ValueError):
     """The value does not have the type of its field."""
 
 
-@dataclass(frozen=True)
-class Conventions:
+class Conventions(NamedTuple):
     """Project settings for parsing values.
 
     Parameters
@@ -346,7 +338,7 @@ def normalise(kind: str, value: Any, settings: Conventions) -> Any:
         Type of the field.
     value : object
         As sent, parsed from JSON; not missing.
-    settings : Settings
+    settings : Conventions
         Project settings.
 
     Returns
@@ -356,7 +348,7 @@ def normalise(kind: str, value: Any, settings: Conventions) -> Any:
 
     Raises
     ------
-    Unreadable
+    InvalidValue
         If the value does not have that type.
 
     Examples
@@ -366,7 +358,10 @@ def normalise(kind: str, value: Any, settings: Conventions) -> Any:
     >>> normalise("currency", 5, Conventions("EUR"))
     {'amount': Decimal('5'), 'currency': 'EUR'}
     """
-    return _READERS[kind](value, settings)
+    try:
+        return _READERS[kind](value, settings)
+    except (ValueError, OverflowError, InvalidRequest):
+        raise InvalidValue from None
 
 
 def is_missing(value: Any) -> bool:
@@ -374,27 +369,13 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, longest: float = math.inf) -> str:
     if not isinstance(value, str):
         raise InvalidValue
-    return unicodedata.normalize("NFC", value).strip()
-
-
-def _bounded(kind: str) -> Callable[[Any, Conventions], str]:
-    def read(value: Any, _: Conventions) -> str:
-        text = _text(value)
-        if len(text) > _LENGTHS[kind]:
-            raise InvalidValue
-        return text
-
-    return read
-
-
-def _email(value: Any, _: Conventions) -> str:
-    try:
-        return normal_email(_text(value))
-    except ValueError:
-        raise InvalidValue from None
+    text = unicodedata.normalize("NFC", value).strip()
+    if len(text) > longest:
+        raise InvalidValue
+    return text
 
 
 def _phone(value: Any, settings: Conventions) -> str:
@@ -418,12 +399,9 @@ def _number(value: Any, _: Conventions) -> Any:
         number = exact_number(text)
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
         raise InvalidValue
-    try:
-        if math.isfinite(float(number)):
-            return number
-    except OverflowError:
-        pass
-    raise InvalidValue
+    if not math.isfinite(float(number)):
+        raise InvalidValue
+    return number
 
 
 def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
@@ -431,11 +409,7 @@ def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
     currency = money.get("currency")
     if not isinstance(currency, str) or currency not in CURRENCIES:
         raise InvalidValue
-    try:
-        amount = _AMOUNT.validate_python(money.get("amount"))
-    except ValidationError:
-        raise InvalidValue from None
-    return {"amount": amount, "currency": currency}
+    return {"amount": _AMOUNT.validate_python(money.get("amount")), "currency": currency}
 
 
 def _state(value: Any, _: Conventions) -> int:
@@ -455,20 +429,11 @@ def _boolean(value: Any, _: Conventions) -> bool:
     raise InvalidValue
 
 
-def _normalised_date(value: Any, _: Conventions) -> str:
-    try:
-        return instants.format(instants.parse(_text(value), argument="value"))
-    except InvalidRequest:
-        raise InvalidValue from None
-
-
-def _url(value: Any, settings: Conventions) -> str:
-    text = _bounded("url")(value, settings)
-    try:
-        parts = urlsplit(text)
-        is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
-    except ValueError:
-        raise InvalidValue from None
+def _url(value: Any, _: Conventions) -> str:
+    text = _text(value, 8_192)
+    parts = urlsplit(text)
+    # An invalid port raises.
+    is_address = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
     if not is_address or re.search(r"[\s\x00-\x1f]", text):
         raise InvalidValue
     return text
@@ -538,14 +503,14 @@ def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 _READERS: Final[dict[str, Callable[[Any, Conventions], Any]]] = {
-    "string": _bounded("string"),
-    "message": _bounded("message"),
-    "email": _email,
+    "string": lambda value, _: _text(value, 1_024),
+    "message": lambda value, _: _text(value, 65_536),
+    "email": lambda value, _: normal_email(_text(value)),
     "phone": _phone,
     "location": _location,
     "number": _number,
     "boolean": _boolean,
-    "date": _normalised_date,
+    "date": lambda value, _: instants.format(instants.parse(_text(value), argument="value")),
     "url": _url,
     "country": _country,
     "state": _state,

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
 
 from attrib_ds import instants, schema
+from attrib_ds.contract import Answer
+from attrib_ds.contract.administration import ListAudit
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
 from attrib_ds.service.sql import without_literals
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import insert_records, new_uuid, read_page
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import duckdb
-
-    from attrib_ds.contract import Answer
-    from attrib_ds.contract.administration import ListAudit
-    from attrib_ds.service.store.store import Store
 
 #: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset(
@@ -37,8 +33,6 @@ _WRITES: Final = frozenset(
 )
 #: Bulk exports, always logged, as are searches by SQL.
 _EXPORTS: Final = frozenset({"export_users", "export_user_data"})
-#: Copies of the file, logged only for requests with a token.
-_COPIES: Final = frozenset({"back_up_project"})
 #: Arguments that name the subject of an operation, most specific first; by default it is the project.
 _SUBJECTS: Final = ("id", "outlayId", "parentCampaignId", "vendorId", "reference", "holdout")
 #: Further logged arguments. Nothing personal: the log outlives erasures.
@@ -115,10 +109,11 @@ def line_of(operation: str, request: Any, account: str | None) -> AuditEntry | N
     # Reading an attribute that a request lacks is slow.
     given = vars(request)
     sql = given.get("sqlQuery")
-    is_read = sql is not None or operation in _EXPORTS or (operation in _COPIES and account is not None)
+    # Copies of the file are logged only for requests with a token.
+    is_copy = operation == "back_up_project" and account is not None
+    is_read = sql is not None or operation in _EXPORTS or is_copy
     if account is None and not is_read and operation not in _WRITES:
         return None
-    subjects = [given.get(name) for name in _SUBJECTS]
     details: dict[str, object] = request.model_dump(
         include=set(_DETAILS.get(operation, ())), exclude_none=True
     )
@@ -126,7 +121,8 @@ def line_of(operation: str, request: Any, account: str | None) -> AuditEntry | N
         details = {"columns": request.exporterDataConfig.columns, "type": request.outputFormatConfig.type}
     if sql is not None:
         details["sqlQuery"] = without_literals(sql)
-    subject = next((subject for subject in subjects if subject is not None), request.projectId)
+    subjects = (given[name] for name in _SUBJECTS if given.get(name) is not None)
+    subject = next(subjects, request.projectId)
     return AuditEntry(account=account, operation=operation, subject=subject, details=details, is_read=is_read)
 
 
@@ -167,17 +163,6 @@ def rows_of(lines: Sequence[AuditEntry]) -> list[dict[str, Any]]:
         }
         for line in lines
     ]
-
-
-def mode_of(details: str) -> str:
-    """Return the mode in the details of a ``delete_user`` entry.
-
-    Examples
-    --------
-    >>> mode_of('{"mode":"anonymise"}')
-    'anonymise'
-    """
-    return str(json.loads(details).get("mode", "delete"))
 
 
 def list_audit(store: Store, request: ListAudit) -> Answer:

@@ -104,10 +104,12 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     >>> store.close()
     """
     rows = connection.execute("SELECT name, value FROM settings").fetchall()
-    stored = {_ATTRIBUTES[name]: json.loads(value) for name, value in rows if name in _ATTRIBUTES}
-    return ProjectSettings(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
-    )
+    stored: dict[str, Any] = {}
+    for name, text in rows:
+        if name in _ATTRIBUTES:
+            value = json.loads(text)
+            stored[_ATTRIBUTES[name]] = tuple(value) if isinstance(value, list) else value
+    return ProjectSettings(**stored)
 
 
 def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from attrib_ds.errors import Unavailable
 
@@ -27,31 +27,15 @@ FORKED: Final = (
 _SECONDS_TO_END: Final = 10.0
 
 
-class Stoppable(Protocol):
-    """Something that runs background threads."""
-
-    def stop(self) -> None:
-        """Tell its threads to end soon; idempotent."""
-        ...
-
-
-class Forkable(Protocol):
-    """Something that a forked process must not use."""
-
-    def abandon(self) -> None:
-        """Refuse any further use, without locks and without touching the database."""
-        ...
-
-
 # The module holds state because hooks of exit and fork belong to the process. The sets keep nothing alive.
-_STOPPABLE: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
+_STOPPABLE: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 #: Apart from their owners: a thread may be the one that drops the last reference to its owner.
 _THREADS: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
-_FORKABLE: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
+_FORKABLE: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
-def start_thread(owner: Stoppable, work: Callable[[], object], *, name: str) -> threading.Thread:
-    """Start a thread that is stopped and joined when the interpreter exits."""
+def start_thread(owner: Any, work: Callable[[], object], *, name: str) -> threading.Thread:
+    """Start a thread that is stopped, by the method ``stop`` of its owner, and joined at exit."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     _STOPPABLE.add(owner)
     _THREADS.add(thread)
@@ -67,8 +51,11 @@ def _end_all() -> None:
         thread.join(_SECONDS_TO_END)
 
 
-def abandon_after_fork(forkable: Forkable) -> None:
-    """Call ``abandon`` in every process that is forked from now on."""
+def abandon_after_fork(forkable: Any) -> None:
+    """Call ``abandon`` in every process that is forked from now on.
+
+    The method refuses any further use, without locks and without touching the database.
+    """
     _FORKABLE.add(forkable)
 
 
@@ -313,15 +300,6 @@ class ReadersWriterLock:
                 self._changed.notify_all()
 
         return release
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Hold the lock for shared use until the block ends."""
-        release = self.acquire_shared()
-        try:
-            yield
-        finally:
-            release()
 
     @contextmanager
     def exclusive(self, *, timeout: float) -> Iterator[None]:
