@@ -20,7 +20,7 @@ from attrib_ds.contract.administration import CreateHoldout, LoadRecords, Restor
 from attrib_ds.contract.events import CreateEvent
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure, Unavailable
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
 from attrib_ds.service import (
     account_keys,
     backup,
@@ -323,7 +323,7 @@ class Service:
             # Every other operation finds the events that were accepted before it.
             self._ingestion.settle()
         if name == "back_up_project":
-            self._settle_hits()
+            self._hits.settle()
         answer = handler(self, request, line, cancellation)
         try:
             self._log_read(line)
@@ -333,12 +333,6 @@ class Service:
                 answer.value.close()
             raise
         return answer
-
-    def _settle_hits(self) -> None:
-        try:
-            self._hits.settle()
-        except TimeoutError:
-            raise Unavailable("accepted hits wait to be stored; try again later") from None
 
     def _read(self, answer: Answer) -> Generator[pa.Table, None, None]:
         with self._translated_errors():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
@@ -18,7 +18,7 @@ from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit, ReplayEvent, ValidateEvent
 from attrib_ds.contract.json_values import encode, shown
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure, Unavailable
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import ExtremeNumber, load_exact
 from attrib_ds.service.events.processing import Outcome, Prepared, prepare, prepare_failed, write
@@ -124,7 +124,6 @@ _NONCES: Final = (
     f"SELECT CAST(md5_number_lower(nonce) & {_LARGEST_HASH} AS BIGINT) FROM (SELECT nonce FROM raw_events "
     f"UNION ALL SELECT 'erased ' || hash FROM tombstones WHERE kind = '{NONCE}') ORDER BY 1"
 )
-_RAW: Final = "SELECT raw.* FROM raw_events AS raw"
 
 
 class _Accepted(NamedTuple):
@@ -140,8 +139,7 @@ class _Accepted(NamedTuple):
     outcome: Outcome = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Sent:
+class _Sent(NamedTuple):
     """The raw events of one request, its audit entry, and whether it waits for their outcome."""
 
     records: Sequence[dict[str, Any]]
@@ -150,22 +148,13 @@ class _Sent:
     #: Makes the answer of what was accepted; may raise.
     answer: Callable[[list[_Accepted]], Any]
 
-    def answered(self, accepted: list[_Accepted]) -> Any:
-        """Return the answer or its error."""
-        try:
-            return self.answer(accepted)
-        except AttribError as error:
-            return error
-
     def entry(self) -> dict[str, Any] | None:
         """Return the audit entry with the id of the event, or the number of events."""
         if self.line is None:
             return None
-        if len(self.records) == 1:
-            line = replace(self.line, subject=self.records[0]["_id"])
-        else:
-            line = replace(self.line, details={"events": len(self.records)})
-        return audit.rows_of([line])[0]
+        is_one = len(self.records) == 1
+        change = {"subject": self.records[0]["_id"]} if is_one else {"details": {"events": len(self.records)}}
+        return audit.rows_of([replace(self.line, **change)])[0]
 
 
 class _Entry(NamedTuple):
@@ -184,13 +173,8 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
     """
 
     def __init__(self, store: Store) -> None:
-        super().__init__(
-            store,
-            EVENTS,
-            most_waiting=_MOST_WAITING,
-            most=_LARGEST_PORTION,
-            seconds_to_gather=_SECONDS_TO_GATHER,
-        )
+        sizes = {"most_waiting": _MOST_WAITING, "most": _LARGEST_PORTION}
+        super().__init__(store, EVENTS, **sizes, seconds_to_gather=_SECONDS_TO_GATHER)
         #: Results of awaited events, by id.
         self._prepared: dict[str, Prepared] = {}
         #: Salts of the hashes that stand for the nonces of erased events where the queue never saw these.
@@ -239,7 +223,10 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
         results = []
         for sent in items:
             accepted = [_accepted(record, stored[record["nonce"]], prepared) for record in sent.records]
-            results.append(sent.answered(accepted))
+            try:
+                results.append(sent.answer(accepted))
+            except AttribError as error:
+                results.append(error)
             entry = sent.entry()
             if entry is not None:
                 queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
@@ -351,10 +338,7 @@ class Ingestion:
 
     def settle(self) -> None:
         """Wait until the tables have all accepted events."""
-        try:
-            self.intake.settle()
-        except TimeoutError:
-            raise Unavailable("accepted events wait to be stored; try again later") from None
+        self.intake.settle()
 
     def start_event(self, request: CreateEvent, line: AuditEntry | None = None) -> Future[Answer]:
         """Start to create an event, which is validated later; the future is set once it is durable."""
@@ -380,20 +364,16 @@ class Ingestion:
 
     def create_events(self, request: CreateEvents, line: AuditEntry | None = None) -> Answer:
         """Accept many events and return the id or the error of each; errors do not affect other events."""
-        outcomes: list[str | AttribError] = [
-            event.error if isinstance(event, Misfit) else "" for event in request.events
-        ]
-        places = [place for place, event in enumerate(request.events) if isinstance(event, CreateEvent)]
         events = [event for event in request.events if isinstance(event, CreateEvent)]
-        if events:
-            results: Sequence[str | AttribError] = (
-                self._create_and_wait(events, line)
-                if request.wait
-                else [self._id_of(accepted) for accepted in self._submit(events, line, list).result()]
-            )
-            for place, outcome in zip(places, results, strict=True):
-                outcomes[place] = outcome
-        return Answer(value=outcomes)
+        results: Iterable[str | AttribError] = ()
+        if events and request.wait:
+            results = self._create_and_wait(events, line)
+        elif events:
+            results = [self._id_of(accepted) for accepted in self._submit(events, line, list).result()]
+        left = iter(results)
+        return Answer(
+            value=[event.error if isinstance(event, Misfit) else next(left) for event in request.events]
+        )
 
     def validate_event(self, request: ValidateEvent, line: AuditEntry | None = None) -> Answer:  # noqa: ARG002
         """Return the errors that would trash an event; nothing is stored."""
@@ -465,17 +445,12 @@ class Ingestion:
     ) -> list[str | AttribError]:
         """Accept events and wait until the tables have them; return the id or the error of each."""
         results: list[_Accepted] = self._submit(events, line, list, is_awaited=True).result()
-        is_stored = True
-        try:
-            if not self._is_served or not all(accepted.is_new for accepted in results):
-                self.intake.settle(_SECONDS_TO_WAIT)
-        except TimeoutError:
-            is_stored = False
-        outcomes: list[str | AttribError] = []
-        for event, accepted in zip(events, results, strict=True):
-            error = self._error_of(event, accepted, is_stored=is_stored)
-            outcomes.append(accepted.id if error is None else error)
-        return outcomes
+        is_answered = self._is_served and all(accepted.is_new for accepted in results)
+        is_stored = is_answered or self.intake.wait(_SECONDS_TO_WAIT)
+        return [
+            self._error_of(event, accepted, is_stored=is_stored) or accepted.id
+            for event, accepted in zip(events, results, strict=True)
+        ]
 
     def _error_of(self, event: CreateEvent, accepted: _Accepted, *, is_stored: bool) -> AttribError | None:
         id = accepted.id
@@ -497,13 +472,12 @@ class Ingestion:
                 field="nonce",
                 details=[{"eventId": id}],
             )
-        outcome = accepted.outcome if accepted.is_new else self._outcome_of(id)
+        outcome = accepted.outcome
+        if not accepted.is_new:
+            with self._store.cursor() as cursor:
+                row = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchone()
+            outcome = row[0] if row else None
         return None if outcome is None else _refusal(id, outcome)
-
-    def _outcome_of(self, id: str) -> Outcome:
-        with self._store.cursor() as cursor:
-            trashed = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchall()
-        return trashed[0][0] if trashed else None
 
 
 def _answer_of_new(accepted: Sequence[_Accepted]) -> Answer | None:
@@ -516,7 +490,8 @@ def _answer_of_new(accepted: Sequence[_Accepted]) -> Answer | None:
 def _read_raw(
     connection: duckdb.DuckDBPyConnection, relation: str, values: Sequence[object]
 ) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = connection.execute(f"{_RAW} {relation}", values).to_arrow_table().to_pylist()
+    query = f"SELECT raw.* FROM raw_events AS raw {relation}"
+    rows: list[dict[str, Any]] = connection.execute(query, values).to_arrow_table().to_pylist()
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 
-from attrib_ds.errors import AttribError, ServiceFailure, Unavailable
+from attrib_ds.errors import ServiceFailure, Unavailable
 from attrib_ds.service.store.files import WriteCounter, create_private_file, log_of, with_advice
 from attrib_ds.service.store.threads import CLOSED, FORKED, Batches, abandon_after_fork, leak
 
@@ -305,7 +305,7 @@ class Writer:
                 self._roll_back()
                 raise
         except duckdb.Error as error:
-            raise _translate(error) from error
+            raise ServiceFailure(f"the project's file could not be written: {with_advice(error)}") from error
         if self._counter is not None:
             self._counter.set_writes(writes)
         return results
@@ -338,7 +338,3 @@ class Writer:
         # DuckDB rolls back by itself when a commit fails.
         with suppress(duckdb.Error):
             self._connection.rollback()
-
-
-def _translate(error: duckdb.Error) -> AttribError:
-    return ServiceFailure(f"the project's file could not be written: {with_advice(error)}")

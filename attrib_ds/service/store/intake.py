@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import duckdb
 
-from attrib_ds.errors import AttribError, Unavailable
+from attrib_ds.errors import Unavailable
 from attrib_ds.service.store.queue import Row, read_moved, set_moved
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.threads import CLOSED, Batches, abandon_after_fork, start_thread
@@ -34,6 +34,8 @@ _SECONDS_TO_STOP: Final = 10.0
 _MOST_SECONDS_TO_GATHER: Final = 5.0
 #: Number of records that cannot be written from which on the fault is not theirs.
 _MOST_FAILURES: Final = 10
+#: Causes of failures, such as a full disk, that are not the fault of what was written.
+_OF_THE_DATABASE: Final = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -131,30 +133,32 @@ class Intake(ABC, Generic[Item, Result, Entry]):
 
         Raises
         ------
-        TimeoutError
-            If that takes too long.
         Unavailable
-            If the project is being closed.
+            If that takes too long, or the project is being closed.
         ServiceFailure
             If the database failed.
         """
+        if not self.wait(timeout):
+            raise Unavailable(f"accepted {self._table} wait to be stored; try again later")
+
+    def wait(self, timeout: float) -> bool:
+        """Wait as :meth:`settle` does; return whether the tables have all in time."""
         with self._changed:
             target = self._accepted
+            if self._moved < target:
+                self._awaited = target
+                self.failure = None
+                self._changed.notify_all()
+                self._changed.wait_for(
+                    lambda: self._moved >= target or self.failure is not None or self._is_stopped, timeout
+                )
             if self._moved >= target:
-                return
-            self._awaited = target
-            self.failure = None
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: self._moved >= target or self.failure is not None or self._is_stopped, timeout
-            )
-            if self._moved >= target:
-                return
+                return True
             if self.failure is not None:
                 raise self.failure
-        if self._is_stopped:
-            raise Unavailable(CLOSED)
-        raise TimeoutError
+            if self._is_stopped:
+                raise Unavailable(CLOSED)
+            return False
 
     def close(self, *, timeout: float) -> None:
         """Accept what waits and move it, for some seconds at most; the next process moves the rest."""
@@ -258,7 +262,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         except Unavailable:
             raise
         except Exception as error:
-            if _is_of_the_database(error) or self._failures >= _MOST_FAILURES:
+            if isinstance(error.__cause__, _OF_THE_DATABASE) or self._failures >= _MOST_FAILURES:
                 raise
             failure = error
         if len(rows) > 1:
@@ -284,9 +288,3 @@ class Intake(ABC, Generic[Item, Result, Entry]):
             set_moved(connection, self._table, rows[-1].number)
 
         self._store.write(write)
-
-
-def _is_of_the_database(error: BaseException) -> bool:
-    """Return whether an error, such as a full disk, is not the fault of what was written."""
-    kinds = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
-    return isinstance(error, AttribError) and isinstance(error.__cause__, kinds)

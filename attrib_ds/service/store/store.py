@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, cast
+from typing import Final, NoReturn, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
 import ibis
+from ibis.backends.duckdb import Backend
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
@@ -50,14 +52,8 @@ from attrib_ds.service.store.queue import (
     read_earlier_log,
     read_moved,
 )
-from attrib_ds.service.store.tables import VERSION, HexIds, QueryCache, create_statements, foreign
+from attrib_ds.service.store.tables import VERSION, HexIds, create_statements, foreign
 from attrib_ds.service.store.threads import CLOSED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from ibis.backends.duckdb import Backend
 
 T = TypeVar("T")
 
@@ -109,7 +105,7 @@ class Store:
         Quoted name of the project's database.
     cancellation : Cancellation
         Interrupts the queries of :meth:`read`, :meth:`scratch` and :meth:`cursor`.
-    query_cache : QueryCache
+    query_cache : dict
         Compiled queries.
     counter : WriteCounter or None
         Counts acknowledged writes; None for a project in memory or a read-only one.
@@ -126,7 +122,7 @@ class Store:
     ) -> None:
         self.meta = meta
         self.ids = HexIds()
-        self.query_cache = QueryCache()
+        self.query_cache: dict[Hashable, str] = {}
         self.cancellation = Cancellation()
         self.catalog = quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
         path = connection.execute(

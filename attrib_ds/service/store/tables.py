@@ -5,55 +5,37 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import duckdb
 import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
-
 #: Version of the file format, raised with every change of the tables. Files of other versions are refused.
 VERSION: Final = 3
 
 _METRIC: Final = {
-    "_id": "VARCHAR",
-    "projectId": "VARCHAR",
-    "eventId": "VARCHAR",
-    "key": "VARCHAR",
-    "type": "VARCHAR",
-    "dataType": "VARCHAR",
+    **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),
     "date": "TIMESTAMP",
     "number": "DOUBLE",
     "amount": "DECIMAL(24,6)",
     "currency": "VARCHAR",
     "anonymized": "BOOLEAN",
     "invalid": "BOOLEAN",
-    "createdAt": "TIMESTAMP",
-    "updatedAt": "TIMESTAMP",
-    "deletedAt": "TIMESTAMP",
-}
-_META: Final = {
-    "schema_version": "INTEGER",
-    "project_id": "VARCHAR",
-    "currency": "VARCHAR",
-    "timezone": "VARCHAR",
-    "created_at": "TIMESTAMP",
-    "writes": "BIGINT",
+    **dict.fromkeys(("createdAt", "updatedAt", "deletedAt"), "TIMESTAMP"),
 }
 
 
@@ -84,10 +66,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Hits with a tracker were collected, and their sessions are computed.
     "hits": {
         **_columns(schema.HIT),
-        "trackerId": "VARCHAR",
-        "referrer": "VARCHAR",
-        "nodeId": "VARCHAR",
-        "trafficFilterId": "VARCHAR",
+        **dict.fromkeys(("trackerId", "referrer", "nodeId", "trafficFilterId"), "VARCHAR"),
         # Whether it opens a session if the session's node is another one.
         "isCampaign": "BOOLEAN",
     },
@@ -98,12 +77,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "serverDate": "TIMESTAMP",
         "timezoneOffset": "DOUBLE",
         "isBot": "BOOLEAN",
-        "userAgent": "VARCHAR",
-        "pageUrl": "VARCHAR",
-        "referrer": "VARCHAR",
-        "hitType": "VARCHAR",
-        # Only where a traffic filter captures it.
-        "address": "VARCHAR",
+        # The address only where a traffic filter captures it.
+        **dict.fromkeys(("userAgent", "pageUrl", "referrer", "hitType", "address"), "VARCHAR"),
         # Of the address, looked up at receipt.
         **{
             name: kind(schema.HIT.field(name).type)
@@ -141,8 +116,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     },
     # All versions of the fields of event types.
     "event_type_versions": {
-        "eventTypeId": "VARCHAR",
-        "reference": "VARCHAR",
+        **dict.fromkeys(("eventTypeId", "reference"), "VARCHAR"),
         "version": "INTEGER",
         "fields": "VARCHAR",
         "createdAt": "TIMESTAMP",
@@ -160,12 +134,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # Surviving user by id of a merged user, with the data to split them again.
     "merged_users": {"_id": "VARCHAR", "userId": "VARCHAR", "mergedAt": "TIMESTAMP", "undo": "VARCHAR"},
     "audiences": {
-        "_id": "VARCHAR",
-        "projectId": "VARCHAR",
-        "name": "VARCHAR",
-        "condition": "VARCHAR",
-        "createdAt": "TIMESTAMP",
-        "updatedAt": "TIMESTAMP",
+        **dict.fromkeys(("_id", "projectId", "name", "condition"), "VARCHAR"),
+        **dict.fromkeys(("createdAt", "updatedAt"), "TIMESTAMP"),
     },
     # Settings of the project; values are JSON text.
     "settings": {"name": "VARCHAR", "value": "VARCHAR"},
@@ -175,14 +145,16 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "audit": {
         "_id": "VARCHAR",
         "date": "TIMESTAMP",
-        "account": "VARCHAR",
-        "operation": "VARCHAR",
-        "subject": "VARCHAR",
-        "details": "VARCHAR",
+        **dict.fromkeys(("account", "operation", "subject", "details"), "VARCHAR"),
     },
     # Salted hashes of erased data, which must not return by a repeat or a replay.
     "tombstones": {"kind": "VARCHAR", "hash": "VARCHAR", "date": "TIMESTAMP"},
-    "meta": _META,
+    "meta": {
+        "schema_version": "INTEGER",
+        **dict.fromkeys(("project_id", "currency", "timezone"), "VARCHAR"),
+        "created_at": "TIMESTAMP",
+        "writes": "BIGINT",
+    },
 }
 
 
@@ -248,10 +220,9 @@ def _definitions(connection: duckdb.DuckDBPyConnection) -> dict[str, list[Any]]:
         "WHERE database_name = current_database()"
     )
     definitions: dict[str, list[Any]] = {}
+    rows = connection.execute(f"{columns} UNION ALL {constraints}").fetchall()
     # The order of columns does not matter.
-    for name, *definition in sorted(
-        connection.execute(f"{columns} UNION ALL {constraints}").fetchall(), key=str
-    ):
+    for name, *definition in sorted(rows, key=str):
         definitions.setdefault(name, []).append(tuple(definition))
     for name in foreign(connection):
         definitions.setdefault(name, []).append("no table")
@@ -397,16 +368,11 @@ def new_uuid() -> str:
 
 #: Number of records up to which parameters are faster than Arrow.
 _FEW: Final = 64
-_TYPES: Final = {
-    "VARCHAR": pa.string(),
-    "VARCHAR[]": pa.list_(pa.string()),
-    "TIMESTAMP": pa.timestamp("us"),
-    "DOUBLE": pa.float64(),
-    "BOOLEAN": pa.bool_(),
-    "BIGINT": pa.int64(),
-    "INTEGER": pa.int32(),
-    "DECIMAL(24,6)": pa.decimal128(24, 6),
-}
+_COLUMN_TYPES: Final = (
+    *(pa.string(), pa.list_(pa.string()), pa.timestamp("us"), pa.float64(), pa.bool_(), pa.int64()),
+    pa.decimal128(24, 6),
+)
+_TYPES: Final = {kind(column): column for column in _COLUMN_TYPES} | {"INTEGER": pa.int32()}
 
 
 def insert_record(connection: duckdb.DuckDBPyConnection, table: str, values: Mapping[str, Any]) -> None:
@@ -602,47 +568,3 @@ def sql_table(backend: Backend, query: str) -> ir.Table:
     # Without a schema, `sql` of Ibis 12 reads the columns by a call that DuckDB 1.5 deprecates.
     columns = backend.con.execute(f"SELECT * FROM ({query}) AS query LIMIT 0").to_arrow_table().schema
     return backend.sql(query, schema=ibis.Schema.from_pyarrow(columns))
-
-
-_CAPACITY: Final = 256
-
-
-class QueryCache:
-    """A bounded cache of SQL queries that are slow to compile; safe for use by many threads.
-
-    Examples
-    --------
-    >>> queries = QueryCache()
-    >>> queries.get("one", lambda: "SELECT 1"), queries.get("one", lambda: "SELECT 2")
-    ('SELECT 1', 'SELECT 1')
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queries: dict[Hashable, str] = {}
-
-    def get(self, key: Hashable, compile_query: Callable[[], str]) -> str:
-        """Return the cached query of a key; compile it on a miss.
-
-        Parameters
-        ----------
-        key : hashable
-            All values that the query depends on.
-        compile_query : callable
-            Returns the query; called on a miss.
-
-        Returns
-        -------
-        str
-            SQL.
-        """
-        with self._lock:
-            cached = self._queries.get(key)
-        if cached is not None:
-            return cached
-        query = compile_query()
-        with self._lock:
-            self._queries[key] = query
-            while len(self._queries) > _CAPACITY:
-                del self._queries[next(iter(self._queries))]
-        return query

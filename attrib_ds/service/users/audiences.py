@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Final
@@ -27,13 +27,15 @@ from attrib_ds.instants import naive
 from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import QueryCache, insert_record, sql_table
+from attrib_ds.service.store.tables import insert_record, sql_table
 from attrib_ds.service.users.properties import countable_interactions, properties_query
 from attrib_ds.service.users.user_fields import ProjectKeys, all_values, typed
 
 ConditionRecord = Mapping[str, Any]
 
 
+#: Number of compiled queries from which on the cache is emptied.
+_MOST_QUERIES: Final = 256
 _COLUMNS = "_id, projectId, name, condition"
 
 
@@ -293,11 +295,11 @@ def leaves(condition: ConditionRecord) -> list[ConditionRecord]:
 def describe_users(backend: Backend, users: ir.Table, keys: Iterable[str]) -> ir.Table:
     """Add properties to users; for the parameters see :func:`.properties_query`."""
     ids = f"({backend.compile(users.select('_id'))}) AS users"
-    return sql_table(backend, description_query(backend, ids, keys, cache=QueryCache()))
+    return sql_table(backend, description_query(backend, ids, keys, cache={}))
 
 
 def description_query(
-    backend: Backend, users: str, keys: Iterable[str], mode: str = "latest", *, cache: QueryCache
+    backend: Backend, users: str, keys: Iterable[str], mode: str = "latest", *, cache: dict[Hashable, str]
 ) -> str:
     """Return the query of users with the requested properties.
 
@@ -307,7 +309,7 @@ def description_query(
         From :meth:`Store.read`.
     users, keys, mode
         As for :func:`.properties_query`.
-    cache : QueryCache
+    cache : dict
         Keeps the compiled conditions of audiences.
 
     Returns
@@ -320,12 +322,16 @@ def description_query(
     return properties_query(project_keys, users, names, mode, memberships=members)
 
 
-def _memberships_query(backend: Backend, users: str, project_keys: ProjectKeys, cache: QueryCache) -> str:
+def _memberships_query(
+    backend: Backend, users: str, project_keys: ProjectKeys, cache: dict[Hashable, str]
+) -> str:
     audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
     if not audiences:
         return "SELECT NULL::VARCHAR AS userId, NULL::VARCHAR AS audienceId WHERE false"
 
-    def compile_query() -> str:
+    key = (users, audiences, project_keys.declarations)
+    query = cache.get(key)
+    if query is None:
         listed = sql_table(backend, f"SELECT _id FROM {users}")
         members = [
             listed.filter(meets(backend, listed, json.loads(condition), argument="audience")).select(
@@ -333,9 +339,11 @@ def _memberships_query(backend: Backend, users: str, project_keys: ProjectKeys, 
             )
             for id, condition in audiences
         ]
-        return str(backend.compile(ibis.union(members[0], *members[1:])))
-
-    return cache.get((users, audiences, project_keys.declarations), compile_query)
+        query = str(backend.compile(ibis.union(members[0], *members[1:])))
+        if len(cache) >= _MOST_QUERIES:
+            cache.clear()
+        cache[key] = query
+    return query
 
 
 def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:

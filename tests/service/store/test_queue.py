@@ -468,8 +468,8 @@ def test_a_start_leaves_repeats_and_restorations_to_a_thread(service):
     assert send(service, "get_event", id=id).read().num_rows == 1
 
 
-def test_g133_a_timeout_says_what_to_do(service):
-    service._ingestion._patience = 0.1
+def test_g133_a_timeout_says_what_to_do(service, monkeypatch):
+    monkeypatch.setattr(ingestion, "_SECONDS_TO_WAIT", 0.1)
     with held(service):
         with pytest.raises(ServiceFailure, match="will be processed") as failure:
             send(service, "create_event_sync", **order("a"))

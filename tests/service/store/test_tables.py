@@ -17,7 +17,6 @@ from attrib_ds.service.store.tables import (
     HEX_ID,
     UUID,
     HexIds,
-    QueryCache,
     Uuids,
     insert_record,
     insert_records,
@@ -160,23 +159,3 @@ def test_uuids_of_one_generator_differ_and_are_of_version_7():
     assert {number.int & (2**76 - 1) & 1 << bit for number in numbers for bit in (0, 61, 64, 75)} == {
         0, 1, 1 << 61, 1 << 64, 1 << 75,
     }  # fmt: skip
-
-
-def test_a_query_is_compiled_once():
-    compiled = []
-
-    def compile_query():
-        compiled.append("SELECT 1")
-        return compiled[-1]
-
-    queries = QueryCache()
-    assert [queries.get(("a", 1), compile_query) for _ in range(3)] == ["SELECT 1"] * 3
-    assert compiled == ["SELECT 1"]
-
-
-def test_the_oldest_are_forgotten():
-    queries = QueryCache()
-    for number in range(257):
-        queries.get(number, lambda: "old")
-    assert queries.get(1, lambda: "new") == "old"
-    assert queries.get(0, lambda: "new") == "new"
