@@ -326,7 +326,9 @@ class Service:
             self._hits.settle()
         answer = handler(self, request, line, cancellation)
         try:
-            self._log_read(line)
+            # Before the answer is returned.
+            if line is not None and line.is_read and not self._store.is_read_only:
+                self._store.write(lambda connection: audit.append(connection, [line]))
         except BaseException:
             answer.close()
             if isinstance(answer.value, File):
@@ -361,11 +363,6 @@ class Service:
             self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
-
-    def _log_read(self, line: AuditEntry | None) -> None:
-        """Record a read operation in the audit log before returning its answer, unless read-only."""
-        if line is not None and line.is_read and not self._store.is_read_only:
-            self._store.write(lambda connection: audit.append(connection, [line]))
 
     def _restore(self, request: RestoreProject, line: AuditEntry | None) -> Answer:
         """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""

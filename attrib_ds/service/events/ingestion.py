@@ -21,7 +21,7 @@ from attrib_ds.contract.json_values import encode, shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import ExtremeNumber, load_exact
-from attrib_ds.service.events.processing import Outcome, Prepared, prepare, prepare_failed, write
+from attrib_ds.service.events.processing import Outcome, Prepared, prepare, write
 from attrib_ds.service.events.validation import InvalidEvent
 from attrib_ds.service.identity.tombstones import NONCE, find_erased, hidden_forms, read_salts
 from attrib_ds.service.store import audit
@@ -271,7 +271,7 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
 
     def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: _Entry) -> None:
         if entry.raw is not None:
-            failed = prepare_failed(self._store, entry.raw)
+            (failed,) = prepare(self._store, [entry.raw], have_failed=True)
             self._write(connection, [entry._replace(prepared=failed)])
 
 

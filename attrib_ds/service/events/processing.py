@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import duckdb
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
-from attrib_ds.service.events.event_types import EventType, read_event_types
+from attrib_ds.service.events.event_types import read_event_types
 from attrib_ds.service.events.retention import FOR_EVER, read_policies
 from attrib_ds.service.events.validation import (
     InvalidEvent,
@@ -53,16 +54,13 @@ class Prepared(NamedTuple):
     outcome: Outcome
 
 
-def _prepare(result: ValidEvent | InvalidEvent, store: Store, now: datetime) -> Prepared:
-    project_id = store.meta.project_id
-    if isinstance(result, InvalidEvent):
-        row = _trashed(result, project_id, now)
-        return Prepared(result, row, [], row["errors"])
-    return Prepared(result, _event(result, project_id, now), _metrics(result, store, now), None)
+def prepare(
+    store: Store, records: Sequence[Mapping[str, Any]], *, have_failed: bool = False
+) -> list[Prepared]:
+    """Validate rows of the table of raw events; :func:`write` writes the results.
 
-
-def prepare(store: Store, records: Sequence[Mapping[str, Any]]) -> list[Prepared]:
-    """Validate rows of the table of raw events; :func:`write` writes the results."""
+    Events that have failed before, since they could not be written, are trashed because of an internal error.
+    """
     if not records:
         return []
     raws = [_raw_event(record) for record in records]
@@ -70,29 +68,23 @@ def prepare(store: Store, records: Sequence[Mapping[str, Any]]) -> list[Prepared
         event_types = read_event_types(cursor, {raw.reference for raw in raws})
         lenient = read_settings(cursor).lenient_optional_fields
     now = naive(instants.now())
-    return [_prepare(_validate(raw, event_types, store, lenient=lenient), store, now) for raw in raws]
 
+    def prepared(raw: RawEvent) -> Prepared:
+        result: ValidEvent | InvalidEvent | None = None
+        if not have_failed:
+            with suppress(Exception):  # one event must not block the others
+                result = validate(raw, event_types, store.meta.currency, lenient=lenient)
+        if result is None:
+            event_type = event_types.get(raw.reference)
+            result = processing_error(raw, event_type.id if event_type else None)
+        if isinstance(result, InvalidEvent):
+            row = _trashed(result, store.meta.project_id, now)
+            return Prepared(result, row, [], row["errors"])
+        return Prepared(
+            result, _event(result, store.meta.project_id, now), _metrics(result, store, now), None
+        )
 
-def prepare_failed(store: Store, record: Mapping[str, Any]) -> Prepared:
-    """Return the result of an event that cannot be written: it is trashed because of an internal error."""
-    raw = _raw_event(record)
-    with store.cursor() as cursor:
-        event_types = read_event_types(cursor, {raw.reference})
-    return _prepare(_internal_error(raw, event_types), store, naive(instants.now()))
-
-
-def _validate(
-    raw: RawEvent, event_types: Mapping[str, EventType], store: Store, *, lenient: bool
-) -> ValidEvent | InvalidEvent:
-    try:
-        return validate(raw, event_types, store.meta.currency, lenient=lenient)
-    except Exception:  # noqa: BLE001  (one event must not block the others)
-        return _internal_error(raw, event_types)
-
-
-def _internal_error(raw: RawEvent, event_types: Mapping[str, EventType]) -> InvalidEvent:
-    event_type = event_types.get(raw.reference)
-    return processing_error(raw, event_type.id if event_type else None)
+    return [prepared(raw) for raw in raws]
 
 
 def _raw_event(record: Mapping[str, Any]) -> RawEvent:

@@ -24,42 +24,21 @@ from attrib_ds.local_files import open_private
 
 #: Advice for a file that cannot be read any more.
 DAMAGED: Final = "the file is damaged; put a backup in its place with `attrib-ds restore`"
-#: Advice by parts of the error message.
-_ADVICE: Final = (
-    (
-        (
-            "No space left on device",
-            "File too large",
-            "Disk quota exceeded",
-            "not enough space",
-            "SQLITE_FULL",
-            "SQLITE_IOERR_WRITE",
-        ),
-        "the disk is full; free some space, then try again: nothing that was accepted is lost",
+#: Advice by the pattern of the error message.
+_ADVICE: Final = {
+    "No space left on device|File too large|Disk quota exceeded|not enough space|"
+    "SQLITE_FULL|SQLITE_IOERR_WRITE": (
+        "the disk is full; free some space, then try again: nothing that was accepted is lost"
     ),
-    (
-        ("Read-only file system", "Permission denied", "Operation not permitted", "SQLITE_READONLY"),
-        "the file or its folder is not writable; change the permissions, then try again",
+    "Read-only file system|Permission denied|Operation not permitted|SQLITE_READONLY": (
+        "the file or its folder is not writable; change the permissions, then try again"
     ),
-    (
-        (
-            "does not match stored checksum",
-            "Checksum",
-            "Corrupt database file",
-            "corrupt",
-            # The file is shorter than it says.
-            "Could not read enough bytes",
-            "Could not read all bytes",
-            "SQLITE_CORRUPT",
-            "SQLITE_NOTADB",
-        ),
-        DAMAGED,
+    # A file from which not all bytes can be read is shorter than it says.
+    "[Cc]hecksum|[Cc]orrupt|Could not read (enough|all) bytes|SQLITE_CORRUPT|SQLITE_NOTADB": DAMAGED,
+    "Out of Memory|failed to allocate|could not allocate": (
+        "there is not enough memory; ask for less at once, or give the process more"
     ),
-    (
-        ("Out of Memory", "failed to allocate", "could not allocate"),
-        "there is not enough memory; ask for less at once, or give the process more",
-    ),
-)
+}
 _OTHERS: Final = 0o077
 _umask_lock: Final = threading.Lock()
 _WIDTH: Final = 20
@@ -117,10 +96,8 @@ def with_advice(error: Exception) -> str:
     message = str(error)
     if isinstance(error, sqlite3.Error):
         message = f"{message} ({getattr(error, 'sqlite_errorname', 'SQLITE_ERROR')})"
-    for parts, advice in _ADVICE:
-        if any(part in message for part in parts):
-            return f"{message} ({advice})"
-    return message
+    advice = next((advice for pattern, advice in _ADVICE.items() if re.search(pattern, message)), None)
+    return message if advice is None else f"{message} ({advice})"
 
 
 def is_final(error: BaseException) -> bool:
@@ -264,40 +241,13 @@ def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
         )
 
 
-def create_counter(file: Path, *, writes: int) -> None:
-    """Create the counter of a file that has none.
-
-    The counter is never empty, not even after a power failure: that would refuse a file with transactions.
-
-    Parameters
-    ----------
-    file : Path
-        File of the project, open for writing.
-    writes : int
-        As for :func:`check_complete`.
-    """
-    path = counter_of(file)
-    part = path.with_name(f"{path.name}.part")
-    # Other threads of this process may open the file at the same time; other processes cannot.
-    with _creation_lock:
-        if path.exists():
-            return
-        part.unlink(missing_ok=True)
-        create_private_file(part)
-        with part.open("r+b") as sink:
-            sink.write(_content(writes))
-            sink.flush()
-            os.fsync(sink.fileno())
-        part.replace(path)
-
-
 class WriteCounter:
     """Writes the number of acknowledged writes beside a file; thread-safe.
 
     Parameters
     ----------
     file : Path
-        File of the project, with a counter.
+        File of the project, open for writing.
     writes : int
         Transactions in the file.
     accepted : int
@@ -305,7 +255,7 @@ class WriteCounter:
     """
 
     def __init__(self, file: Path, *, writes: int, accepted: int) -> None:
-        self._sink = counter_of(file).open("r+b", buffering=0)
+        self._sink = _create_counter(counter_of(file), writes + accepted).open("r+b", buffering=0)
         self._lock = threading.Lock()
         self._writes = writes
         self._accepted = accepted
@@ -338,3 +288,22 @@ class WriteCounter:
 
 def _content(writes: int) -> bytes:
     return b"%0*d\n" % (_WIDTH, writes)
+
+
+def _create_counter(path: Path, writes: int) -> Path:
+    """Create a counter unless there is one.
+
+    It is never empty, not even after a power failure: that would refuse a file with transactions.
+    """
+    part = path.with_name(f"{path.name}.part")
+    # Other threads of this process may open the file at the same time; other processes cannot.
+    with _creation_lock:
+        if not path.exists():
+            part.unlink(missing_ok=True)
+            create_private_file(part)
+            with part.open("r+b") as sink:
+                sink.write(_content(writes))
+                sink.flush()
+                os.fsync(sink.fileno())
+            part.replace(path)
+    return path

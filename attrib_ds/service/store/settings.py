@@ -28,9 +28,6 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.store import Store
 
-_HOLDOUT_KEY: Final = "holdoutKey"
-_BYTES_OF_KEY: Final = 32
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectSettings:
@@ -134,7 +131,7 @@ def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[st
     before = asdict(read_settings(connection))
     changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
     if changes.get("holdouts") and not before["holdout_key"]:
-        changes[_HOLDOUT_KEY] = secrets.token_hex(_BYTES_OF_KEY)
+        changes["holdoutKey"] = secrets.token_hex(32)
     for name, value in changes.items():
         connection.execute("DELETE FROM settings WHERE name = ?", [name])
         if value is not None:

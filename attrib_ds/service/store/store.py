@@ -8,10 +8,9 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Final, NamedTuple, NoReturn, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
@@ -32,7 +31,6 @@ from attrib_ds.service.store.files import (
     WriteCounter,
     check_complete,
     counter_of,
-    create_counter,
     create_private_file,
     create_private_folder,
     earlier_log_of,
@@ -69,8 +67,7 @@ _SETTINGS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Meta:
+class Meta(NamedTuple):
     """Metadata of a project's file.
 
     Parameters
@@ -219,7 +216,6 @@ class Store:
                 accepted = _count_accepted(file, moved)
                 check_complete(file, counted=counted, writes=writes + accepted)
                 if not read_only:
-                    create_counter(file, writes=writes + accepted)
                     counter = WriteCounter(file, writes=writes, accepted=accepted)
             if not read_only:
                 queue = Queue(file, moved, counter=counter)
@@ -475,8 +471,7 @@ def open_file(
     try:
         create_private_folder(file.parent)
         # DuckDB refuses to open a file of this process again with other settings.
-        unique = {"custom_user_agent": uuid4().hex} if exclusive else {}
-        config = {**_SETTINGS, **unique}
+        config = _SETTINGS | ({"custom_user_agent": uuid4().hex} if exclusive else {})
         if read_only:
             return duckdb.connect(file, read_only=True, config=config)
         return _open_private(file, config)
@@ -556,8 +551,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         ) from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
-    version, project_id, currency, timezone, created_at = row
-    return Meta(version, project_id, currency, timezone, created_at.replace(tzinfo=UTC))
+    return Meta(*row[:-1], row[-1].replace(tzinfo=UTC))
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta) -> Meta:
@@ -568,8 +562,7 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
         try:
             for statement in create_statements():
                 connection.execute(statement)
-            created_at = meta.created_at.replace(tzinfo=None)
-            values = [meta.version, meta.project_id, meta.currency, meta.timezone, created_at]
+            values = [*meta[:-1], meta.created_at.replace(tzinfo=None)]
             connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, 0)", values)
             connection.commit()
         except (duckdb.CatalogException, duckdb.TransactionException):

@@ -475,7 +475,7 @@ def test_g133_a_timeout_says_what_to_do(service, monkeypatch):
             send(service, "create_event_sync", **order("a"))
         with pytest.raises(Conflict, match="is still being processed"):
             send(service, "create_event_sync", **order("a"))
-    service._ingestion._patience = 30
+    monkeypatch.setattr(ingestion, "_SECONDS_TO_WAIT", 30)
     id = send(service, "create_event_sync", **order("a")).value
     assert failure.value.details == [{"eventId": id}]
 
