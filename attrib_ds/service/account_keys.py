@@ -1,7 +1,5 @@
 """Keys of service accounts, administered through their project."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace

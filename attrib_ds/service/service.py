@@ -1,14 +1,12 @@
 """The embedded service: carries out operations on the store of one project."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import duckdb
 import ibis
@@ -88,7 +86,7 @@ class Service:
         currency: str = "EUR",
         timezone: str = "UTC",
         is_served: bool = False,
-    ) -> Service:
+    ) -> Self:
         """Open a project, or create it.
 
         Parameters

@@ -1,7 +1,5 @@
 """Creates events: accepts each nonce once, validates what came, and moves it into the tables."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Processes accepted events: each becomes a computed event or a trashed one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Retention: anonymises events, valid and trashed, when their period ends."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Validates raw events against their event types, and normalises their values by the types of fields."""
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata
@@ -269,24 +267,14 @@ def _error(kind: str, value: Any, field: Mapping[str, Any] | None = None) -> dic
     return {"type": kind, "field": field, "value": value}
 
 
-#: English name of each country, by its alpha-2 code.
-NAMES: Final[dict[str, str]] = dict(
+#: Alpha-2 code, English name and further names of each country.
+_COUNTRIES: Final = [
     line.split("\t")
     for line in Path(__file__).with_name("countries.tsv").read_text(encoding="utf-8").splitlines()
-)
-#: Names that are still in use beside the listed ones.
-_ALSO: Final = {
-    "czech republic": "CZ",
-    "great britain": "GB",
-    "ivory coast": "CI",
-    "macedonia": "MK",
-    "russian federation": "RU",
-    "swaziland": "SZ",
-    "the netherlands": "NL",
-    "united states of america": "US",
-    "viet nam": "VN",
-}
-_CODES: Final = {name.casefold(): code for code, name in NAMES.items()} | _ALSO
+]
+#: English name of each country, by its alpha-2 code.
+NAMES: Final = {code: name for code, name, *_ in _COUNTRIES}
+_CODES: Final = {name.casefold(): code for code, *names in _COUNTRIES for name in names}
 
 
 def country_code(text: str) -> str | None:

@@ -1,7 +1,5 @@
 """The append-only audit log: who did what to which record."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

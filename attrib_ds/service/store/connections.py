@@ -1,7 +1,5 @@
 """Connections of a store: those lent to readers, whose queries can be cancelled, and the one that writes."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

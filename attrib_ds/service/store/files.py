@@ -5,8 +5,6 @@ file whose write-ahead log was cut or removed without an error. So a counter bes
 acknowledged writes: of transactions, and of records that the queue accepted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

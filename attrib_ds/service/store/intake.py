@@ -1,7 +1,5 @@
 """Accepts what requests send singly and in haste into the queue, and moves it into the project's tables."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

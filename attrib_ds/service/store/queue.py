@@ -6,8 +6,6 @@ after, many at a time. A transaction that moves records stores the number of the
 that finds records after a crash moves exactly those that the tables lack.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 import threading

@@ -1,7 +1,5 @@
 """The settings of a project, and the holdouts among them: read, cached and changed."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Stores the data of one project in one DuckDB file."""
 
-from __future__ import annotations
-
 import os
 import time
 import weakref
@@ -10,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn, TypeVar, cast
+from typing import Final, NamedTuple, NoReturn, Self, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
@@ -146,7 +144,7 @@ class Store:
         read_only: bool = False,
         currency: str = "EUR",
         timezone: str = "UTC",
-    ) -> Store:
+    ) -> Self:
         """Open the file of a project; create it, and its folders, if it does not exist.
 
         Parameters
@@ -267,7 +265,7 @@ class Store:
         self._extra_jobs = ()
         return result
 
-    def with_extra_job(self, job: Callable[[duckdb.DuckDBPyConnection], object]) -> Store:
+    def with_extra_job(self, job: Callable[[duckdb.DuckDBPyConnection], object]) -> Self:
         """Return a copy of the store whose next write runs another job in the same transaction.
 
         Parameters
@@ -295,7 +293,7 @@ class Store:
         store._extra_jobs = (job,)
         return store
 
-    def with_cancellation(self, cancellation: Cancellation) -> Store:
+    def with_cancellation(self, cancellation: Cancellation) -> Self:
         """Return a copy of the store whose queries, but not its writes, can be cancelled.
 
         Parameters

@@ -1,7 +1,5 @@
 """The tables of a project's file: their definitions, the ids of their records, and access in SQL and Ibis."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

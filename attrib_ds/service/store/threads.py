@@ -1,7 +1,5 @@
 """Threads of a project: group commit in one, locks between many, and their end with the process."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os
