@@ -549,7 +549,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         ) from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
-    return Meta(*row[:-1], row[-1].replace(tzinfo=UTC))
+    return Meta(*row)._replace(created_at=row[-1].replace(tzinfo=UTC))
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta) -> Meta:

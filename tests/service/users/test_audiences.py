@@ -10,6 +10,7 @@ from support.service_records import hex_id, send, table, visit
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.filters import user
 from attrib_ds.service import Service
+from attrib_ds.service.users import audiences
 
 BUYERS = {"type": "event", "eventType": "order", "operator": "greaterThanOrEquals", "value": 1}
 FRENCH = {"type": "predicate", "field": "geo.countryCode", "operator": "equals", "value": "FR"}
@@ -112,6 +113,17 @@ def test_g067_membership_is_that_of_the_moment_it_is_read(service):
         [id],
         [id],
     ]
+
+
+def test_queries_of_conditions_are_compiled_once_and_few_are_kept(service, monkeypatch):
+    monkeypatch.setattr(audiences, "_MOST_QUERIES", 2)
+    compiled = service._store.query_cache
+    for name, kept in (("a", 1), ("b", 2), ("c", 1)):
+        create(service, name=name, condition=VISITORS)
+        for _ in range(2):
+            (user,) = send(service, "get_user", id=hex_id(1)).read().to_pylist()
+            assert len(compiled) == kept
+    assert len(user["audienceIds"]) == 3
 
 
 def test_audiences_are_listed_by_name_in_pages(service):
