@@ -13,7 +13,7 @@ import pandas as pd
 from attrib_ds.api.results import given, page
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
-from attrib_ds.sending.delivery import Delivery, Outcome, build_requests
+from attrib_ds.sending.delivery import Delivery, Outcome
 
 #: Columns of outlays to create, with the arguments of :func:`create_outlay`.
 _ARGUMENTS: Final = {
@@ -513,12 +513,7 @@ def create_outlays(
     arguments = [
         {"vendor_id": vendor_id, **{_ARGUMENTS[name]: value for name, value in row.items()}} for row in rows
     ]
-    delivery = Delivery(
-        project=project,
-        operation="create_outlay",
-        index=frame.index,
-        requests=build_requests(project, "create_outlay", arguments),
-    )
+    delivery = Delivery(project, "create_outlay", frame.index, arguments)
     if dry_run:
         return delivery.check()
     unclaimed: dict[str, dict[tuple[Any, ...], list[str]]] = {}

@@ -20,7 +20,6 @@ from attrib_ds.sending.conversion_cells import explained
 from attrib_ds.sending.delivery import (
     Delivery,
     Outcome,
-    build_requests,
     check_nonce_columns,
     nonces_of_columns,
     nonces_of_content,
@@ -118,12 +117,7 @@ def send_events(
     for event, nonce in zip(arguments, nonces, strict=True):
         # A dry run checks rows without a nonce for other problems too.
         event["nonce"] = _PLACEHOLDER if nonce is None else nonce
-    delivery = Delivery(
-        project=project,
-        operation="create_event",
-        index=events.index,
-        requests=build_requests(project, "create_event", arguments),
-    )
+    delivery = Delivery(project, "create_event", events.index, arguments)
     if dry_run:
         return _check(delivery, problems)
     sender = _Sender(delivery, wait=wait)
@@ -463,12 +457,7 @@ def _send_updates(project: Project, operation: str, updates: Frame, *, dry_run: 
     rows = read_rows(updates, required=("id", "storageKey", "value"), optional=("date",), argument="updates")
     columns = {"id": "id", "storage_key": "storageKey", "value": "value", "date": "date"}
     arguments = [{argument: row.get(column) for argument, column in columns.items()} for row in rows]
-    delivery = Delivery(
-        project=project,
-        operation=operation,
-        index=updates.index,
-        requests=build_requests(project, operation, arguments),
-    )
+    delivery = Delivery(project, operation, updates.index, arguments)
 
     def send(positions: Sequence[int]) -> list[Outcome]:
         metric: Any = delivery.send_row(positions[0]).read()

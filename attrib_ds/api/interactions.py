@@ -16,7 +16,7 @@ from attrib_ds.attribution import calendar
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
-from attrib_ds.sending.delivery import Delivery, Outcome, build_requests
+from attrib_ds.sending.delivery import Delivery, Outcome
 
 
 def search_interactions(
@@ -212,12 +212,7 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
         }
         for row in rows
     ]
-    delivery = Delivery(
-        project=project,
-        operation="create_offline_interaction",
-        index=frame.index,
-        requests=build_requests(project, "create_offline_interaction", arguments),
-    )
+    delivery = Delivery(project, "create_offline_interaction", frame.index, arguments)
 
     def send(positions: Sequence[int]) -> list[Outcome]:
         answer = delivery.send_row(positions[0])

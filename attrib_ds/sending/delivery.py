@@ -8,7 +8,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -38,7 +37,6 @@ _NOT_STORED: Final = frozenset({"unsent", "rejected", "failed"})
 _ROW_ERRORS: Final = (InvalidRequest, NotFound, Conflict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Delivery:
     """Rows of a frame on their way to a project, each as the one request built of it.
 
@@ -50,14 +48,26 @@ class Delivery:
         Operation that sends one row.
     index : Index
         Of the frame.
-    requests : sequence of Request or InvalidRequest
-        One per row, from :func:`build_requests`.
+    arguments : iterable of mapping
+        Arguments of the operation, per row.
+
+    Attributes
+    ----------
+    requests : list of Request or InvalidRequest
+        One per row; the error of a row that is not valid.
     """
 
-    project: Project
-    operation: str
-    index: pd.Index[Any]
-    requests: Sequence[Request | InvalidRequest]
+    def __init__(
+        self, project: Project, operation: str, index: pd.Index[Any], arguments: Iterable[Mapping[str, Any]]
+    ) -> None:
+        self.project, self.operation, self.index = project, operation, index
+        self.requests: list[Request | InvalidRequest] = []
+        for row in arguments:
+            try:
+                request = build(OPERATIONS[operation], project_id=project.project_id, **row)
+                self.requests.append(request)
+            except InvalidRequest as error:
+                self.requests.append(error)
 
     def request(self, position: int) -> Request:
         """Return the request of a row; raises if the row is invalid."""
@@ -98,35 +108,6 @@ class Delivery:
         """Send the rows with a progress bar; ``ways`` are those of :func:`send_rows`."""
         with progress("rows", len(self.index)) as advance:
             return send_rows(self.index, send, **ways, advance=advance)
-
-
-def build_requests(
-    project: Project, operation: str, arguments: Iterable[Mapping[str, Any]]
-) -> list[Request | InvalidRequest]:
-    """Build the request of each row, once.
-
-    Parameters
-    ----------
-    project : Project
-        Receives the rows.
-    operation : str
-        Operation that sends one row.
-    arguments : iterable of mapping
-        Arguments of the operation, per row.
-
-    Returns
-    -------
-    list of Request or InvalidRequest
-        One per row; the error of a row that is not valid.
-    """
-    declared = OPERATIONS[operation]
-    requests: list[Request | InvalidRequest] = []
-    for row in arguments:
-        try:
-            requests.append(build(declared, project_id=project.project_id, **row))
-        except InvalidRequest as error:
-            requests.append(error)
-    return requests
 
 
 def send_rows(
