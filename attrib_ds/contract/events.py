@@ -46,19 +46,16 @@ Grouping = Annotated[str, choice("project", "event-type")]
 
 #: Consecutive intervals, shortest first; the others are cyclic.
 LINEAR: Final = ("day", "week", "month", "quarter", "semester", "year")
-Interval = Annotated[
-    str,
-    choice(
-        *LINEAR,
-        "dayOfWeek",
-        "dayOfMonth",
-        "dayOfYear",
-        "weekOfYear",
-        "monthOfYear",
-        "quarterOfYear",
-        "semesterOfYear",
-    ),
-]
+CYCLIC: Final = (
+    "dayOfWeek",
+    "dayOfMonth",
+    "dayOfYear",
+    "weekOfYear",
+    "monthOfYear",
+    "quarterOfYear",
+    "semesterOfYear",
+)
+Interval = Annotated[str, choice(*LINEAR, *CYCLIC)]
 
 
 class CreateEvent(ProjectRequest):

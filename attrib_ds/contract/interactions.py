@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import ValidationError, model_validator
 
 from attrib_ds.contract.administration import HoldoutName, IngestKey
-from attrib_ds.contract.events import CreateEventType, EventTypeField
+from attrib_ds.contract.events import CYCLIC, LINEAR, CreateEventType, EventTypeField
 from attrib_ds.contract.identifiers import HexId, Name, PathText, Text, Uuid
 from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, pattern, shown, text
 from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement, translate
@@ -86,26 +86,7 @@ Group = Annotated[
         {"type": "string", "enum": list(GROUPABLE)},
     ),
 ]
-Interval = Annotated[
-    str,
-    choice(
-        "year",
-        "semester",
-        "semesterOfYear",
-        "quarter",
-        "quarterOfYear",
-        "month",
-        "monthOfYear",
-        "week",
-        "weekOfYear",
-        "day",
-        "dayOfYear",
-        "dayOfMonth",
-        "dayOfWeek",
-        "hourOfDay",
-        "custom",
-    ),
-]
+Interval = Annotated[str, choice(*LINEAR, "hourOfDay", *CYCLIC, "custom")]
 NodeData = Annotated[
     dict[str, Any],
     Rule(

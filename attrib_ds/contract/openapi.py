@@ -21,22 +21,28 @@ _INTERFACE_VERSION: Final = "1.0.0"
 _FILES: Final = ("text/csv", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
 #: Phrases of statuses; older Python versions have another one of 413.
 PHRASES: Final = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": sorted(properties), "properties": properties}
+
+
+def _header(name: str, description: str, schema: dict[str, str]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": description, "required": False, "schema": schema}
+
+
 #: Headers that change the answer of some operations, by the operations.
-_HEADERS: Final[dict[frozenset[str], dict[str, Any]]] = {
-    frozenset({"create_event", "create_event_sync", "create_events", "validate_event"}): {
-        "name": "X-Ingest-Key",
-        "in": "header",
-        "description": "One of the project's ingest keys, if it has any and there is no token",
-        "required": False,
-        "schema": {"type": "string"},
-    },
-    frozenset({"create_event_sync", "list_trashed_events", "replay_event", "validate_event"}): {
-        "name": "X-Trashed-Field",
-        "in": "header",
-        "description": "With `string`, errors name their field by its storage key, not as an object",
-        "required": False,
-        "schema": {"const": "string"},
-    },
+_HEADERS: Final = {
+    frozenset({"create_event", "create_event_sync", "create_events", "validate_event"}): _header(
+        "X-Ingest-Key",
+        "One of the project's ingest keys, if it has any and there is no token",
+        {"type": "string"},
+    ),
+    frozenset({"create_event_sync", "list_trashed_events", "replay_event", "validate_event"}): _header(
+        "X-Trashed-Field",
+        "With `string`, errors name their field by its storage key, not as an object",
+        {"const": "string"},
+    ),
 }
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _ERROR: Final = {
@@ -53,16 +59,8 @@ _ERROR: Final = {
 #: Outcome of one event of a batch.
 _OUTCOME: Final = {
     "oneOf": [
-        {
-            "type": "object",
-            "required": ["id"],
-            "properties": {"id": {"type": "string", "format": "uuid"}},
-        },
-        {
-            "type": "object",
-            "required": ["error"],
-            "properties": {"error": {"$ref": f"{_SCHEMAS}Error"}},
-        },
+        _object({"id": {"type": "string", "format": "uuid"}}),
+        _object({"error": {"$ref": f"{_SCHEMAS}Error"}}),
     ]
 }
 _TOKEN: Final = {
@@ -222,10 +220,6 @@ def _answer_schema(answer: Answering) -> dict[str, Any]:
         "object": {"type": "object"},
     }
     return shapes[answer.kind]
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "required": sorted(properties), "properties": properties}
 
 
 def _resource(schema: pa.Schema) -> dict[str, Any]:

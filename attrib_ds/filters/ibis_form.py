@@ -26,18 +26,8 @@ _IBIS_TYPES: Final[Mapping[type, str]] = {str: "string", int: "int64", float: "f
 #: Fields that contain an email address in every project.
 _EMAILS: Final = frozenset({"fields.email", "user.email"})
 
-#: Column of the node record, by node field.
-_NODE_COLUMNS: Final[Mapping[str, str]] = {
-    "nodeId": "_id",
-    "nodeName": "name",
-    "nodeType": "type",
-    "channel": "channel",
-    "integrationId": "integrationId",
-    "vendorId": "vendorId",
-    "campaignSlug": "campaignSlug",
-    "source": "source",
-    "medium": "medium",
-}
+#: Columns of the node record that have another name than the node field.
+_NODE_COLUMNS: Final[Mapping[str, str]] = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
 #: Node type with the field and its column, by node field.
 _LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "campaignId": ("campaign", "_id"),
@@ -146,8 +136,8 @@ def _lineage(nodes: ir.Table) -> ir.Table:
 
 
 def _node_value(nodes: ir.Table, name: str) -> ir.StringValue:
-    if name in _NODE_COLUMNS:
-        return _column(nodes, _NODE_COLUMNS[name], name)
+    if name not in _LEVEL_COLUMNS:
+        return _column(nodes, _NODE_COLUMNS.get(name, name), name)
     level, column = _LEVEL_COLUMNS[name]
     return ibis.ifelse(
         _column(nodes, "type", name) == level, _column(nodes, column, name), ibis.null("string")
