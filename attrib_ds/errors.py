@@ -24,7 +24,7 @@ import difflib
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from attrib_ds.display import printable
@@ -137,6 +137,12 @@ class InvalidRequest(AttribError, ValueError):
         shown = ", ".join(options[:40]) + (f", … ({len(options)} in all)" if len(options) > 40 else "")
         allowed = f"allowed: {shown}" if options else "there is none to choose from yet"
         return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {allowed}", field=field)
+
+
+def check_choice(field: str, got: object, allowed: Collection[Any]) -> None:
+    """Raise :class:`InvalidRequest` unless a value is one of ``allowed``."""
+    if got not in allowed:
+        raise InvalidRequest.choice(field, got, allowed)
 
 
 class Unauthorized(AttribError):

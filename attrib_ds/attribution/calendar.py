@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT
 
 #: Label of the interval that each day belongs to, by interval.
@@ -40,8 +40,7 @@ def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
         raise InvalidRequest(
-            f"{argument}: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'",
-            field=argument,
+            f"{argument}: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'"
         ) from error
 
 
@@ -93,8 +92,7 @@ def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
     >>> [labels(days, interval)[0] for interval in INTERVALS]
     ['2025-02-03', '2025-W06', '2025-02', '2025-Q1', '2025-S1', '2025']
     """
-    if interval not in _LABELS:
-        raise InvalidRequest.choice("interval", interval, _LABELS)
+    check_choice("interval", interval, _LABELS)
     return _LABELS[interval](days).astype(TEXT)
 
 
@@ -207,7 +205,7 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     datetime.timedelta(days=1, seconds=43200)
     """
     if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
-        raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}", field=argument)
+        raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}")
     try:
         parsed = pd.Timedelta(value)
         # pandas reads empty text as NaT instead of raising an error.
@@ -218,7 +216,7 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
         message = f"{argument}: {value!r} is not a length of time; {_ALLOWED}"
         raise InvalidRequest(message, field=argument) from error
     if length <= timedelta(0):
-        raise InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}", field=argument)
+        raise InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}")
     return length
 
 

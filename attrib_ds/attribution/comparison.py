@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.credits.touches import Models
@@ -19,10 +19,6 @@ from attrib_ds.attribution.models import Markov, check_amount, check_whole
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences, number_rows
 from attrib_ds.errors import InvalidRequest
-
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
 
 _MOST_FOLDS: Final = 100
 
@@ -91,10 +87,15 @@ def compare_orders(
     """
     require_paths(paths)
     wanted = _checked_orders(orders)
-    _check_folds(paths, folds, seed)
+    check_whole("folds", folds, minimum=2, maximum=_MOST_FOLDS)
+    check_whole("seed", seed, minimum=0)
+    if not paths.has_users:
+        raise InvalidRequest(
+            "paths: aggregated paths have no users to leave out; use Paths.from_frames or conversion_paths"
+        )
     check_amount("smoothing", smoothing)
     if smoothing == 0:
-        raise InvalidRequest("smoothing: 0 is not allowed; allowed: above 0", field="smoothing")
+        raise InvalidRequest("smoothing: 0 is not allowed; allowed: above 0")
     model = Markov(order=wanted[-1], nulls=nulls, transform=transform, steps=steps)
     sequences = Sequences.of(paths, folds=folds, salt=seed)
     ngrams = NGrams.of(Transitions.of(sequences, model), folds=folds)
@@ -102,8 +103,7 @@ def compare_orders(
     if (number == 0).any():
         raise InvalidRequest(
             f"folds: {int((number == 0).sum())} of {folds} groups have no path; allowed: fewer groups, or "
-            "more paths",
-            field="folds",
+            "more paths"
         )
     held_out = _held_out_likelihood(ngrams, wanted, smoothing) / number
     mean, error = _mean_and_error(held_out)
@@ -126,23 +126,12 @@ def _checked_orders(orders: Iterable[int]) -> list[int]:
     orders = [orders] if isinstance(orders, int) else orders
     if not hasattr(orders, "__iter__"):
         raise InvalidRequest(
-            f"orders: {orders!r} is not a list of orders; allowed: orders of 1 to 9, such as range(1, 5)",
-            field="orders",
+            f"orders: {orders!r} is not a list of orders; allowed: orders of 1 to 9, such as range(1, 5)"
         )
     wanted = sorted({Markov(order=order).order for order in orders})
     if not wanted:
-        raise InvalidRequest("orders: it is empty; allowed: orders of 1 to 9", field="orders")
+        raise InvalidRequest("orders: it is empty; allowed: orders of 1 to 9")
     return wanted
-
-
-def _check_folds(paths: Paths, folds: int, seed: int) -> None:
-    check_whole("folds", folds, minimum=2, maximum=_MOST_FOLDS)
-    check_whole("seed", seed, minimum=0)
-    if not paths.has_users:
-        raise InvalidRequest(
-            "paths: aggregated paths have no users to leave out; use Paths.from_frames or conversion_paths",
-            field="paths",
-        )
 
 
 def _mean_and_error(by_fold: Numbers) -> tuple[Numbers, Numbers]:
@@ -332,10 +321,7 @@ def _lengths(lookbacks: Sequence[str | timedelta]) -> dict[float, str | timedelt
     given = list(lookbacks) if is_several else []
     lengths = {as_days(lookback, argument="lookbacks"): lookback for lookback in given}
     if len(lengths) < 2:
-        raise InvalidRequest(
-            f"lookbacks: {lookbacks!r} is not allowed; allowed: two or more lengths of time",
-            field="lookbacks",
-        )
+        raise InvalidRequest(f"lookbacks: {lookbacks!r} is not allowed; allowed: two or more lengths of time")
     return dict(sorted(lengths.items()))
 
 

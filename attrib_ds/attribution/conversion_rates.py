@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
 from attrib_ds.attribution.models import ConversionRateShapley, Fractribution, SequenceModel
 from attrib_ds.attribution.paths.sequences import (
@@ -31,10 +32,7 @@ from attrib_ds.attribution.paths.sequences import (
 )
 
 #: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
-Games = Iterator[
-    tuple[NDArray[np.int64], NDArray[np.int64], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
-]
-
+Games = Iterator[tuple[Codes, Codes, Callable[[Numbers], Numbers]]]
 
 #: Maximum number of rates to look up at a time, which bounds the memory.
 _BLOCK = 1 << 20
@@ -98,7 +96,7 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     return shared
 
 
-def _games(model: ConversionRateShapley, touched: NodeSets, chosen: NDArray[np.bool_]) -> Games:
+def _games(model: ConversionRateShapley, touched: NodeSets, chosen: Flags) -> Games:
     sizes = touched.sizes()
     for size in np.unique(sizes[chosen & (sizes > 0)]):
         exact = size <= model.exact_size
@@ -110,9 +108,7 @@ def _games(model: ConversionRateShapley, touched: NodeSets, chosen: NDArray[np.b
             yield part, members, value
 
 
-def _exact(
-    touched: NodeSets, members: NDArray[np.int64]
-) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def _exact(touched: NodeSets, members: Codes) -> Callable[[Numbers], Numbers]:
     """Return the Shapley values of sets of one size, as a function of the rates of all sets."""
     size = members.shape[1]
     joined = np.arange(1 << size)[:, None] >> np.arange(size) & 1
@@ -126,9 +122,7 @@ def _exact(
     return lambda rates: rates[places] @ weight
 
 
-def _sampled(
-    touched: NodeSets, members: NDArray[np.int64], model: ConversionRateShapley
-) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def _sampled(touched: NodeSets, members: Codes, model: ConversionRateShapley) -> Callable[[Numbers], Numbers]:
     """Return mean contributions over sampled permutations and their reverses (antithetic sampling)."""
     size = members.shape[1]
     random = np.random.default_rng([model.seed, size])
@@ -137,7 +131,7 @@ def _sampled(
     places = touched.find(np.cumsum(touched.labels[members][:, orders], axis=2))
     turn = np.argsort(orders, axis=1)[None]
 
-    def mean(rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(rates: Numbers) -> Numbers:
         added = np.diff(rates[places], axis=2, prepend=0.0)
         return np.asarray(np.take_along_axis(added, turn, axis=2).mean(axis=1))
 
@@ -160,15 +154,15 @@ class Outcomes:
         Currencies of the conversions.
     """
 
-    has_touch: NDArray[np.bool_]
-    row: NDArray[np.int64]
-    currency: NDArray[np.int64]
-    fold: NDArray[np.int64]
-    counts: NDArray[np.float64]
+    has_touch: Flags
+    row: Codes
+    currency: Codes
+    fold: Codes
+    counts: Numbers
     currencies: list[str | None]
 
     @classmethod
-    def of(cls, table: pa.Table, row: NDArray[np.int64], has_touch: NDArray[np.bool_]) -> Outcomes:
+    def of(cls, table: pa.Table, row: Codes, has_touch: Flags) -> Outcomes:
         """Read the counts of a table whose rows belong to the groups ``row``."""
         counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
         currency, currencies = number_currencies(table["currency"], counts[:, 0] > 0)
@@ -184,12 +178,12 @@ class Outcomes:
         for fold in range(sequences.folds if sequences.folds > 1 else 0):
             yield self.where(self.fold != fold)
 
-    def where(self, kept: NDArray[np.bool_]) -> Outcomes:
+    def where(self, kept: Flags) -> Outcomes:
         """Return some of the rows."""
         rows = ("row", "currency", "fold", "counts")
         return replace(self, **{name: getattr(self, name)[kept] for name in rows})
 
-    def summed(self) -> NDArray[np.float64]:
+    def summed(self) -> Numbers:
         """Return conversions and their value by group and currency; shape (2, n_groups, n_currencies)."""
         kept = self.counts[:, 0] > 0
         conversions, _, gains, losses = self.counts[kept].T
@@ -198,7 +192,7 @@ class Outcomes:
             np.add.at(outcome, (self.row[kept], self.currency[kept]), amounts)
         return summed
 
-    def rates(self, shrinkage: float) -> NDArray[np.float64]:
+    def rates(self, shrinkage: float) -> Numbers:
         """Return the conversion rate of each group, and last that of an unobserved group.
 
         Parameters
@@ -245,7 +239,7 @@ class NodeSets:
     """
 
     keys: NDArray[np.uint64]
-    marks: NDArray[np.int64]
+    marks: Codes
     labels: NDArray[np.uint64]
     outcomes: Outcomes
 
@@ -265,20 +259,20 @@ class NodeSets:
         outcomes = Outcomes.of(table, np.argsort(order)[row], keys[order] != 0)
         return cls(keys[order], marks[order], labels, outcomes)
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Codes:
         """Return the number of nodes of each set."""
         sizes = np.zeros(len(self.marks), dtype=np.int64)
         for code in range(len(self.labels)):
             sizes += _contains(self.marks, code)
         return sizes
 
-    def members(self, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    def members(self, chosen: Codes) -> Codes:
         """Return the codes of the nodes of sets of equal size, ascending; shape (n_chosen, size)."""
         marks = self.marks[chosen]
         is_member = np.column_stack([_contains(marks, code) for code in range(len(self.labels))])
         return np.nonzero(is_member)[1].reshape(len(chosen), -1)
 
-    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def find(self, keys: NDArray[np.uint64]) -> Codes:
         """Return the index of the set with each key.
 
         That of an unobserved set is one past the last, that of the empty set two past it.
@@ -309,7 +303,7 @@ def _labels(nodes: int) -> NDArray[np.uint64]:
     return np.random.default_rng(nodes).integers(1, np.iinfo(np.uint64).max, nodes, dtype=np.uint64)
 
 
-def _contains(marks: NDArray[np.int64], code: int) -> NDArray[np.bool_]:
+def _contains(marks: Codes, code: int) -> Flags:
     return np.asarray((marks[:, code // WORD] >> (code % WORD)) & 1 == 1)
 
 
@@ -372,9 +366,7 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     return table
 
 
-def _steps(
-    classes: PathClasses, chosen: NDArray[np.int64], *, nodes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _steps(classes: PathClasses, chosen: Codes, *, nodes: int) -> tuple[Codes, Codes, Codes]:
     """Return the path, the node and the path without the step, for every step of the chosen paths."""
     place = {path: index for index, path in enumerate(classes.paths)}
     unobserved = len(classes.paths)
@@ -392,9 +384,7 @@ def _steps(
     )
 
 
-def _parts(
-    rates: NDArray[np.float64], path: NDArray[np.int64], reduced: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _parts(rates: Numbers, path: Codes, reduced: Codes) -> Numbers:
     """Return the share of each step in its path; the last step has all if no step has a positive loss."""
     is_last = np.append(path[1:] != path[:-1], True)[: len(path)]
     loss = np.maximum(rates[path] - rates[reduced], 0.0)
@@ -447,7 +437,7 @@ class PathClasses:
         return [path[:start] + path[start + width :] for start in range(0, len(path), width)]
 
 
-def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[bytes]]:
+def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[Codes, list[bytes]]:
     """Return the first row of each path, and its codes as in :attr:`PathClasses.paths`.
 
     Parameters
@@ -460,7 +450,7 @@ def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[NDAr
     return starts, _split(codes, starts)
 
 
-def _split(codes: pa.ChunkedArray, starts: NDArray[np.int64]) -> list[bytes]:
+def _split(codes: pa.ChunkedArray, starts: Codes) -> list[bytes]:
     encoded, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
     bounds = [*(starts * width).tolist(), len(encoded)]
     return [encoded[first:last] for first, last in pairwise(bounds)]

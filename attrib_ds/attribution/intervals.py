@@ -14,14 +14,13 @@ import pandas as pd
 import scipy  # its parts are imported when they are used, and scipy.stats would take longer than pandas
 from numpy.typing import NDArray
 
-from attrib_ds.attribution.models import check_whole
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
+from attrib_ds.attribution.models import check_level, check_whole
+from attrib_ds.errors import check_choice
 from attrib_ds.records.frames import TEXT
 
-Numbers = NDArray[np.float64]
 Pair = tuple[Numbers, Numbers]
 Keys = NDArray[np.uint64]
-
 
 #: Methods of intervals.
 INTERVALS: Final = ("closed_form", "bootstrap")
@@ -52,8 +51,8 @@ class Limits:
 
     is_sum: bool
     is_signed: bool
-    is_gain: NDArray[np.bool_]
-    currency: NDArray[np.int64]
+    is_gain: Flags
+    currency: Codes
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,12 @@ class Uncertainty:
         cls, confidence: float | None, *, intervals: str, replicates: int, seed: int
     ) -> Uncertainty | None:
         """Check the arguments of a user; None if no intervals are requested."""
-        if intervals not in INTERVALS:
-            raise InvalidRequest.choice("intervals", intervals, INTERVALS)
+        check_choice("intervals", intervals, INTERVALS)
         check_whole("replicates", replicates, minimum=2)
         check_whole("seed", seed, minimum=0)
         if confidence is None:
             return None
-        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-        if not is_number or not 0 < confidence < 1:
-            raise InvalidRequest(
-                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1, such as 0.95",
-                field="confidence",
-            )
+        check_level("confidence", confidence)
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 
     def described(self) -> dict[str, str]:
@@ -176,10 +169,6 @@ class Uncertainty:
             bounds[column] = np.where(limits.is_gain, bounds[column], percentiles[column])
         return bounds
 
-    def unknown(self, rows: int) -> dict[str, Numbers]:
-        """Return missing bounds."""
-        return {column: np.full(rows, np.nan) for columns in BOUNDS.values() for column in columns}
-
 
 def measures_of(conversions: Numbers, value: Numbers) -> dict[str, Numbers]:
     """Return the measures in ``BOUNDS`` by name; shares are of all conversions along the last axis."""
@@ -209,11 +198,7 @@ def _bounds(
             variance,
             weight=_mean_part(value, variance, limits.currency),
         )
-        low, high = pairs["value"]
-        pairs["value"] = (
-            np.where(limits.is_gain, of_gains[0], low),
-            np.where(limits.is_gain, of_gains[1], high),
-        )
+        pairs["value"] = _either(limits.is_gain, of_gains, pairs["value"])
     elif not limits.is_signed:
         pairs = _truncated(form, estimates, pairs, limits)
     return {
@@ -223,9 +208,13 @@ def _bounds(
     }
 
 
+def _either(condition: Flags, bounds: Pair, others: Pair) -> Pair:
+    return np.where(condition, bounds[0], others[0]), np.where(condition, bounds[1], others[1])
+
+
 def _truncated(
-    form: Bounds, estimates: dict[str, Numbers], pairs: dict[str, tuple[Numbers, Numbers]], limits: Limits
-) -> dict[str, tuple[Numbers, Numbers]]:
+    form: Bounds, estimates: dict[str, Numbers], pairs: dict[str, Pair], limits: Limits
+) -> dict[str, Pair]:
     """Truncate bounds at 0 and at the upper bound of all conversions.
 
     A non-negative effect is a truncated normal variable, not a sum of few parts. If the estimate is 0, its
@@ -250,16 +239,12 @@ def _truncated(
         highest = np.minimum(high, most * unit[name])
         highest = np.where(conversions == 0, np.maximum(highest, some * unit[name]), highest)
         bounds[name] = (np.maximum(low, 0.0), highest)
-    low, high = bounds["value"]
-    bounds["value"] = (
-        np.where(limits.is_gain, low, pairs["value"][0]),
-        np.where(limits.is_gain, high, pairs["value"][1]),
-    )
+    bounds["value"] = _either(limits.is_gain, bounds["value"], pairs["value"])
     bounds["share"] = (bounds["share"][0], np.minimum(bounds["share"][1], 1.0))
     return bounds
 
 
-def _mean_part(estimate: Numbers, variance: Numbers, group: NDArray[np.int64]) -> Numbers:
+def _mean_part(estimate: Numbers, variance: Numbers, group: Codes) -> Numbers:
     """Return the self-weighted mean part of a user in the sums of each group of rows."""
     is_known = ~np.isnan(estimate + variance)
     sums, squares = np.zeros((2, group.max(initial=0) + 1))
@@ -446,24 +431,24 @@ class Tally:
     """
 
     currencies: list[str | None]
-    conversions: NDArray[np.float64]
-    value: NDArray[np.float64]
-    is_shown: NDArray[np.bool_]
-    without: list[NDArray[np.float64]] = field(default_factory=list)
-    value_without: list[NDArray[np.float64]] = field(default_factory=list)
-    replicates: NDArray[np.float64] | None = None
-    is_gain: NDArray[np.bool_] | None = None
+    conversions: Numbers
+    value: Numbers
+    is_shown: Flags
+    without: list[Numbers] = field(default_factory=list)
+    value_without: list[Numbers] = field(default_factory=list)
+    replicates: Numbers | None = None
+    is_gain: Flags | None = None
 
     @classmethod
     def of(
         cls,
         currencies: list[str | None],
-        credited: list[NDArray[np.float64]],
-        nothing: list[NDArray[np.float64]],
+        credited: list[Numbers],
+        nothing: list[Numbers],
         *,
-        is_shown: NDArray[np.bool_],
+        is_shown: Flags,
         is_bootstrap: bool = False,
-        is_gain: NDArray[np.bool_] | None = None,
+        is_gain: Flags | None = None,
     ) -> Tally:
         """Make a tally from the credits of nodes and the unattributed conversions.
 
@@ -526,13 +511,13 @@ class Tally:
         return pd.DataFrame(columns)
 
     def _bounds(
-        self, node: NDArray[np.int64], currency: NDArray[np.int64], uncertainty: Uncertainty, limits: Limits
-    ) -> dict[str, NDArray[np.float64]]:
+        self, node: Codes, currency: Codes, uncertainty: Uncertainty, limits: Limits
+    ) -> dict[str, Numbers]:
         estimates = measures_of(self.conversions[node, currency], self.value[node, currency])
         if self.replicates is not None:
             return uncertainty.between(estimates, self.replicates[:, :, node, currency], limits=limits)
         if not self.without:
-            return uncertainty.unknown(len(node))
+            return {name: np.full(len(node), np.nan) for names in BOUNDS.values() for name in names}
         left_out = np.stack(self.without)[:, node, currency]
         value = np.full_like(left_out, np.nan)
         if self.value_without:
@@ -540,7 +525,7 @@ class Tally:
         return uncertainty.without(estimates, np.stack([left_out, value], axis=1), limits=limits)
 
 
-def shares(parts: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def shares(parts: Numbers, whole: Numbers) -> Numbers:
     """Divide parts by a whole; shares of 0 are 0."""
     return np.divide(parts, whole, out=np.zeros_like(parts), where=np.broadcast_to(whole != 0, parts.shape))
 
@@ -574,11 +559,11 @@ class Units:
     """
 
     keys: Keys
-    unit: NDArray[np.int64]
+    unit: Codes
     sizes: Numbers | None = None
 
     @classmethod
-    def of(cls, keys: NDArray[np.int64]) -> Units:
+    def of(cls, keys: Codes) -> Units:
         """Encode the units of rows by their hashes."""
         unit, distinct = pd.factorize(keys)
         return cls(distinct.astype(np.uint64), unit.astype(np.int64))
@@ -588,9 +573,7 @@ class Units:
         sizes = np.asarray(np.bincount(self.unit, parts, len(self.keys)), dtype=np.float64)
         return replace(self, sizes=sizes)
 
-    def sums(
-        self, cell: NDArray[np.int64], amounts: Numbers, *, cells: int, replicates: range, seed: int
-    ) -> Numbers:
+    def sums(self, cell: Codes, amounts: Numbers, *, cells: int, replicates: range, seed: int) -> Numbers:
         """Sum amounts by cell in each of some replicates.
 
         Parameters
@@ -622,11 +605,7 @@ class Units:
             touched, starts = np.unique(cell[rows], return_index=True)
             for position in range(amounts.shape[1]):
                 matrix = scipy.sparse.csr_array(
-                    (
-                        amounts[rows, position],
-                        self.unit[rows] - units.start,
-                        np.append(starts, len(rows)),
-                    ),
+                    (amounts[rows, position], self.unit[rows] - units.start, np.append(starts, len(rows))),
                     shape=(len(touched), len(weights)),
                 )
                 summed[position, touched] += matrix @ weights

@@ -12,10 +12,10 @@ import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, eye_array
 from scipy.sparse.linalg import splu
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import has_all_features
 from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
 from attrib_ds.attribution.models import Markov
@@ -104,12 +104,7 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
 
 
 def removal_effects(
-    paths: Paths,
-    *,
-    order: int = 1,
-    nulls: bool = True,
-    transform: str = "unique",
-    steps: int | None = None,
+    paths: Paths, *, order: int = 1, nulls: bool = True, transform: str = "unique", steps: int | None = None
 ) -> pd.DataFrame:
     """Measure the share of conversions that a Markov chain loses without each node.
 
@@ -204,7 +199,7 @@ def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
         for group in range(sequences.folds if sequences.folds > 1 else 0):
             yield Chain.of(states, without=group)
         return
-    whole, index = counted.summed()
+    whole, index = replace(counted, fold=np.zeros_like(counted.fold)).distinct()
     states = States.of(whole, nodes=len(sequences.node_ids))
     yield Chain.of(states)
     has_users = sequences.paths.has_users
@@ -212,13 +207,13 @@ def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
         yield Chain.of(replace(states, counted=replace(whole, counts=counts)))
 
 
-def _credited(chain: Chain) -> NDArray[np.float64]:
+def _credited(chain: Chain) -> Numbers:
     """Divide conversions, gains and losses in proportion to the losses without each node."""
     lost = chain.lost()
     return shares(lost, lost.sum(axis=1, keepdims=True)) * chain.total[:, None]
 
 
-def _counts_and_value(outcomes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _counts_and_value(outcomes: Numbers) -> Numbers:
     conversions, gains, losses = outcomes
     return np.stack([conversions, gains - losses])
 
@@ -245,12 +240,12 @@ class Transitions:
         Currencies of all conversions; None for conversions without one.
     """
 
-    before: NDArray[np.int64]
-    code: NDArray[np.int64]
-    is_last: NDArray[np.bool_]
-    currency: NDArray[np.int64]
-    fold: NDArray[np.int64]
-    counts: NDArray[np.float64]
+    before: Codes
+    code: Codes
+    is_last: Flags
+    currency: Codes
+    fold: Codes
+    counts: Numbers
     currencies: list[str | None]
 
     @classmethod
@@ -266,20 +261,16 @@ class Transitions:
         return longest._shortened(model.order)._with(nulls=model.nulls)
 
     @property
-    def converts(self) -> NDArray[np.bool_]:
+    def converts(self) -> Flags:
         """Whether a row has conversions at the end of the path."""
         return self.is_last & (self.counts[:, 0] > 0)
 
-    def where(self, kept: NDArray[np.bool_]) -> Transitions:
+    def where(self, kept: Flags) -> Transitions:
         """Return some of the rows."""
         rows = ("before", "code", "is_last", "currency", "fold", "counts")
         return replace(self, **{name: getattr(self, name)[kept] for name in rows})
 
-    def summed(self) -> tuple[Transitions, NDArray[np.int64]]:
-        """Return the transitions summed over groups of users, and the index of each row among them."""
-        return replace(self, fold=np.zeros_like(self.fold)).distinct()
-
-    def distinct(self) -> tuple[Transitions, NDArray[np.int64]]:
+    def distinct(self) -> tuple[Transitions, Codes]:
         """Return the sums of rows that differ in counts only, and the index of each row among them."""
         keys = np.column_stack([self.before, self.code, self.is_last, self.currency, self.fold])
         rows, index = number_rows(keys)
@@ -294,9 +285,7 @@ class Transitions:
             counts=sum_rows(self.counts, index, len(rows)),
         ), index
 
-    def replicates(
-        self, index: NDArray[np.int64], bootstrap: Uncertainty, *, has_users: bool
-    ) -> Iterator[NDArray[np.float64]]:
+    def replicates(self, index: Codes, bootstrap: Uncertainty, *, has_users: bool) -> Iterator[Numbers]:
         """Yield the counts of summed transitions in each replicate; ``index`` is that of each row."""
         cells = int(index.max(initial=-1)) + 1
         units = Units.of(self.fold)
@@ -393,11 +382,11 @@ class States:
     """
 
     counted: Transitions
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
+    source: Codes
+    target: Codes
     size: int
     start: int
-    held: list[NDArray[np.int64]]
+    held: list[Codes]
 
     @classmethod
     def of(cls, counted: Transitions, *, nodes: int) -> States:
@@ -408,7 +397,7 @@ class States:
         source, target = np.split(index[1:], 2)
         return cls(counted, source, target, len(states), int(index[0]), _holding(states, nodes))
 
-    def takes_part(self) -> NDArray[np.bool_]:
+    def takes_part(self) -> Flags:
         """Return for each node and currency whether the node is in the chain."""
         is_held = np.array([len(states) > 0 for states in self.held], dtype=bool)
         return np.repeat(is_held[:, None], len(self.counted.currencies), axis=1)
@@ -437,10 +426,10 @@ class Chain:
 
     states: States
     moves: csc_array
-    ends: NDArray[np.float64]
+    ends: Numbers
     walks: float
-    total: NDArray[np.float64]
-    nothing: NDArray[np.float64]
+    total: Numbers
+    nothing: Numbers
 
     @classmethod
     def of(cls, states: States, *, without: int | None = None) -> Chain:
@@ -472,7 +461,7 @@ class Chain:
             nothing=_summed(nothing, np.zeros(len(nothing.code), dtype=np.int64), 1)[0],
         )
 
-    def lost(self) -> NDArray[np.float64]:
+    def lost(self) -> Numbers:
         """Return the outcomes lost when walks end at each node; shape (3, n_nodes, n_currencies).
 
         With ``N`` the expected visits from state to state and ``b`` the expected outcome from each state, a
@@ -496,9 +485,7 @@ class Chain:
         return self.walks * np.maximum(lost, 0.0).reshape(len(held), 3, currencies).transpose(1, 0, 2)
 
 
-def _lost_at_once(
-    remaining: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]]
-) -> NDArray[np.float64]:
+def _lost_at_once(remaining: csc_array, ends: Numbers, start: int, held: list[Codes]) -> Numbers:
     visits = np.linalg.inv(remaining.toarray())
     outcome = visits @ ends
     lost = np.zeros((len(held), ends.shape[1]))
@@ -508,9 +495,7 @@ def _lost_at_once(
     return lost
 
 
-def _from_start(
-    remaining: csc_array, ends: NDArray[np.float64], start: int, kept: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _from_start(remaining: csc_array, ends: Numbers, start: int, kept: Codes) -> Numbers:
     """Return the expected outcome from the start if walks that leave some of the states are lost."""
     outcome = splu(remaining[kept][:, kept].tocsc()).solve(ends[kept])
     return np.asarray(outcome[np.searchsorted(kept, start)])
@@ -527,9 +512,7 @@ def _steps_to_end(moves: csc_array, start: int) -> int | None:
     return None
 
 
-def _lost_on_the_way(
-    moves: csc_array, ends: NDArray[np.float64], start: int, held: list[NDArray[np.int64]], steps: int
-) -> NDArray[np.float64]:
+def _lost_on_the_way(moves: csc_array, ends: Numbers, start: int, held: list[Codes], steps: int) -> Numbers:
     """Follow the walks without each node for the number of steps that the whole chain takes.
 
     Walks that also end at a node end no later, so that number suffices for every node.
@@ -555,7 +538,7 @@ def _lost_on_the_way(
     return np.asarray(whole - np.array(kept).reshape(-1, ends.shape[1]))
 
 
-def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+def _summed(rows: Transitions, state: Codes, size: int) -> Numbers:
     """Sum the outcomes of conversions by state and currency."""
     summed = np.zeros((size, len(rows.currencies), len(_OUTCOMES)))
     kept = rows.converts
@@ -563,7 +546,7 @@ def _summed(rows: Transitions, state: NDArray[np.int64], size: int) -> NDArray[n
     return summed.transpose(0, 2, 1)
 
 
-def _holding(states: NDArray[np.int64], nodes: int) -> list[NDArray[np.int64]]:
+def _holding(states: Codes, nodes: int) -> list[Codes]:
     """Return the states that contain each node."""
     state, place = np.nonzero(states != NOTHING)
     held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)

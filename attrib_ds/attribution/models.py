@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.display import card
-from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.errors import InvalidRequest, check_choice, closest
 
 __all__ = [
     "ConversionRateShapley",
@@ -70,23 +70,21 @@ def check_share(argument: str, share: object) -> None:
     """Require a number from 0 to 1."""
     valid = isinstance(share, int | float) and not isinstance(share, bool) and math.isfinite(share)
     if not valid or not 0 <= share <= 1:  # type: ignore[operator]
-        raise InvalidRequest(f"{argument}: {share!r} is not a share; allowed: 0 to 1", field=argument)
+        raise InvalidRequest(f"{argument}: {share!r} is not a share; allowed: 0 to 1")
 
 
 def check_level(argument: str, level: object) -> None:
     """Require a number between 0 and 1, both excluded."""
     check_share(argument, level)
     if not 0 < level < 1:  # type: ignore[operator]
-        raise InvalidRequest(
-            f"{argument}: {level!r} is not allowed; allowed: between 0 and 1", field=argument
-        )
+        raise InvalidRequest(f"{argument}: {level!r} is not allowed; allowed: between 0 and 1")
 
 
 def check_amount(argument: str, amount: object) -> None:
     """Require a finite number, 0 or more."""
     valid = isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount)
     if not valid or amount < 0:  # type: ignore[operator]
-        raise InvalidRequest(f"{argument}: {amount!r} is not allowed; allowed: 0 or more", field=argument)
+        raise InvalidRequest(f"{argument}: {amount!r} is not allowed; allowed: 0 or more")
 
 
 def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
@@ -94,9 +92,7 @@ def check_whole(argument: str, number: object, *, minimum: int, maximum: int | N
     valid = isinstance(number, int) and not isinstance(number, bool) and number >= minimum
     if not valid or (maximum is not None and number > maximum):  # type: ignore[operator]
         bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
-        raise InvalidRequest(
-            f"{argument}: {number!r} is not allowed; allowed: whole numbers, {bounds}", field=argument
-        )
+        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: whole numbers, {bounds}")
 
 
 def check_strings(argument: str, given: object, *, of: str = "node ids") -> tuple[str, ...]:
@@ -104,8 +100,7 @@ def check_strings(argument: str, given: object, *, of: str = "node ids") -> tupl
     items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
     if isinstance(given, str) or not all(isinstance(item, str) for item in items):
         raise InvalidRequest(
-            f"{argument}: {given!r} is not allowed; allowed: a list of {of}, such as ('one', 'two')",
-            field=argument,
+            f"{argument}: {given!r} is not allowed; allowed: a list of {of}, such as ('one', 'two')"
         )
     return items
 
@@ -319,9 +314,8 @@ class PositionBased(Model):
     def __post_init__(self) -> None:
         if not isinstance(self.milestones, Mapping | tuple):
             raise InvalidRequest(
-                f"milestones: {self.milestones!r} is not allowed; allowed: shares by name such as "
-                "{'lead': 0.3}",
-                field="milestones",
+                f"milestones: {self.milestones!r} is not allowed; allowed: shares by name such as {{'lead': "
+                "0.3}"
             )
         object.__setattr__(self, "milestones", self.roles)
         for argument, share in (("first", self.first), ("last", self.last), *self.roles):
@@ -397,8 +391,7 @@ class CustomWeights(Model):
         if not callable(self.weight):
             raise InvalidRequest(
                 f"weight: {self.weight!r} cannot be called; allowed: a function of one touchpoint, such as "
-                "lambda touch: 1 / touch.position",
-                field="weight",
+                "lambda touch: 1 / touch.position"
             )
 
     @property
@@ -566,8 +559,7 @@ class SequenceModel(PathModel):
     remove_if_last_and_not_all: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.transform not in TRANSFORMS:
-            raise InvalidRequest.choice("transform", self.transform, TRANSFORMS)
+        check_choice("transform", self.transform, TRANSFORMS)
         if self.steps is not None:
             check_whole("steps", self.steps, minimum=1)
         for argument in ("remove_if_not_all", "remove_if_last_and_not_all"):
@@ -636,7 +628,7 @@ class Markov(SequenceModel):
         super().__post_init__()
         check_whole("order", self.order, minimum=1, maximum=9)
         if not isinstance(self.nulls, bool):
-            raise InvalidRequest(f"nulls: {self.nulls!r} is not allowed; allowed: True, False", field="nulls")
+            raise InvalidRequest(f"nulls: {self.nulls!r} is not allowed; allowed: True, False")
 
 
 @dataclass(frozen=True)
@@ -790,8 +782,7 @@ class DiscreteHazard(PathModel):
         given: object = self.half_lives
         if isinstance(given, str) or not isinstance(given, Iterable) or not tuple(self.half_lives):
             raise InvalidRequest(
-                f"half_lives: {given!r} is not allowed; allowed: one or more lengths of time",
-                field="half_lives",
+                f"half_lives: {given!r} is not allowed; allowed: one or more lengths of time"
             )
         object.__setattr__(self, "half_lives", tuple(self.half_lives))
         for half_life in self.half_lives:
@@ -881,7 +872,6 @@ def model_named(name: str) -> Model:
     match = names.get(key) or short.get(key)
     if match is None:
         raise InvalidRequest(
-            f"models: {name!r} is not a model{closest(name, named)}; allowed: {', '.join(sorted(named))}",
-            field="models",
+            f"models: {name!r} is not a model{closest(name, named)}; allowed: {', '.join(sorted(named))}"
         )
     return named[match]

@@ -14,9 +14,9 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from attrib_ds.attribution import models
+from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.engines.engine import double, number_of, total
 from attrib_ds.attribution.intervals import Limits, Uncertainty, Units, measures_of
@@ -25,9 +25,6 @@ from attrib_ds.attribution.paths.inputs import MILESTONE
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
-
-Numbers = NDArray[np.float64]
-
 
 #: Rows of credits by user to resample at a time.
 _TOGETHER = 1 << 18
@@ -56,15 +53,16 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
     if not models:
         return []
     if uncertainty is None:
-        rows = _weighted_touches(paths, models)
-        wide = to_pandas(rows.group_by(_CELL).agg(**_sums(rows, models)).order_by(*_CELL).to_pyarrow())
-        return [_credits_of(wide, index) for index in range(len(models))]
+        rows = weighted_touches(paths, models)
+        wide = to_pandas(rows.group_by(_CELL).agg(**credit_sums(rows, models)).order_by(*_CELL).to_pyarrow())
+        return [credits_of(wide, index, _CELL) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
         return [replicated.bounded(index, uncertainty) for index in range(len(models))]
     wide = _with_squares(paths, models)
     return [
-        _credits_of(wide, index).assign(**_around(wide, index, uncertainty)) for index in range(len(models))
+        credits_of(wide, index, _CELL).assign(**_around(wide, index, uncertainty))
+        for index in range(len(models))
     ]
 
 
@@ -148,7 +146,7 @@ class ReplicatedCredits:
             units = units.sized(np.where(is_first, _numbers(batch["conversions"]), 0.0))
         self._samples += units.sums(cell, amounts, cells=len(self._places), replicates=replicates, seed=seed)
 
-    def _cell_of(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+    def _cell_of(self, batch: pa.RecordBatch) -> Codes:
         node, currency = (batch[name].dictionary_encode("encode") for name in _CELL)
         width = max(len(currency.dictionary), 1)
         codes, row = np.unique(_whole(node.indices) * width + _whole(currency.indices), return_inverse=True)
@@ -158,11 +156,13 @@ class ReplicatedCredits:
         return np.array(places, dtype=np.int64)[row]
 
 
-def _weighted_touches(paths: Paths, models: list[Model]) -> ir.Table:
+def weighted_touches(paths: Paths, models: list[Model]) -> ir.Table:
+    """Add the weight of every touchpoint under each model."""
     return paths.touches.mutate(**{f"w{index}": weighted(paths, model) for index, model in enumerate(models)})
 
 
-def _sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
+def credit_sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
+    """Return the sums of credited conversions and value under each model."""
     sums = {}
     for index in range(len(models)):
         weight = rows[f"w{index}"]
@@ -173,11 +173,11 @@ def _sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
 
 def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
     """Sum credits by node, currency and sampling unit: the user, or the conversion if users are unknown."""
-    rows = _weighted_touches(paths, models)
+    rows = weighted_touches(paths, models)
     unit = rows.user_id.coalesce(rows.event_id) if paths.has_users else rows.event_id
     rows = rows.mutate(unit=unit)
     return rows.group_by([*_CELL, "unit"]).agg(
-        **_sums(rows, models), conversions=rows.conversions.max(), lowest=rows.value.min()
+        **credit_sums(rows, models), conversions=rows.conversions.max(), lowest=rows.value.min()
     )
 
 
@@ -200,8 +200,9 @@ def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
     return to_pandas(rows.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
 
 
-def _credits_of(wide: pd.DataFrame, index: int) -> pd.DataFrame:
-    return wide[_CELL].assign(
+def credits_of(wide: pd.DataFrame, index: int, cell: list[str]) -> pd.DataFrame:
+    """Return the sums of one model, by the columns of a cell."""
+    return wide[cell].assign(
         conversions=wide[f"c{index}"].astype("float64"), value=wide[f"v{index}"].astype("float64")
     )
 
@@ -246,7 +247,7 @@ def _numbers(column: pa.Array) -> Numbers:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _whole(column: pa.Array) -> NDArray[np.int64]:
+def _whole(column: pa.Array) -> Codes:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
@@ -277,7 +278,7 @@ def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
 @singledispatch
 def weight(model: models.Model, paths: Paths, touches: ir.Table) -> Any:
     """Return the weight of each touchpoint under a rule-based model."""
-    raise InvalidRequest(f"models: {model!r} is not a rule-based model", field="models")
+    raise InvalidRequest(f"models: {model!r} is not a rule-based model")
 
 
 @weight.register(models.FirstTouch)
@@ -347,8 +348,7 @@ def _key(paths: Paths, touches: ir.Table, model: models.PositionBased, name: str
         available = ", ".join(paths.milestones()) or "none"
         raise InvalidRequest(
             f"models: {model.name} needs the dates of the milestone {name!r}; the paths have: {available}; "
-            "pass milestones=, or columns={'milestone.NAME': …} for frames",
-            field="models",
+            "pass milestones=, or columns={'milestone.NAME': …} for frames"
         )
     reached = (touches.date <= touches[f"{MILESTONE}{name}"]).fill_null(False)
     return touches.position.max(where=reached).over(_of_event(touches))
@@ -399,27 +399,24 @@ def _custom_weight(model: models.CustomWeights, touches: ir.Table) -> Any:
     except AttributeError as error:
         raise InvalidRequest(
             f"models: {model.name} uses an attribute that touchpoints do not have ({error}); allowed: "
-            "position, length, age_days, node_id, type",
-            field="models",
+            "position, length, age_days, node_id, type"
         ) from error
     except Exception as error:
         hint = "; choose between numbers with ibis.ifelse" if "truth value" in str(error) else ""
         raise InvalidRequest(
-            f"models: {model.name} cannot be computed: {type(error).__name__}: {error}{hint}", field="models"
+            f"models: {model.name} cannot be computed: {type(error).__name__}: {error}{hint}"
         ) from error
     numbers = ibis.expr.types.NumericValue | int | float
     if not isinstance(raw, numbers) or isinstance(raw, ibis.expr.types.BooleanValue | bool):
         raise InvalidRequest(
-            f"models: {model.name} returns {type(raw).__name__}; allowed: a number or an Ibis number",
-            field="models",
+            f"models: {model.name} returns {type(raw).__name__}; allowed: a number or an Ibis number"
         )
     if isinstance(raw, ibis.expr.types.Value) and raw.op().find(
         (ops.Reduction, ops.WindowFunction), filter=ops.Value
     ):
         raise InvalidRequest(
             f"models: {model.name} aggregates over touchpoints; allowed: a function of one touchpoint "
-            "(weights are scaled to sum to 1 per conversion automatically)",
-            field="models",
+            "(weights are scaled to sum to 1 per conversion automatically)"
         )
     return raw + double(0.0) * touches.position
 

@@ -92,9 +92,7 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     require_paths(paths)
     named = models_by_label(model)
     if len(named) > 1:
-        raise InvalidRequest(
-            f"model: got {len(named)} models ({', '.join(named)}); allowed: one model", field="model"
-        )
+        raise InvalidRequest(f"model: got {len(named)} models ({', '.join(named)}); allowed: one model")
     ((label, chosen),) = named.items()
     check_custom_weights(paths, {label: chosen})
     of_event = paths.touches.filter(paths.touches.event_id == str(event_id))
@@ -102,8 +100,7 @@ def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:
     if touches.empty or not isinstance(event_id, str):
         raise InvalidRequest(
             f"event_id: the paths have no conversion {event_id!r}; allowed: a value of the column 'event_id' "
-            "of paths.to_pandas()",
-            field="event_id",
+            "of paths.to_pandas()"
         )
     weights = _weighted(paths, chosen, of_event, touches, event_id)
     weights["node_name"] = paths.names(weights["node_id"])

@@ -8,13 +8,7 @@ import pandas as pd
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from attrib_ds.attribution import models
-from attrib_ds.attribution.conversion_rates import (
-    credit_conversion_rates,
-    credit_fractribution,
-    share_conversion_rates,
-    share_fractribution,
-)
+from attrib_ds.attribution import conversion_rates, models
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard, share_discrete_hazard
 from attrib_ds.attribution.intervals import GROUPS, Tally, Uncertainty
 from attrib_ds.attribution.markov import credit_markov
@@ -55,8 +49,7 @@ def path_credits(
         if isinstance(model, DiscreteHazard):
             raise InvalidRequest(
                 f"intervals: {model.name} cannot be bootstrapped, as its fit is iterative and slow; allowed: "
-                "'closed_form', a jackknife over groups of users",
-                field="intervals",
+                "'closed_form', a jackknife over groups of users"
             )
     is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
     sequences = Sequences.of(
@@ -92,8 +85,8 @@ def credit(model: PathModel, sequences: Sequences) -> Tally:
 
 
 credit.register(models.Markov, credit_markov)
-credit.register(models.ConversionRateShapley, credit_conversion_rates)
-credit.register(models.Fractribution, credit_fractribution)
+credit.register(models.ConversionRateShapley, conversion_rates.credit_conversion_rates)
+credit.register(models.Fractribution, conversion_rates.credit_fractribution)
 credit.register(models.DiscreteHazard, credit_discrete_hazard)
 
 
@@ -123,22 +116,12 @@ def touch_shares(model: models.Model, sequences: Sequences) -> pa.Table:  # noqa
         If the model does not credit touchpoints.
     """
     raise InvalidRequest(
-        f"models: {model!r} credits nodes, not touchpoints; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and DiscreteHazard",
-        field="models",
-    )
-
-
-@touch_shares.register(models.Markov)
-def _refuse_markov(model: models.Markov, sequences: Sequences) -> pa.Table:  # noqa: ARG001
-    raise InvalidRequest(
         f"models: {model.name} credits nodes, not touchpoints: its removal effects are scaled to the total "
         "of all conversions, so a credit cannot be divided among paths; allowed: rules, Shapley, "
-        "ConversionRateShapley, Fractribution and DiscreteHazard",
-        field="models",
+        "ConversionRateShapley, Fractribution and DiscreteHazard"
     )
 
 
-touch_shares.register(models.ConversionRateShapley, share_conversion_rates)
-touch_shares.register(models.Fractribution, share_fractribution)
+touch_shares.register(models.ConversionRateShapley, conversion_rates.share_conversion_rates)
+touch_shares.register(models.Fractribution, conversion_rates.share_fractribution)
 touch_shares.register(models.DiscreteHazard, share_discrete_hazard)

@@ -10,15 +10,8 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.intervals import BOUNDS
-from attrib_ds.attribution.paths.project_tables import (
-    TREE,
-    ancestors_at,
-    identifiers,
-    names_of,
-    parents_of,
-    replaced,
-)
-from attrib_ds.errors import InvalidRequest, UnknownCurrency
+from attrib_ds.attribution.paths import project_tables as tree
+from attrib_ds.errors import InvalidRequest, UnknownCurrency, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
@@ -124,23 +117,20 @@ def compare_models(credits: Frame, *, by: str = "conversions") -> pd.DataFrame:
     1  search          4.0     2.0     2.0
     """
     credits = read_frame("credits", credits, _CREDITS)
-    if by not in ("conversions", "value", "share"):
-        raise InvalidRequest.choice("by", by, ("conversions", "value", "share"))
+    check_choice("by", by, ("conversions", "value", "share"))
     models = list(dict.fromkeys(credits["model"]))
     index = ["node_id", "node_name", "currency"]
     reserved = [name for name in models if name in (*index, "spread")]
     if reserved:
         raise InvalidRequest(
-            f"credits: the model label {reserved[0]!r} is the name of a result column; choose another label",
-            field="credits",
+            f"credits: the model label {reserved[0]!r} is the name of a result column; choose another label"
         )
     is_duplicate = credits.duplicated([*index, "model"])
     if is_duplicate.any():
         row = credits[is_duplicate].iloc[0]
         raise InvalidRequest(
             f"credits: model {row['model']!r} has two rows for node {row['node_id']!r}; allowed: one row per "
-            "model, node and currency, as one call of attribute returns them",
-            field="credits",
+            "model, node and currency, as one call of attribute returns them"
         )
     # A model without a row for a node credits it with 0; unknown values stay null.
     wide = credits.set_index([*index, "model"])[by].unstack("model", fill_value=0)[models]
@@ -194,22 +184,22 @@ def roll_up(credits: Frame, nodes: Frame, level: str) -> pd.DataFrame:
     0     Brand          4.0
     """
     credits = read_frame("credits", credits, _CREDITS)
-    nodes = read_frame("nodes", nodes, TREE)
-    return summed_into(credits, ancestors_at(nodes, level), nodes)
+    nodes = read_frame("nodes", nodes, tree.TREE)
+    return summed_into(credits, tree.ancestors_at(nodes, level), nodes)
 
 
 def summed_into(credits: Frame, ancestors: Mapping[str, str], nodes: pd.DataFrame) -> pd.DataFrame:
     """Sum the credits of nodes into their ancestors; a node without an entry keeps its own row."""
     credits = read_frame("credits", credits, _CREDITS)
     named = nodes[nodes["name"].notna()]
-    names = dict(zip(identifiers(named["_id"]), named["name"], strict=True))
+    names = dict(zip(tree.identifiers(named["_id"]), named["name"], strict=True))
     bounds = [column for pair in BOUNDS.values() for column in pair]
     rolled = credits.drop(columns=[*bounds, *_RATIOS, *_RATIO_BOUNDS], errors="ignore").copy()
-    rolled["node_id"] = replaced(rolled["node_id"], ancestors)
+    rolled["node_id"] = tree.replaced(rolled["node_id"], ancestors)
     keys = ["model", "node_id", "currency"]
     counts = [column for column in _COUNTS if column in rolled.columns]
     summed = rolled.groupby(keys, dropna=False, sort=False)[counts].sum(min_count=1).reset_index()
-    summed["node_name"] = names_of(summed["node_id"], names)
+    summed["node_name"] = tree.names_of(summed["node_id"], names)
     summed = summed[[column for column in credits.columns if column in summed.columns]]
     return with_ratios(summed) if "spend" in summed.columns else summed
 
@@ -228,18 +218,16 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
     if is_invalid.any():
         row = int(np.asarray(is_invalid).argmax())
         raise InvalidRequest(
-            f"spend: the column 'spend' is {spend['spend'].tolist()[row]!r} in row {row}; allowed: 0 or more",
-            field="spend",
+            f"spend: the column 'spend' is {spend['spend'].tolist()[row]!r} in row {row}; allowed: 0 or more"
         )
     if spend["node_id"].isna().any():
-        raise InvalidRequest("spend: the column 'node_id' has missing values; drop those rows", field="spend")
+        raise InvalidRequest("spend: the column 'node_id' has missing values; drop those rows")
     currencies = spend["currency"] if "currency" in spend.columns else pd.Series(None, index=spend.index)
     is_unknown = np.asarray(currencies.isna())
     if is_unknown.any() and not is_unknown.all():
         raise InvalidRequest(
             f"spend: the column 'currency' is missing in row {int(is_unknown.argmax())}; allowed: a currency "
-            "in every row or in none",
-            field="spend",
+            "in every row or in none"
         )
     return pd.DataFrame(
         {"node_id": spend["node_id"].astype(TEXT), "currency": currencies.astype(TEXT), "spend": amounts}
@@ -282,8 +270,7 @@ def in_one_currency(credits: pd.DataFrame, spent: pd.DataFrame) -> tuple[pd.Data
         if len(named) > 1:
             raise InvalidRequest(
                 f"spend: has {', '.join(named)}, but the conversions have no currency; allowed: spend in one "
-                "currency",
-                field="spend",
+                "currency"
             )
         if is_unknown.any():
             spent = spent.assign(currency=pd.Series(None, index=spent.index, dtype=TEXT))
@@ -293,8 +280,7 @@ def in_one_currency(credits: pd.DataFrame, spent: pd.DataFrame) -> tuple[pd.Data
         if len(earned) > 1:
             raise InvalidRequest(
                 f"spend: has no currency, but the conversions are in {', '.join(earned)}; allowed: a column "
-                "'currency'",
-                field="spend",
+                "'currency'"
             )
         spent = spent.assign(currency=spent["currency"].fillna(earned[0]))
     monetary = ~without if named else credits["value"].notna()
@@ -308,7 +294,7 @@ def _with_spend(credits: pd.DataFrame, spent: pd.DataFrame, models: list[str]) -
         merged = rows.merge(spent, on=["node_id", "currency"], how="outer", sort=False, indicator=True)
         merged["model"] = merged["model"].fillna(model)
         only_spend = merged["_merge"] == "right_only"
-        merged["node_name"] = merged["node_name"].fillna(names_of(merged["node_id"], {}))
+        merged["node_name"] = merged["node_name"].fillna(tree.names_of(merged["node_id"], {}))
         # Without any conversion the spend has earned 0.
         is_monetary = rows.empty or bool(rows["monetary"].any())
         is_valued = is_monetary or bool(_is_money(rows).any())
@@ -407,9 +393,9 @@ def drill_down(credits: Frame, nodes: Frame, node_id: str | None = None) -> pd.D
     >>> at.drill_down(credits, nodes, "brand")["node_id"].tolist()
     ['boots', 'brand', 'shoes']
     """
-    nodes = read_frame("nodes", nodes, TREE)
+    nodes = read_frame("nodes", nodes, tree.TREE)
     credits = read_frame("credits", credits, ("node_id",))
-    parents = parents_of(nodes)
+    parents = tree.parents_of(nodes)
     if node_id is not None and node_id not in parents:
         raise InvalidRequest.choice("node_id", node_id, [node for node in parents if node is not None])
     found = ((node, _child(node, node_id, parents)) for node in parents)

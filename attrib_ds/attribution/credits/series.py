@@ -16,14 +16,13 @@ from attrib_ds.attribution.calendar import counted_in_part, first_days, labels, 
 from attrib_ds.attribution.credits.path_credits import touch_shares
 from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
-from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.models import Model, PathModel
 from attrib_ds.attribution.paths.inputs import STATE
 from attrib_ds.attribution.paths.money import ALLOWED, OCCURRED, ORIGINAL, local_days_of
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.rules import weighted
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.attribution.rules import credit_sums, credits_of, weighted_touches
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 _DATES = ("event", "state", "touch")
@@ -117,8 +116,7 @@ def credit_series(
     chosen = models_by_label(models)
     # Names of intervals are checked before anything is computed.
     labels(pd.Series([], dtype="datetime64[us]"), interval)
-    if date not in _DATES:
-        raise InvalidRequest.choice("date", date, _DATES)
+    check_choice("date", date, _DATES)
     paths.require_dates("a series of credits")
     zone = zone_of(timezone or paths.timezone)
     own_spend = None if spend is None else read_frame("spend", spend, ("node_id", "date", "spend"))
@@ -177,8 +175,7 @@ class _Dated:
         if STATE not in columns and paths.later is None:
             raise InvalidRequest(
                 "date: 'state' needs the dates of a state or of later amounts, which the paths do not have; "
-                "build the paths with state= or adjustments=",
-                field="date",
+                "build the paths with state= or adjustments="
             )
         value = "value" if paths.later is None else ORIGINAL
         return cls(STATE if STATE in columns else of_event, value, paths.later, False)
@@ -188,36 +185,28 @@ def _by_rules(
     paths: Paths, rules: dict[str, Model], dated: _Dated, zone: ZoneInfo
 ) -> dict[str, pd.DataFrame]:
     """Sum the credit of every rule by node, currency and day."""
-    touches = paths.touches
-    rows = touches.mutate(
-        **{f"w{index}": weighted(paths, model) for index, model in enumerate(rules.values())},
-        on=touches.date.coalesce(touches[dated.column]) if dated.by_touch else touches[dated.column],
-    )
-    rows = rows.mutate(worth=rows[dated.value])
+    models = list(rules.values())
+    rows = weighted_touches(paths, models)
+    on = rows.date.coalesce(rows[dated.column]) if dated.by_touch else rows[dated.column]
+    rows = rows.mutate(on=on, value=rows[dated.value])
     first, last = _bounds(rows.on, paths, dated)
-    parts = [_credited(rows, len(rules), zone, first, last)]
+    parts = [_credited(rows, models, zone, first, last)]
     if dated.later is not None:
         later = dated.later.select(later_of="event_id", later_on="date", amount="value")
         joined = rows.inner_join(later, rows.event_id == later.later_of)
-        late = joined.mutate(on=joined.later_on, worth=joined.amount, conversions=0.0)
-        parts.append(_credited(late, len(rules), zone, first, last))
+        late = joined.mutate(on=joined.later_on, value=joined.amount, conversions=0.0)
+        parts.append(_credited(late, models, zone, first, last))
     wide = pd.concat(parts, ignore_index=True)
-    return {
-        label: wide[_CELL].assign(
-            conversions=wide[f"c{index}"].astype("float64"), value=wide[f"v{index}"].astype("float64")
-        )
-        for index, label in enumerate(rules)
-    }
+    return {label: credits_of(wide, index, _CELL) for index, label in enumerate(rules)}
 
 
-def _credited(rows: ir.Table, models: int, zone: ZoneInfo, first: datetime, last: datetime) -> pd.DataFrame:
-    sums: dict[str, Any] = {}
-    for index in range(models):
-        weight = rows[f"w{index}"]
-        sums[f"c{index}"] = total(weight * rows.conversions)
-        sums[f"v{index}"] = total(weight * rows.worth)
+def _credited(
+    rows: ir.Table, models: list[Model], zone: ZoneInfo, first: datetime, last: datetime
+) -> pd.DataFrame:
     day = local_days(rows.on, zone, first=first, last=last).cast("timestamp(6)")
-    table = rows.mutate(day=day).group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow()
+    table = (
+        rows.mutate(day=day).group_by(_CELL).agg(**credit_sums(rows, models)).order_by(*_CELL).to_pyarrow()
+    )
     frame = to_pandas(table)
     return frame.assign(day=frame["day"].dt.tz_localize(None))
 
@@ -276,10 +265,7 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
         row = int(is_missing.argmax())
         date = spend["date"].tolist()[row]
         found = "missing" if pd.isna(date) else repr(date)
-        raise InvalidRequest(
-            f"spend: the column 'date' is {found} in row {row}; allowed: {ALLOWED}",
-            field="spend",
-        )
+        raise InvalidRequest(f"spend: the column 'date' is {found} in row {row}; allowed: {ALLOWED}")
     return rows.assign(day=days)
 
 

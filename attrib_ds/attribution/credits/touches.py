@@ -125,8 +125,7 @@ def position_credits(paths: Paths, model: Model | str = "shapley") -> pd.DataFra
     chosen = model_named(model) if isinstance(model, str) else model
     if not isinstance(chosen, Model):
         raise InvalidRequest(
-            f"model: {model!r} is not a model; allowed: a model such as Shapley() or its name",
-            field="model",
+            f"model: {model!r} is not a model; allowed: a model such as Shapley() or its name"
         )
     check_custom_weights(paths, {chosen.name: chosen})
     rows = credited_touches(paths, chosen, Sequences.of(paths))
@@ -225,7 +224,6 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
         joined = tied.left_join(summed, [tied[name] == summed[f"of_{name}"] for name in _KEY])
         weight = joined.share.fill_null(0.0) / joined.tied
         parts = [joined.mutate(weight=weight).select(*COLUMNS, "weight"), _outside(touches, held, summed)]
-    alone = touches.filter(touches.length == 0)
     if leaves_rest:
         whole = touches.filter(touches.position == touches.length)
         by_event = ibis.memtable(shares.select(["event_id", "share"]))
@@ -233,11 +231,8 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
         rest = whole.left_join(by_event, whole.event_id == by_event.of_event)
         parts.append(_unattributed(rest, 1.0 - rest.attributed.fill_null(0.0)))
     else:
-        parts.append(_unattributed(alone, double(1.0)))
-    first, *others = parts
-    for other in others:
-        first = first.union(other)
-    return first
+        parts.append(_unattributed(touches.filter(touches.length == 0), double(1.0)))
+    return ibis.union(*parts)
 
 
 def _summed(shares: pa.Table, held: ir.Table) -> ir.Table:
@@ -302,13 +297,11 @@ def models_by_label(models: Models) -> dict[str, Model]:
         if not isinstance(model, Model):
             raise InvalidRequest(
                 f"models: {item!r} is not a model; allowed: a model such as Linear() or a name such as "
-                "'linear'",
-                field="models",
+                "'linear'"
             )
         if str(label) in found:
             raise InvalidRequest(
-                f"models: {label!r} occurs twice; pass a mapping to label models of the same kind",
-                field="models",
+                f"models: {label!r} occurs twice; pass a mapping to label models of the same kind"
             )
         found[str(label)] = model
     return found
@@ -329,12 +322,9 @@ def check_custom_weights(paths: Paths, models: dict[str, Model]) -> None:
         try:
             is_invalid = expression.to_pyarrow().as_py()
         except Exception as error:
-            raise InvalidRequest(
-                f"models: {model.name} cannot be computed: {error}", field="models"
-            ) from error
+            raise InvalidRequest(f"models: {model.name} cannot be computed: {error}") from error
         if is_invalid:
             raise InvalidRequest(
-                f"models: {model.name} returns a weight that is missing, negative or not finite; allowed: "
-                "0 or more",
-                field="models",
+                f"models: {model.name} returns a weight that is missing, negative or not finite; allowed: 0 "
+                "or more"
             )

@@ -39,8 +39,7 @@ def engine(memory: str | None = None) -> Any:
     """
     if memory is not None and not (isinstance(memory, str) and _MEMORY.fullmatch(memory)):
         raise InvalidRequest(
-            f"memory: {memory!r} is not allowed; allowed: an amount of memory such as '4GB' or '512MB'",
-            field="memory",
+            f"memory: {memory!r} is not allowed; allowed: an amount of memory such as '4GB' or '512MB'"
         )
     backend = ibis.duckdb.connect()
     backend.con.execute("SET TimeZone = 'UTC'")
@@ -81,9 +80,7 @@ def engine_of(tables: Iterable[object], *, memory: str | None = None, unchecked:
             f"tables: they are in {len(backends)} engines; allowed: tables of one connection, and frames"
         )
     if memory is not None:
-        raise InvalidRequest(
-            "memory: it cannot be set for tables in your own engine; set it there", field="memory"
-        )
+        raise InvalidRequest("memory: it cannot be set for tables in your own engine; set it there")
     return portable(backends[0], unchecked=unchecked)
 
 

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
 
+from attrib_ds.attribution.arrays import Flags, Numbers
 from attrib_ds.attribution.experiments.effects import LEVEL, Effects, Ranges, unavailable
 from attrib_ds.attribution.experiments.verdict import CLEAR_SIGNIFICANCE, SIGNIFICANCE
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import Frame, read_frame
-
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 #: Errors of a model that is about right, relative to its mean effect; their prior is half-Cauchy.
 _ERRORS: Final = 0.8 * 2.0 ** np.arange(-5.0, 1.0)
@@ -30,7 +28,7 @@ _HALF_CAUCHY: Final = 0.05
 #: Relative errors of a model without a vote, and of proportions; one is as likely as another.
 _WIDE: Final = np.array([0.8, 1.6, 3.2])
 #: Relative errors of the proportions of a model that is confounded; one is as likely as another.
-_CONFOUNDED: Final = np.array([0.4, 0.8, 1.6])
+CONFOUNDED: Final = np.array([0.4, 0.8, 1.6])
 #: Relative spreads of effects around their common mean; one is as likely as another.
 _SPREADS: Final = np.array([0.4, 0.8, 1.6, 3.2])
 #: Factors between a model's level and the true one: about one in six is outside 1/3 to 3 under the prior.
@@ -124,11 +122,6 @@ def posterior_shares(alternatives: Sequence[Hypotheses], odds: Sequence[float]) 
     """Return the posterior probabilities of alternatives with the given prior odds."""
     weight = np.log(np.asarray(odds)) + [found.evidence for found in alternatives]
     return np.asarray(np.exp(weight - logsumexp(weight)))
-
-
-def mean_factor(found: Hypotheses) -> float:
-    """Return the posterior mean of the factor between a model's level and the true one."""
-    return float(np.exp(found.weight - found.evidence) @ found.factor)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -264,14 +257,14 @@ def combine_sources(
         weighed.append(weigh_model(*known, evidence, Controls(source.effect[says], source.error[says])))
         odds.append(_ODDS[source.verdict])
         if source.verdict == "confounded":
-            others.append(weigh_proportions(*known, evidence, is_confounded=True))
+            others.append(weigh_proportions(*known, evidence, CONFOUNDED))
     of_effects = [each for each in sources.values() if each.verdict is not None] or list(sources.values())
     typical = np.mean([np.abs(each.effect[~is_control]).mean() for each in of_effects])
     others.append(weigh_common_mean(float(typical), evidence))
     shares = posterior_shares([*weighed, *others], [*odds, *[1 / len(others)] * len(others)])
     rows = []
     for (label, source), hypotheses, share in zip(sources.items(), weighed, shares, strict=False):
-        factor = mean_factor(hypotheses)
+        factor = float(np.exp(hypotheses.weight - hypotheses.evidence) @ hypotheses.factor)
         level = factor if source.verdict is None else 1.0
         distance = (measured.effect - level * source.effect) / np.hypot(measured.error, level * source.error)
         rows.append(
@@ -321,7 +314,7 @@ def measurements(
             numbers = rows[["caused", "error"]].astype("float64")
         except (TypeError, ValueError) as error:
             raise InvalidRequest(
-                "experiment: 'caused' or 'error' is not numeric; allowed: numbers", field="experiment"
+                "experiment: 'caused' or 'error' is not numeric; allowed: numbers"
             ) from error
         rows[["caused", "error"]] = numbers
         has = numbers["caused"].notna()
@@ -337,8 +330,7 @@ def measurements(
                 node = rows.loc[flags, "node_id"].iloc[0]
                 raise InvalidRequest(
                     f"experiment: node {node!r} {complaint}; allowed: one row per node and currency, with "
-                    "'caused' and its standard error 'error'",
-                    field="experiment",
+                    "'caused' and its standard error 'error'"
                 )
     found = []
     for currency in currencies:
@@ -348,8 +340,7 @@ def measurements(
     if not any(np.isfinite(each.effect).any() for each in found):
         raise InvalidRequest(
             "experiment: no node has both a model and an experiment in the same currency; allowed: nodes "
-            f"such as {', '.join(list(node_ids)[:5])}, currencies {', '.join(map(str, currencies))}",
-            field="experiment",
+            f"such as {', '.join(list(node_ids)[:5])}, currencies {', '.join(map(str, currencies))}"
         )
     return found
 
@@ -444,10 +435,11 @@ def weigh_model(
 
 
 def weigh_proportions(
-    modelled: Numbers, error: Numbers, measured: Measurement, *, is_confounded: bool = False
+    modelled: Numbers, error: Numbers, measured: Measurement, errors: Numbers = _WIDE
 ) -> Hypotheses:
     """Weigh levels and errors of a model of which only the proportions may be meaningful."""
-    return _weigh_levels(modelled, error, measured, _CONFOUNDED if is_confounded else _WIDE)
+    prior = np.outer(_LEVEL, np.full(len(errors), 1 / len(errors)))
+    return _weigh(modelled, error, measured, _FACTORS, errors, prior)
 
 
 def weigh_common_mean(typical: float, measured: Measurement) -> Hypotheses:
@@ -465,13 +457,7 @@ def weigh_common_mean(typical: float, measured: Measurement) -> Hypotheses:
     if len(found):
         typical = max(typical, float(found.mean()) / _REACH)
     equal = np.full(len(measured.effect), typical)
-    return _weigh_levels(equal, np.zeros(len(equal)), measured, _SPREADS)
-
-
-def _weigh_levels(modelled: Numbers, error: Numbers, measured: Measurement, errors: Numbers) -> Hypotheses:
-    """Weigh every level with every relative error."""
-    prior = np.outer(_LEVEL, np.full(len(errors), 1 / len(errors)))
-    return _weigh(modelled, error, measured, _FACTORS, errors, prior)
+    return weigh_proportions(equal, np.zeros(len(equal)), measured, _SPREADS)
 
 
 def _weigh(

@@ -9,16 +9,13 @@ from typing import Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from attrib_ds.attribution.arrays import Flags, Numbers
 from attrib_ds.attribution.incremental.histories import categories, check_kind, is_number
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import HoldoutWarning, InvalidRequest, warn
+from attrib_ds.errors import HoldoutWarning, InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, to_pandas
-
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 #: Number of users whose rows of the design matrix are held in memory at once.
 _TOGETHER: Final = 100_000
@@ -154,8 +151,7 @@ class _Design:
     nodes: list[int]
 
     def parts(self) -> list[slice]:
-        count = len(self.covariates)
-        return [slice(start, min(start + _TOGETHER, count)) for start in range(0, count, _TOGETHER)]
+        return [slice(start, start + _TOGETHER) for start in range(0, len(self.covariates), _TOGETHER)]
 
     def matrix(self, rows: slice) -> Numbers:
         held = self.is_withheld[:, rows].T.astype(np.float64)
@@ -191,8 +187,7 @@ def _inverse(gram: Numbers, is_withheld: Flags, *, nodes: Sequence[int], node_id
             raise InvalidRequest(
                 f"withheld: node {node_ids[node]!r} was withheld from the same users as {others}, so their "
                 "effects cannot be separated; allowed: one shared node_id for such nodes, or an independent "
-                "draw of users for each",
-                field="withheld",
+                "draw of users for each"
             )
     return np.asarray(inverse / np.outer(scale, scale))
 
@@ -263,7 +258,7 @@ def warn_of_imbalance(found: dict[str, Balance], names: Sequence[str]) -> None:
         )
 
 
-def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> NDArray[np.float64]:
+def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> Numbers:
     """Return the covariates of users, with categories as one-hot columns.
 
     Raises
@@ -274,28 +269,25 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
     """
     if isinstance(names, str):
         raise InvalidRequest(
-            f"covariates: {names!r} is not allowed; allowed: a list of columns, as in [{names!r}]",
-            field="covariates",
+            f"covariates: {names!r} is not allowed; allowed: a list of columns, as in [{names!r}]"
         )
     observed = paths.observed
     allowed = [] if observed is None else [name for name in observed.columns if name not in _EXCLUDED]
     for name in names:
-        if name not in allowed:
-            raise InvalidRequest.choice("covariates", name, allowed)
+        check_choice("covariates", name, allowed)
     if observed is None or not names:
         return np.zeros((len(users), 0))
     table = observed.select("user_id", *names).to_pyarrow()
     for name in names:
         check_kind(table[name].type, name, argument="covariates")
     rows = to_pandas(table).set_index("user_id").reindex(users)
-    columns: list[NDArray[np.float64]] = []
+    columns: list[Numbers] = []
     for name in names:
         values = rows[name]
         if values.isna().any():
             raise InvalidRequest(
                 f"covariates: {name!r} is missing for {int(values.isna().sum())} users; allowed: a value for "
-                "every participant",
-                field="covariates",
+                "every participant"
             )
         if is_number(table[name].type) or pa.types.is_boolean(table[name].type):
             columns.append(np.asarray(values, dtype=np.float64))
@@ -303,8 +295,5 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
         columns += categories(values.astype(TEXT), name, argument="covariates")
     matrix = np.stack(columns, axis=1) if columns else np.zeros((len(users), 0))
     if not np.isfinite(matrix).all():
-        raise InvalidRequest(
-            "covariates: some values are infinite; allowed: finite numbers, flags and text",
-            field="covariates",
-        )
+        raise InvalidRequest("covariates: some values are infinite; allowed: finite numbers, flags and text")
     return matrix

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Flags, Numbers
 from attrib_ds.attribution.experiments.segments import ObservedShare, ObservedShares
 from attrib_ds.attribution.models import check_level
 from attrib_ds.display import card
@@ -23,7 +23,6 @@ from attrib_ds.records.frames import TEXT
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Numbers = NDArray[np.float64]
 #: Estimates with their lower and upper bounds.
 Ranges = tuple[Numbers, Numbers, Numbers]
 
@@ -71,7 +70,7 @@ class Effects:
     node_ids: list[str | None]
     node_names: list[str]
     currencies: list[str | None]
-    is_shown: NDArray[np.bool_]
+    is_shown: Flags
     controls: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     observed_share: tuple[float, float] = (1.0, 0.0)
@@ -285,8 +284,7 @@ def compare(results: Mapping[str, Effects], *, confidence: float = LEVEL) -> pd.
     if not is_valid or not results:
         raise InvalidRequest(
             f"results: {type(results).__name__} is not allowed; allowed: a mapping from labels to results, "
-            "as in {'hazard': effects, 'holdout': holdout}",
-            field="results",
+            "as in {'hazard': effects, 'holdout': holdout}"
         )
     keys = ["node_id", "currency"]
     columns = ["node_id", "node_name", "currency", "result", "caused", "low", "high"]

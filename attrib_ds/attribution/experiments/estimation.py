@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
+from attrib_ds.attribution import models
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.credits.credits import attribute, check_conservation
 from attrib_ds.attribution.credits.touches import credited_touches
 from attrib_ds.attribution.engines.engine import total
-from attrib_ds.attribution.experiments.combination import (
-    CombinedEffects,
-    Source,
-    combine_sources,
-    measurements,
-)
+from attrib_ds.attribution.experiments import combination
+from attrib_ds.attribution.experiments import verdict as judgement
 from attrib_ds.attribution.experiments.effects import (
     LEVEL,
     Effects,
-    Numbers,
     Ranges,
     around,
     recorded,
@@ -33,30 +29,13 @@ from attrib_ds.attribution.experiments.effects import (
     weighted,
 )
 from attrib_ds.attribution.experiments.segments import Cells, ObservedShare, ObservedShares, Segments
-from attrib_ds.attribution.experiments.verdict import (
-    UNTESTED,
-    ControlsTest,
-    checkout_nodes,
-    jackknife_error,
-    judge_controls,
-    warn_of_checkout_nodes,
-    warn_of_confounding,
-)
 from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample
 from attrib_ds.attribution.incremental.mediation import lost_in_total
 from attrib_ds.attribution.incremental.sensitivity import sensitivity_rows
 from attrib_ds.attribution.intervals import GROUPS, Tally
-from attrib_ds.attribution.models import (
-    DiscreteHazard,
-    Model,
-    PathModel,
-    check_level,
-    check_strings,
-    model_named,
-)
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.errors import InvalidRequest, NotSupported, check_choice
 from attrib_ds.records.frames import TEXT, Frame, to_pandas
 
 _ALL_OBSERVED: Final = ObservedShares(None, {None: (1.0, 0.0)})
@@ -71,11 +50,11 @@ _TAKEN: Final = (
 
 def estimate_effects(
     paths: Paths,
-    model: DiscreteHazard | str = "discrete_hazard",
+    model: models.DiscreteHazard | str = "discrete_hazard",
     *,
     controls: Sequence[str] = (),
     covariates: Sequence[str] | None = None,
-    conventional: Model | str = "linear",
+    conventional: models.Model | str = "linear",
 ) -> HazardEffects:
     """Estimate the conversions that would not have happened without each node.
 
@@ -137,21 +116,21 @@ def estimate_effects(
     ['cannot tell']
     """
     require_paths(paths)
-    hazard = model_named(model) if isinstance(model, str) else model
-    if not isinstance(hazard, DiscreteHazard):
+    hazard = models.model_named(model) if isinstance(model, str) else model
+    if not isinstance(hazard, models.DiscreteHazard):
         raise InvalidRequest(
             f"model: {model!r} is not a model of effects; allowed: 'discrete_hazard' or DiscreteHazard() "
-            "(pass a rule as conventional=)",
-            field="model",
+            "(pass a rule as conventional=)"
         )
     if covariates is not None:
-        hazard = replace(hazard, covariates=tuple(check_strings("covariates", covariates, of="columns")))
-    rule = model_named(conventional) if isinstance(conventional, str) else conventional
-    if not isinstance(rule, Model) or isinstance(rule, DiscreteHazard):
+        hazard = replace(
+            hazard, covariates=tuple(models.check_strings("covariates", covariates, of="columns"))
+        )
+    rule = models.model_named(conventional) if isinstance(conventional, str) else conventional
+    if not isinstance(rule, models.Model) or isinstance(rule, models.DiscreteHazard):
         raise InvalidRequest(
             f"conventional: {conventional!r} is not allowed; allowed: a model that divides conversions, such "
-            "as 'linear'",
-            field="conventional",
+            "as 'linear'"
         )
     # BLAS threads would mostly wait for each other, as the matrices are small.
     with recorded() as messages, threadpool_limits(1, user_api="blas"):
@@ -165,8 +144,8 @@ def estimate_effects(
         check_conservation(paths, {label: hazard}, {label: sums})
         node_ids = [*sequences.node_ids, None]
         credited = _Credited.of(paths, rule, sequences, tally.currencies)
-        checkout = checkout_nodes(sequences)
-        warn_of_checkout_nodes(checkout)
+        checkout = judgement.checkout_nodes(sequences)
+        judgement.warn_of_checkout_nodes(checkout)
         effects = HazardEffects(
             label,
             node_ids,
@@ -213,7 +192,7 @@ class Part:
             else (tally.value, tally.value_without)
         )
         left_out = np.stack([weighted(weights, each[:, currency]) for each in without])
-        half_width = _reach(confidence) * jackknife_error(left_out)
+        half_width = _reach(confidence) * judgement.jackknife_error(left_out)
         found = around(weighted(weights, amounts[:, currency]), half_width)
         return scaled(found, self.share, confidence=confidence)
 
@@ -229,7 +208,7 @@ class HazardEffects(Effects):
     rule: _Credited
     at_checkout: pd.DataFrame
     has_users: bool
-    test: ControlsTest = UNTESTED
+    test: judgement.ControlsTest = judgement.UNTESTED
     shares: ObservedShares = _ALL_OBSERVED
 
     def verdict(self, controls: Sequence[str] | None = None, *, confidence: float = LEVEL) -> pd.DataFrame:
@@ -264,19 +243,15 @@ class HazardEffects(Effects):
         lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls. ``"clear"`` does not
         prove a model right.
         """
-        check_level("confidence", confidence)
+        models.check_level("confidence", confidence)
         chosen = self._controls(controls)
         test = self._judged(chosen, confidence, is_warning=controls is not None)
-        return pd.DataFrame(
-            {
-                "test": pd.array([f"negative controls: {', '.join(chosen) or 'none'}"], dtype=TEXT),
-                "verdict": pd.array([test.verdict], dtype=TEXT),
-                "share": [test.share],
-                "low": [test.low],
-                "high": [test.high],
-                "explanation": pd.array([_explanation(self.label, test, chosen)], dtype=TEXT),
-            }
-        )
+        row = {
+            "test": f"negative controls: {', '.join(chosen) or 'none'}",
+            **asdict(test),
+            "explanation": _explanation(self.label, test, chosen),
+        }
+        return pd.DataFrame([row]).astype(dict.fromkeys(["test", "verdict", "explanation"], TEXT))
 
     def sensitivity(
         self, controls: Sequence[str] | None = None, *, confidence: float = LEVEL
@@ -391,13 +366,12 @@ class HazardEffects(Effects):
         >>> at.estimate_effects(paths).by("trait")["trait"].unique().tolist()
         [False, True]
         """
-        check_level("confidence", confidence)
+        models.check_level("confidence", confidence)
         cells = self.segments.cells(by, taken=_TAKEN)
         if self.shares.column is not None and self.shares.column not in cells.by:
             raise InvalidRequest(
                 f"by: {cells.by!r} is not allowed for effects scaled by {self.shares.column!r}; allowed: "
-                f"columns that include {self.shares.column!r}",
-                field="by",
+                f"columns that include {self.shares.column!r}"
             )
         tables = [
             replace(self, parts=(part,), is_shown=part.tally.is_shown).table(confidence)
@@ -444,7 +418,7 @@ class HazardEffects(Effects):
         >>> bool(abs(row["direct"] + row["mediated"] - row["total"]) < 1e-6)
         True
         """
-        check_level("confidence", confidence)
+        models.check_level("confidence", confidence)
         if self.shares.column is not None:
             raise NotSupported(f"{self.label}: effects through mediators are not estimated by segment")
         of_nodes = self._mediators(mediators)
@@ -466,7 +440,7 @@ class HazardEffects(Effects):
                 for name, shares in (("direct", own), ("mediated", through), ("total", lost)):
                     # The first sample is all users; sample n leaves out fold n - 1.
                     sums = np.array([(amount * each)[fold != n - 1].sum() for n, each in enumerate(shares)])
-                    found = around(sums[:1], _reach(confidence) * jackknife_error(sums[1:]))
+                    found = around(sums[:1], _reach(confidence) * judgement.jackknife_error(sums[1:]))
                     bounds = scaled(found, self._one_share, confidence=confidence)
                     names = (name, f"{name}_low", f"{name}_high")
                     row |= {each: float(bound[0]) for each, bound in zip(names, bounds, strict=True)}
@@ -509,15 +483,15 @@ class HazardEffects(Effects):
             raise NotSupported(f"{self.label}: the effects are scaled already; scale those of the estimation")
         shares = ObservedShares.read(observed_share)
         if shares.column is None:
-            parts: Sequence[Part] = [replace(self.parts[0], share=shares.of_segment(None))]
-            return replace(self, parts=tuple(parts), shares=shares)
+            part = replace(self.parts[0], share=shares.of_segment(None))
+            return replace(self, parts=(part,), shares=shares)
         shares.check_segments(self.segments)
         scaled_by = replace(self, shares=shares)
         return replace(scaled_by, parts=tuple(scaled_by._parts(self.segments.cells(shares.column))))
 
     def combine(
         self, experiment: Effects | Frame, *, controls: Sequence[str] | None = None
-    ) -> CombinedEffects:
+    ) -> combination.CombinedEffects:
         """Return the effects combined with those of an experiment.
 
         An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment
@@ -556,18 +530,20 @@ class HazardEffects(Effects):
         test = self._judged(chosen, LEVEL)
         is_node = self.is_shown[:-1]
         mixtures, frames = [], []
-        measured = measurements(experiment, self.sample.node_ids, self.currencies)
+        measured = combination.measurements(experiment, self.sample.node_ids, self.currencies)
         for place, currency in enumerate(self.currencies):
             shown = np.flatnonzero(is_node[:, place])
             weights = np.eye(len(self.node_ids))[shown]
             effect, _, high = self._ranges(weights, place, "conversions", LEVEL)
             sources = {
-                self.label: Source(effect, (high - effect) / _NORMAL, test.verdict),
-                self.rule.label: Source(self.rule.sums[shown, place], self.rule.error[shown, place], None),
+                self.label: combination.Source(effect, (high - effect) / _NORMAL, test.verdict),
+                self.rule.label: combination.Source(
+                    self.rule.sums[shown, place], self.rule.error[shown, place], None
+                ),
             }
             node_ids = [self.sample.node_ids[node] for node in shown]
             of_shown = measured[place].at(shown)
-            mixture, facts = combine_sources(sources, of_shown, np.isin(node_ids, chosen))
+            mixture, facts = combination.combine_sources(sources, of_shown, np.isin(node_ids, chosen))
             is_estimated = np.zeros(len(self.node_ids), bool)
             is_estimated[shown] = True
             mixtures.append(mixture.among(is_estimated))
@@ -577,7 +553,7 @@ class HazardEffects(Effects):
         evidence = pd.concat(frames, ignore_index=True).sort_values("order", kind="stable", ignore_index=True)
         first = ["model", "node_id", "node_name", "currency"]
         evidence = evidence[[*first, *evidence.columns.difference([*first, "order"], sort=False)]]
-        return CombinedEffects(
+        return combination.CombinedEffects(
             f"{self.label} and experiment",
             self.node_ids,
             self.node_names,
@@ -665,13 +641,13 @@ class HazardEffects(Effects):
 
     def _judged(
         self, controls: Sequence[str], confidence: float, *, is_warning: bool = False
-    ) -> ControlsTest:
+    ) -> judgement.ControlsTest:
         """Judge the model by its controls, in all currencies together, and warn if it is confounded."""
         if not controls:
-            return UNTESTED
+            return judgement.UNTESTED
         tally = self.fit.credits()
         is_shown = tally.is_shown[:-1].any(axis=1)
-        error = jackknife_error(np.stack(tally.without)[:, :-1])
+        error = judgement.jackknife_error(np.stack(tally.without)[:, :-1])
         nodes = [node for node in np.flatnonzero(is_shown) if self.node_ids[node] not in controls]
         rest = tally.conversions[nodes].sum(axis=1)
         if len(self.sample.histories.event_user):
@@ -680,18 +656,18 @@ class HazardEffects(Effects):
         else:
             by_fold = np.zeros((1 + GROUPS, len(controls)))
         credited, total = by_fold[0], float(by_fold[0].sum())
-        test = judge_controls(
+        test = judgement.judge_controls(
             credited,
-            jackknife_error(by_fold[1:]),
+            judgement.jackknife_error(by_fold[1:]),
             total,
-            float(jackknife_error(by_fold[1:].sum(axis=1))),
+            float(judgement.jackknife_error(by_fold[1:].sum(axis=1))),
             rest,
             np.sqrt((error[nodes] ** 2).sum(axis=1)),
             conversions=float(tally.conversions.sum()),
             confidence=confidence,
         )
         if is_warning and test.verdict == "confounded":
-            warn_of_confounding(self.label, list(controls), credited, float(rest.sum()))
+            judgement.warn_of_confounding(self.label, list(controls), credited, float(rest.sum()))
         return test
 
     def _controls(self, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -706,14 +682,12 @@ class HazardEffects(Effects):
         if not is_mapping or not mediators:
             raise InvalidRequest(
                 f"mediators: {mediators!r} is not allowed; allowed: a mapping from nodes to lists of nodes, "
-                "as in {'display': ['brand_search']}",
-                field="mediators",
+                "as in {'display': ['brand_search']}"
             )
         for node, several in mediators.items():
             if node in several:
                 raise InvalidRequest(
-                    f"mediators: {node!r} is not allowed as its own mediator; allowed: other nodes",
-                    field="mediators",
+                    f"mediators: {node!r} is not allowed as its own mediator; allowed: other nodes"
                 )
         return {
             self._node("mediators", node): [self._node("mediators", each) for each in dict.fromkeys(several)]
@@ -742,10 +716,12 @@ class _Credited:
     label: str
     sums: Numbers
     error: Numbers
-    by_event: tuple[NDArray[np.int64], ...] | None
+    by_event: tuple[Codes, ...] | None
 
     @classmethod
-    def of(cls, paths: Paths, rule: Model, sequences: Sequences, currencies: list[str | None]) -> _Credited:
+    def of(
+        cls, paths: Paths, rule: models.Model, sequences: Sequences, currencies: list[str | None]
+    ) -> _Credited:
         """Credit the conversions of paths."""
         shape = (len(sequences.node_ids) + 1, len(currencies))
         credits = attribute(paths, {rule.name: rule}, confidence=LEVEL)
@@ -753,7 +729,7 @@ class _Credited:
         sums, error = np.zeros(shape), np.zeros(shape)
         sums[place] = credits["conversions"]
         error[place] = (credits["high"] - credits["conversions"]) / _NORMAL
-        if isinstance(rule, PathModel):
+        if isinstance(rule, models.PathModel):
             return cls(rule.name, sums, error, None)
         touches = credited_touches(paths, rule, sequences)
         by_event = touches.group_by("event_id", "node_id", "currency").agg(
@@ -764,7 +740,7 @@ class _Credited:
         codes = _place(rows, sequences.node_ids, currencies)
         return cls(rule.name, sums, error, (event.astype(np.int64), *codes, rows["credited"].to_numpy()))
 
-    def of_events(self, which: NDArray[np.bool_]) -> Numbers:
+    def of_events(self, which: Flags) -> Numbers:
         """Return the credit of some conversions, by node and currency."""
         if self.by_event is None:
             raise NotSupported(
@@ -778,9 +754,7 @@ class _Credited:
         return sums
 
 
-def _place(
-    rows: pd.DataFrame, node_ids: Sequence[str], currencies: list[str | None]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _place(rows: pd.DataFrame, node_ids: Sequence[str], currencies: list[str | None]) -> tuple[Codes, Codes]:
     """Return the positions of the node, the baseline after the last, and of the currency of rows."""
     node = pd.Index(node_ids, dtype=TEXT).get_indexer(pd.Index(rows["node_id"]))
     given = rows["currency"].astype("object").where(rows["currency"].notna(), None)
@@ -796,16 +770,14 @@ def _reach(confidence: float) -> float:
 def _checked_controls(controls: Any, node_ids: Sequence[str]) -> tuple[str, ...]:
     if isinstance(controls, str) or controls is None:
         raise InvalidRequest(
-            f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls or 'direct'!r}]",
-            field="controls",
+            f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls or 'direct'!r}]"
         )
     for node in controls:
-        if node not in node_ids:
-            raise InvalidRequest.choice("controls", node, node_ids)
+        check_choice("controls", node, node_ids)
     return tuple(dict.fromkeys(controls))
 
 
-def _explanation(label: str, test: ControlsTest, controls: Sequence[str]) -> str:
+def _explanation(label: str, test: judgement.ControlsTest, controls: Sequence[str]) -> str:
     """Return the evidence that controls give for or against a model, in words."""
     if not controls:
         return "Without negative controls (controls=) there is no evidence for or against this assumption."

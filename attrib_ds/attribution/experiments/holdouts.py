@@ -9,26 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import engine
-from attrib_ds.attribution.experiments.contrasts import (
-    Balance,
-    balance,
-    contrast,
-    covariates_of,
-    warn_of_imbalance,
-)
+from attrib_ds.attribution.experiments import contrasts
 from attrib_ds.attribution.experiments.effects import Effects, Ranges, around, recorded, weighted
 from attrib_ds.attribution.paths.inputs import Input
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.sequences import number_currencies
-from attrib_ds.errors import HoldoutWarning, InvalidRequest, warn
+from attrib_ds.errors import HoldoutWarning, InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
-
-Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Codes = NDArray[np.int64]
 
 #: Microseconds since 1970, beyond any instant.
 _ALWAYS: Final = -(2**62)
@@ -39,11 +29,7 @@ _PAIR: Final = ["user_id", "node_id"]
 
 
 def holdout_effects(
-    paths: Paths,
-    withheld: FrameOrPath,
-    *,
-    covariates: Sequence[str] = (),
-    cuped: bool = True,
+    paths: Paths, withheld: FrameOrPath, *, covariates: Sequence[str] = (), cuped: bool = True
 ) -> HoldoutEffects:
     """Measure the conversions that nodes caused, from a randomised holdout.
 
@@ -141,9 +127,9 @@ def holdout_effects(
         _warn_contaminated(trial, contaminated)
         compared = trial if "date" not in draws else _triggered(trial, first, draws.dropna(subset="date"))
         outcomes = _Outcomes.of(paths, trial.users)
-        matrix = covariates_of(paths, trial.users, covariates)
+        matrix = contrasts.covariates_of(paths, trial.users, covariates)
         names = [f"covariates {', '.join(covariates)}"] * matrix.shape[1]
-        warn_of_imbalance(
+        contrasts.warn_of_imbalance(
             {
                 node: _balance(trial, number, outcomes, earlier[number], matrix)
                 for number, node in enumerate(trial.node_ids)
@@ -259,15 +245,13 @@ def read_draws(frame: object) -> pd.DataFrame:
         complaint = "as withheld and as not withheld" if is_drawn_twice else "with different since or until"
         raise InvalidRequest(
             f"withheld: user {user!r} and node {node!r} occur {complaint}; allowed: one draw and one window "
-            "per user and node",
-            field="withheld",
+            "per user and node"
         )
     if {"since", "until"} <= set(rows.columns) and (rows["since"] > rows["until"]).any():
         user, node = rows.loc[rows["since"] > rows["until"], _PAIR].iloc[0]
         raise InvalidRequest(
             f"withheld: since is after until, for example for user {user!r} and node {node!r}; allowed: "
-            "since no later than until",
-            field="withheld",
+            "since no later than until"
         )
     return rows
 
@@ -317,8 +301,7 @@ class Trial:
             raise InvalidRequest(
                 f"withheld: {int((user < 0).sum())} rows have users who did not take part, for example "
                 f"{example!r}; allowed: users of Paths.from_frames(users=…), or all participants with the "
-                "column 'withheld'",
-                field="withheld",
+                "column 'withheld'"
             )
         place = pd.Index(node_ids).get_indexer(pd.Index(pairs["node_id"])), user
         shape = (len(node_ids), len(users))
@@ -343,8 +326,7 @@ class Trial:
             if min(counts) < 2:
                 raise InvalidRequest(
                     f"withheld: node {node!r} was withheld from {counts[0]} of {sum(counts)} participants; "
-                    "allowed: at least 2 withheld and 2 other participants",
-                    field="withheld",
+                    "allowed: at least 2 withheld and 2 other participants"
                 )
 
     def within(self, node: int, user: Codes, instant: Codes) -> Flags:
@@ -416,14 +398,14 @@ class _Outcomes:
 
 def _balance(
     trial: Trial, node: int, outcomes: _Outcomes, touchpoints: Numbers, covariates: Numbers
-) -> Balance:
+) -> contrasts.Balance:
     """Compare the groups of a node by conversions and touchpoints before its window, and by covariates."""
     part = trial.takes_part[node]
     conversions = outcomes.per_user(trial, node, before=True)[:, ::2].sum(axis=1)
     counts = np.stack([np.maximum(conversions, 0), touchpoints], axis=1)
     # Few users have most touchpoints; logarithms make the test depend on all.
     known = np.concatenate([np.log1p(counts), covariates], axis=1)
-    return balance(known[part], trial.is_withheld[node, part])
+    return contrasts.balance(known[part], trial.is_withheld[node, part])
 
 
 def _measured(
@@ -444,12 +426,13 @@ def _measured(
         if not has_any.any():
             raise InvalidRequest(
                 f"withheld: no conversion of a participant counts for node {trial.node_ids[nodes[0]]!r}; "
-                "allowed: participants, and since and until if given, with at least one conversion",
-                field="withheld",
+                "allowed: participants, and since and until if given, with at least one conversion"
             )
         held = trial.is_withheld[:, part]
         prior = None if before is None else outcomes.per_user(before, nodes[0], before=True)[part]
-        found = contrast(amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior)
+        found = contrasts.contrast(
+            amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior
+        )
         is_known = np.repeat(has_any, 2)
         users = int(part.sum())
         caused[nodes] = np.where(is_known, users * found.difference, np.nan)
@@ -488,13 +471,7 @@ def _first_touches(paths: Paths, trial: Trial) -> tuple[Codes, Numbers]:
     return first, earlier
 
 
-def _mark_first(
-    first: Codes,
-    trial: Trial,
-    user: Codes,
-    node: Codes,
-    dates: Codes,
-) -> None:
+def _mark_first(first: Codes, trial: Trial, user: Codes, node: Codes, dates: Codes) -> None:
     for number in range(len(trial.node_ids)):
         here = node == number
         inside = trial.within(number, user[here], dates[here])
@@ -513,8 +490,7 @@ def _triggered(trial: Trial, first: Codes, log: pd.DataFrame) -> Trial:
         if not held[number].any():
             raise InvalidRequest(
                 f"withheld: no withheld user of node {node_id!r} has an opportunity (date); allowed: every "
-                "touchpoint of every withheld node that withheld users would have had",
-                field="withheld",
+                "touchpoint of every withheld node that withheld users would have had"
             )
         drawn = trial.is_withheld[number].sum() / trial.takes_part[number].sum()
         users = int(has_any[number].sum())
@@ -563,15 +539,13 @@ def _check_nodes(paths: Paths, node_ids: list[str]) -> None:
     if paths.nodes is not None:
         allowed |= set(paths.nodes["node_id"])
     for node in node_ids:
-        if node not in allowed:
-            raise InvalidRequest.choice("withheld", node, allowed)
+        check_choice("withheld", node, allowed)
 
 
 def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
     if not paths.has_users:
         raise InvalidRequest(
-            "paths: an experiment needs users, which aggregated paths do not have; use Paths.from_frames",
-            field="paths",
+            "paths: an experiment needs users, which aggregated paths do not have; use Paths.from_frames"
         )
     if took_part is not None:
         users: pd.Index[str] = pd.Index(sorted(took_part["user_id"].unique()), dtype=TEXT)
@@ -579,8 +553,7 @@ def _users(paths: Paths, took_part: pd.DataFrame | None) -> pd.Index[str]:
     if paths.observed is None:
         raise InvalidRequest(
             "withheld: who took part is unknown, because the paths have no users; allowed: all participants "
-            "with the column 'withheld', or paths from Paths.from_frames(users=…), whose users all took part",
-            field="withheld",
+            "with the column 'withheld', or paths from Paths.from_frames(users=…), whose users all took part"
         )
     observed = paths.observed.select("user_id").order_by("user_id").to_pyarrow()
     index: pd.Index[str] = pd.Index(to_pandas(observed)["user_id"], dtype=TEXT)
@@ -596,8 +569,7 @@ def _for_all(instants: Codes, is_withheld: Flags, node_ids: list[str], name: str
             raise InvalidRequest(
                 f"withheld: {name!r} differs between the users of node {node_ids[node]!r}, so the window of "
                 f"the other users is undefined; allowed: one {name!r} per node, or participants= with since "
-                "and until for every user",
-                field="withheld",
+                "and until for every user"
             )
         extended[node] = distinct[0]
     return extended

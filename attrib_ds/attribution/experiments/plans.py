@@ -108,8 +108,7 @@ def plan_holdout(
     given = {name: amounts for name, amounts in goals.items() if amounts is not None}
     if len(given) != 1:
         raise InvalidRequest(
-            f"effect: {len(given)} of effect, precision and share are given; allowed: exactly one",
-            field="effect",
+            f"effect: {len(given)} of effect, precision and share are given; allowed: exactly one"
         )
     ((goal, amounts),) = given.items()
     count, mean, variance = _population(paths, users, rate)
@@ -118,8 +117,7 @@ def plan_holdout(
     if reach + margin <= 0:
         raise InvalidRequest(
             f"power: {power!r} is not allowed; allowed: above {0.5 - confidence / 2:.3g}, the probability of "
-            "a significant result by chance",
-            field="power",
+            "a significant result by chance"
         )
     is_binary = paths is None
     rows = []
@@ -164,21 +162,18 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
     if paths is None:
         if users is None or rate is None:
             raise InvalidRequest(
-                "paths: neither paths nor both users and rate are given; allowed: paths, or users and rate",
-                field="paths",
+                "paths: neither paths nor both users and rate are given; allowed: paths, or users and rate"
             )
         if not isinstance(users, int | np.integer) or isinstance(users, bool) or users < 4:
-            raise InvalidRequest(
-                f"users: {users!r} is not allowed; allowed: whole numbers, 4 or more", field="users"
-            )
+            raise InvalidRequest(f"users: {users!r} is not allowed; allowed: whole numbers, 4 or more")
         check_level("rate", rate)
         return int(users), rate, rate * (1 - rate)
     if users is not None or rate is not None:
         raise InvalidRequest(
-            "paths: users and rate are counted from paths; allowed: paths, or users and rate", field="paths"
+            "paths: users and rate are counted from paths; allowed: paths, or users and rate"
         )
     if not paths.has_users:
-        raise InvalidRequest("paths: aggregated paths have no users; give users and rate", field="paths")
+        raise InvalidRequest("paths: aggregated paths have no users; give users and rate")
     touches = paths.touches
     last = touches.filter(touches.position == touches.length)
     converted = to_pandas(last.group_by("user_id").agg(count=last.conversions.sum()).to_pyarrow())
@@ -194,8 +189,7 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
     if not per_user.sum() or count < 4:
         raise InvalidRequest(
             f"paths: {count} users and {per_user.sum():g} conversions; allowed: at least 4 users and some "
-            "conversions",
-            field="paths",
+            "conversions"
         )
     mean = float(per_user.sum() / count)
     return count, mean, float((per_user**2).sum() / count - mean**2)
@@ -211,8 +205,7 @@ def _amounts(goal: str, given: Any, low: float, high: float) -> list[tuple[str |
         is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
         if not is_number or not low < float(amount) < high:
             raise InvalidRequest(
-                f"{goal}: {amount!r} is not allowed; allowed: numbers above {low:,.6g} and below {high:,.6g}",
-                field=goal,
+                f"{goal}: {amount!r} is not allowed; allowed: numbers above {low:,.6g} and below {high:,.6g}"
             )
     if not pairs:
         raise InvalidRequest(f"{goal} is empty; allowed: at least one number", field=goal)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes
 from attrib_ds.attribution.calendar import INTERVALS, first_days, labels, starts_of, zone_of
 from attrib_ds.attribution.incremental.discrete_hazard import HazardSample
 from attrib_ds.attribution.incremental.histories import conversions_of
@@ -17,7 +17,6 @@ from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import to_pandas
 
-Codes = NDArray[np.int64]
 #: A share of users, or a share and its standard error.
 Share = float | tuple[float, float]
 #: Of all users, or by the values of a column of users.
@@ -91,16 +90,14 @@ class Segments:
                 raise InvalidRequest.choice("by", name, allowed)
         if not names or len(set(names)) < len(names) or sum(name in INTERVALS for name in names) > 1:
             raise InvalidRequest(
-                f"by: {by!r} is not allowed; allowed: one period, columns of users, or both, each once",
-                field="by",
+                f"by: {by!r} is not allowed; allowed: one period, columns of users, or both, each once"
             )
         for name in names:
             count = None if name in INTERVALS else self.columns[name]
             if isinstance(count, int):
                 raise InvalidRequest(
                     f"by: {name!r} has {count:,} different values; allowed: up to {_MOST_VALUES} (merge rare "
-                    "ones)",
-                    field="by",
+                    "ones)"
                 )
         rows = self._labelled(self.user, self.dates, names)
         keys = rows.drop_duplicates().sort_values(names, na_position="last", ignore_index=True)
@@ -192,8 +189,7 @@ class ObservedShares:
         if not isinstance(column, str) or not isinstance(shares, Mapping) or not shares:
             raise InvalidRequest(
                 f"{_FIELD}: {given!r} is not allowed; allowed: a column of users with the share of each of "
-                "its values, as in {'country': {'FR': 0.6, 'US': (0.9, 0.01)}}",
-                field=_FIELD,
+                "its values, as in {'country': {'FR': 0.6, 'US': (0.9, 0.01)}}"
             )
         return cls(column, {_key(value): _read_share(share) for value, share in shares.items()})
 
@@ -214,8 +210,7 @@ class ObservedShares:
             if wrong:
                 raise InvalidRequest(
                     f"{_FIELD}: {name} {self.column} {_shown(wrong)}; allowed: one share for each of "
-                    f"{_shown(allowed)}",
-                    field=_FIELD,
+                    f"{_shown(allowed)}"
                 )
 
 
@@ -226,9 +221,8 @@ def _read_share(given: Any) -> tuple[float, float]:
     )
     if not (len(pair) == 2 and are_numbers and 0 < pair[0] <= 1 and 0 <= pair[1] < pair[0]):
         raise InvalidRequest(
-            f"{_FIELD}: {given!r} is not allowed; allowed: a number above 0 and at most 1, or such a "
-            "number and its standard error, as in (0.7, 0.02)",
-            field=_FIELD,
+            f"{_FIELD}: {given!r} is not allowed; allowed: a number above 0 and at most 1, or such a number "
+            "and its standard error, as in (0.7, 0.02)"
         )
     return float(pair[0]), float(pair[1])
 

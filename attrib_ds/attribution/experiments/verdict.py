@@ -7,17 +7,15 @@ from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import f as fisher
 from scipy.stats import poisson
 from scipy.stats import t as student
 
-from attrib_ds.attribution.incremental.histories import conversions_of, preceding, touchpoints_of
+from attrib_ds.attribution.arrays import Numbers
+from attrib_ds.attribution.incremental.histories import preceding
 from attrib_ds.attribution.intervals import GROUPS
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning, warn
-
-Numbers = NDArray[np.float64]
 
 #: Credit of controls, relative to the other nodes, above which a model may count as confounded.
 _MIN_SHARE: Final = 0.03
@@ -165,7 +163,7 @@ def checkout_nodes(sequences: Sequences) -> pd.DataFrame:
         (float64, of these conversions, those with a touchpoint in the last 30 minutes; null if most ages are
         whole days, as without times of day) and ``is_at_checkout`` (bool).
     """
-    rows = preceding(touchpoints_of(sequences, "node_id"), conversions_of(sequences))
+    rows = preceding(sequences, "node_id")
     rows = rows.filter(rows.age_days <= _USUAL)
     is_last = rows.age_days <= _CHECKOUT
     counted = (

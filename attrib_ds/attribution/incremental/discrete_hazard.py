@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.incremental.histories import (
-    Histories,
-    conversions_of,
-    numbered_by_event,
-    preceding,
-    touchpoints_of,
-)
+from attrib_ds.attribution.incremental.histories import Histories, preceding
 from attrib_ds.attribution.incremental.person_periods import Design, Periods, sample_periods
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
-
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 _MOST_STEPS: Final = 60
 _CONVERGED: Final = 1e-7
@@ -70,14 +61,11 @@ class HazardSample:
         if histories is None:
             histories = Histories.of(sequences, covariates=model.covariates)
         if not len(histories.event_user) + len(histories.unobserved.fold):
-            raise InvalidRequest(
-                "paths: no conversions; an incremental model needs at least one", field="paths"
-            )
+            raise InvalidRequest("paths: no conversions; an incremental model needs at least one")
         if model.interactions and nodes > model.most_interacting:
             raise InvalidRequest(
                 f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "
-                f"{model.most_interacting} nodes (roll them up with level=)",
-                field="interactions",
+                f"{model.most_interacting} nodes (roll them up with level=)"
             )
         periods = periods_of(model, histories, nodes=nodes, conversions=len(histories.event_user))
         design = Design.of(periods, histories, has_interactions=model.interactions)
@@ -87,7 +75,7 @@ class HazardSample:
         """Fit the regression, with ``is_jackknife`` also without each fold of users."""
         return HazardFit.of(self.model, self.design, self.periods, self.histories, is_jackknife=is_jackknife)
 
-    def part(self, which: NDArray[np.bool_], conversions: Codes) -> HazardSample:
+    def part(self, which: Flags, conversions: Codes) -> HazardSample:
         """Return some of the periods, with the conversions at some positions among all."""
         histories = self.histories.of_conversions(conversions)
         periods = self.periods.at(which)
@@ -154,11 +142,11 @@ class HazardFit:
         if conversions:
             fitted = fit_logistic(design, is_case, periods.weight, penalty=penalty)
             coefficients = [fitted[0]]
-            if is_jackknife:
-                group = histories.fold[periods.user]
-                coefficients += without_each(
-                    design, is_case, periods.weight, fitted, group=group, groups=GROUPS
-                )
+            # Without each fold, by one Newton step from the coefficients of all rows.
+            for fold in range(GROUPS if is_jackknife else 0):
+                rows = np.flatnonzero(histories.fold[periods.user] == fold)
+                _, gradient, part = derivatives(design, is_case, periods.weight, fitted[0], rows)
+                coefficients.append(fitted[0] - solved(fitted[1] - part, gradient))
         else:
             fitted = np.zeros(len(penalty)), np.eye(len(penalty))
             coefficients = [fitted[0]] * (1 + GROUPS * is_jackknife)
@@ -200,13 +188,30 @@ def share_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> pa.Tab
     coefficients of half-lives may have different signs, so a touchpoint has no effect of its own.
     """
     fit = HazardSample.of(model, sequences).fit()
-    touchpoints = PrecedingTouchpoints.of(sequences)
+    kept = ["event_id", "node_id", "date", "touch_id"]
+    rows = preceding(sequences, "node_id", "touch_id").order_by("number", "date", "touch_id", "code")
+    touches = rows.select(*kept, "number", "code", "age_days").to_pyarrow()
+    event, code = (touches[name].to_numpy().astype(np.int64) for name in ("number", "code"))
     event_number = fit.histories.event_number
-    count = max(int(touchpoints.event.max(initial=-1)), int(event_number.max(initial=-1))) + 1
+    count = max(int(event.max(initial=-1)), int(event_number.max(initial=-1))) + 1
     of_event = np.zeros((count, len(sequences.node_ids)))
     of_event[event_number] = fit.lost()[0]
-    part = touchpoints.divide(touchpoints.decay(half_lives_of(model)).mean(axis=1))
-    return touchpoints.to_arrow(part * of_event[touchpoints.event, touchpoints.code])
+    age = touches["age_days"].to_numpy().astype(np.float64)
+    decay = np.exp2(-age[:, None] / np.asarray(half_lives_of(model))).mean(axis=1)
+    share = _divided(decay, np.column_stack([event, code])) * of_event[event, code]
+    return touches.select(kept).append_column("share", pa.array(share)).filter(pa.array(share != 0))
+
+
+def _divided(weight: Numbers, cells: Codes) -> Numbers:
+    """Scale weights of touchpoints so that those of a cell, a conversion and node, sum to one."""
+    _, cell = np.unique(cells, axis=0, return_inverse=True)
+    cell = cell.reshape(-1)
+    count = int(cell.max(initial=-1)) + 1
+    total = np.bincount(cell, weight, minlength=count)
+    # After a thousand half-lives all weights are zero, and touchpoints share equally.
+    equal = 1.0 / np.maximum(np.bincount(cell, minlength=count), 1)
+    has_weight = total[cell] > 0
+    return np.where(has_weight, weight / np.where(has_weight, total[cell], 1.0), equal[cell])
 
 
 def half_lives_of(model: DiscreteHazard) -> list[float]:
@@ -250,64 +255,8 @@ def _credited(lost: Numbers, histories: Histories, left_out: int) -> Numbers:
     return np.stack(sums)
 
 
-@dataclass(frozen=True, eq=False)
-class PrecedingTouchpoints:
-    """All touchpoints of users before their conversions, regardless of the lookback.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        ``event_id``, ``node_id``, ``date``, ``touch_id``; by conversion and time.
-    event, code : int array
-        Position of the conversion in the order of ``event_id``, and code of the node.
-    age : float array
-        Days until the conversion.
-    """
-
-    table: pa.Table
-    event: NDArray[np.int64]
-    code: NDArray[np.int64]
-    age: Numbers
-
-    @classmethod
-    def of(cls, sequences: Sequences) -> PrecedingTouchpoints:
-        """Read the touchpoints from paths."""
-        touchpoints = touchpoints_of(sequences, "node_id", "touch_id")
-        rows = preceding(touchpoints, numbered_by_event(conversions_of(sequences))).order_by(
-            "number", "date", "touch_id", "code"
-        )
-        read = rows.select(
-            "event_id", "node_id", "date", "touch_id", "number", "code", "age_days"
-        ).to_pyarrow()
-        return cls(
-            read.select(["event_id", "node_id", "date", "touch_id"]),
-            read["number"].to_numpy().astype(np.int64),
-            read["code"].to_numpy().astype(np.int64),
-            read["age_days"].to_numpy().astype(np.float64),
-        )
-
-    def decay(self, half_lives: Sequence[float]) -> Numbers:
-        """Return the part of each touchpoint left at the conversion, one column per half-life."""
-        return np.asarray(np.exp2(-self.age[:, None] / np.asarray(half_lives)))
-
-    def divide(self, weight: Numbers) -> Numbers:
-        """Scale weights of touchpoints so that those of a conversion and node sum to one."""
-        _, cell = np.unique(np.column_stack([self.event, self.code]), axis=0, return_inverse=True)
-        cell = cell.reshape(-1)
-        count = int(cell.max(initial=-1)) + 1
-        total = np.bincount(cell, weight, minlength=count)
-        # After a thousand half-lives all weights are zero, and touchpoints share equally.
-        equal = 1.0 / np.maximum(np.bincount(cell, minlength=count), 1)
-        has_weight = total[cell] > 0
-        return np.where(has_weight, weight / np.where(has_weight, total[cell], 1.0), equal[cell])
-
-    def to_arrow(self, share: Numbers) -> pa.Table:
-        """Return the touchpoints with a column ``share``, without those whose share is zero."""
-        return self.table.append_column("share", pa.array(share)).filter(pa.array(share != 0))
-
-
 def fit_logistic(
-    design: Design, outcome: NDArray[np.bool_], weight: Numbers, *, penalty: Numbers
+    design: Design, outcome: Flags, weight: Numbers, *, penalty: Numbers
 ) -> tuple[Numbers, Numbers]:
     """Return the coefficients of maximum penalised likelihood, and the Hessian of its negative there.
 
@@ -350,38 +299,15 @@ def fit_logistic(
     return coefficients, hessian
 
 
-def without_each(
-    design: Design,
-    outcome: NDArray[np.bool_],
-    weight: Numbers,
-    fitted: tuple[Numbers, Numbers],
-    *,
-    group: NDArray[np.int64],
-    groups: int,
-) -> list[Numbers]:
-    """Return the coefficients without each group of rows, by one Newton step from those of all rows."""
-    coefficients, hessian = fitted
-    without = []
-    for number in range(groups):
-        _, gradient, part = derivatives(
-            design, outcome, weight, coefficients, np.flatnonzero(group == number)
-        )
-        without.append(coefficients - solved(hessian - part, gradient))
-    return without
-
-
 def derivatives(
-    design: Design,
-    outcome: NDArray[np.bool_],
-    weight: Numbers,
-    coefficients: Numbers,
-    which: NDArray[np.int64],
+    design: Design, outcome: Flags, weight: Numbers, coefficients: Numbers, which: Codes
 ) -> tuple[float, Numbers, Numbers]:
     """Return log-likelihood, gradient and negative Hessian of some rows, without the penalty."""
     likelihood = 0.0
     gradient = np.zeros(len(coefficients))
     hessian = np.zeros((len(coefficients), len(coefficients)))
-    for rows in _blocks(which):
+    for start in range(0, len(which), _TOGETHER):
+        rows = which[start : start + _TOGETHER]
         matrix = design.rows(rows)
         probability = probabilities(matrix @ coefficients)
         likelihood += float(weight[rows] @ np.log(np.where(outcome[rows], probability, 1 - probability)))
@@ -402,8 +328,3 @@ def solved(matrix: Numbers, right: Numbers) -> Numbers:
         return np.asarray(np.linalg.solve(matrix, right))
     except np.linalg.LinAlgError:
         return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0])
-
-
-def _blocks(which: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(which), _TOGETHER):
-        yield which[start : start + _TOGETHER]

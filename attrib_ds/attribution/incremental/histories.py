@@ -13,12 +13,10 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.paths.sequences import Sequences, number_currencies
-from attrib_ds.errors import InvalidRequest, TruncatedUsers, warn
+from attrib_ds.errors import InvalidRequest, TruncatedUsers, check_choice, warn
 from attrib_ds.records.frames import TEXT
-
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 #: Largest sum of amounts; that of a bootstrap sample is still finite.
 _LARGEST_SUM: Final = 1e300
@@ -65,7 +63,7 @@ class Unobserved:
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, np.zeros(0), np.zeros(0), empty)
 
-    def sums(self, currencies: int, weight: NDArray[np.bool_]) -> Numbers:
+    def sums(self, currencies: int, weight: Flags) -> Numbers:
         """Return weighted sums by currency: conversions, then value."""
         rows = np.stack([self.conversions, self.value]) * weight
         return np.stack([np.bincount(self.currency, row, minlength=currencies) for row in rows])
@@ -157,8 +155,7 @@ class Histories:
         columns = [name for name in observed.columns if name not in ("user_id", "since", "until")]
         wanted = columns if covariates is None else list(covariates)
         for name in wanted:
-            if name not in columns:
-                raise InvalidRequest.choice("covariates", name, columns)
+            check_choice("covariates", name, columns)
         # Users are sampled by their number, so it must not depend on the order of rows.
         prefixed = {f"{_COVARIATE}{position}": observed[name] for position, name in enumerate(wanted)}
         numbered = observed.select("user_id", "since", "until", **prefixed).order_by("user_id")
@@ -232,7 +229,7 @@ class Histories:
         events = self._at(_EVENTS, np.isin(self.event_number, numbers))
         return replace(self, **events, unobserved=unobserved)
 
-    def _at(self, names: Sequence[str], which: NDArray[np.bool_]) -> dict[str, Any]:
+    def _at(self, names: Sequence[str], which: Flags) -> dict[str, Any]:
         """Return some entries of arrays by name."""
         return {name: getattr(self, name)[which] for name in names}
 
@@ -248,10 +245,7 @@ def _assembled(
     )
     since, until = (_moments(users[name]) for name in ("since", "until"))
     _refuse(
-        since > until,
-        users["user_id"],
-        "observations end before they begin",
-        "since no later than until",
+        since > until, users["user_id"], "observations end before they begin", "since no later than until"
     )
     origin = since.min() if len(since) else np.datetime64("1970-01-01", "us")
     begins, ends = (_days(moments, origin) for moments in (since, until))
@@ -333,8 +327,7 @@ def _columns(users: pa.Table, covariates: Sequence[str]) -> tuple[Numbers, list[
             if not np.isfinite(numbers).all():
                 raise InvalidRequest(
                     f"users: the covariate {name!r} has missing or infinite values; allowed: finite numbers "
-                    "for everybody, or flags and text, whose gaps count as a category",
-                    field="users",
+                    "for everybody, or flags and text, whose gaps count as a category"
                 )
             columns.append(numbers)
         else:
@@ -349,8 +342,7 @@ def _check_finite(histories: Histories) -> None:
         largest = float(np.abs(amount).max(initial=0.0))
         if largest * max(len(amount), 1) > _LARGEST_SUM:
             raise InvalidRequest(
-                f"paths: {name} of up to {largest:.3g} sum to infinity; allowed: sums up to {_LARGEST_SUM:g}",
-                field="paths",
+                f"paths: {name} of up to {largest:.3g} sum to infinity; allowed: sums up to {_LARGEST_SUM:g}"
             )
 
 
@@ -360,8 +352,7 @@ def touchpoints_of(sequences: Sequences, *more: str) -> ir.Table:
     if touchpoints is None:
         raise InvalidRequest(
             "paths: an incremental model needs the touchpoints of users who did not convert too; use "
-            "Paths.from_frames or conversion_paths",
-            field="paths",
+            "Paths.from_frames or conversion_paths"
         )
     complete = touchpoints.filter(touchpoints.user_id.notnull() & touchpoints.node_id.notnull())
     return sequences.coded(complete).select("user_id", "code", "date", *more)
@@ -374,13 +365,14 @@ def conversions_of(sequences: Sequences) -> ir.Table:
     return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
 
 
-def numbered_by_event(conversions: ir.Table) -> ir.Table:
-    """Add ``number``, the position of each conversion in the order of ``event_id``, from 0."""
-    return conversions.mutate(number=ibis.row_number().over(ibis.window(order_by=conversions.event_id)))
+def preceding(sequences: Sequences, *more: str) -> ir.Table:
+    """Join conversions with the earlier touchpoints of their users, regardless of the lookback.
 
-
-def preceding(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
-    """Join conversions with the earlier touchpoints of their users, and add ``age_days``."""
+    Adds ``age_days``, and ``number``, the position of the conversion in the order of ``event_id``, from 0.
+    """
+    touchpoints, conversions = touchpoints_of(sequences, *more), conversions_of(sequences)
+    in_order = ibis.window(order_by=conversions.event_id)
+    conversions = conversions.mutate(number=ibis.row_number().over(in_order))
     joined = conversions.inner_join(
         touchpoints.rename(touch_user="user_id"),
         [conversions.user_id == touchpoints.user_id, touchpoints.date <= conversions.event_date],
@@ -395,13 +387,12 @@ def everybody(touchpoints: ir.Table, conversions: ir.Table) -> ir.Table:
     return seen.filter(seen.user_id.notnull()).select("user_id").distinct().cross_join(ends)
 
 
-def _refuse(is_wrong: NDArray[np.bool_], ids: pa.ChunkedArray, complaint: str, allowed: str) -> None:
+def _refuse(is_wrong: Flags, ids: pa.ChunkedArray, complaint: str, allowed: str) -> None:
     """Refuse rows that contradict the observation of users, and name the first."""
     if is_wrong.any():
         example = ids[int(is_wrong.argmax())].as_py()
         raise InvalidRequest(
-            f"users: {int(is_wrong.sum()):,} {complaint}, for example {example!r}; allowed: {allowed}",
-            field="users",
+            f"users: {int(is_wrong.sum()):,} {complaint}, for example {example!r}; allowed: {allowed}"
         )
 
 
@@ -410,8 +401,7 @@ def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
     if not (is_number(kind) or is_text(kind)):
         raise InvalidRequest(
             f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (convert dates "
-            "to numbers, such as days, or name the columns to use with covariates=)",
-            field=argument,
+            "to numbers, such as days, or name the columns to use with covariates=)"
         )
 
 
@@ -438,8 +428,7 @@ def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbe
     if len(counted) > _MOST_CATEGORIES:
         raise InvalidRequest(
             f"{argument}: the covariate {name!r} has {len(counted):,} different values; allowed: up to "
-            f"{_MOST_CATEGORIES} (merge rare ones, or name the columns to use with covariates=)",
-            field=argument,
+            f"{_MOST_CATEGORIES} (merge rare ones, or name the columns to use with covariates=)"
         )
     return [np.asarray(texts == category, dtype=np.float64) for category in sorted(counted.index[1:])]
 

@@ -7,22 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attrib_ds.attribution.incremental.discrete_hazard import (
-    HazardFit,
-    HazardSample,
-    half_lives_of,
-    lost_without,
-    periods_of,
-    probabilities,
-)
+from attrib_ds.attribution.arrays import Codes, Numbers
+from attrib_ds.attribution.incremental import discrete_hazard as hazard
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.person_periods import Design
 from attrib_ds.attribution.intervals import GROUPS
-
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 #: Days before a touchpoint at which the touchpoints that may have caused it are counted.
 _BEFORE: Final = 1e-9
@@ -58,7 +48,7 @@ class _Mediator:
 
 
 def lost_in_total(
-    sample: HazardSample, fit: HazardFit, mediators_of: Mapping[int, Sequence[int]]
+    sample: hazard.HazardSample, fit: hazard.HazardFit, mediators_of: Mapping[int, Sequence[int]]
 ) -> dict[int, list[Numbers]]:
     """Return the share of each conversion lost without a node, directly and through mediators.
 
@@ -91,7 +81,7 @@ def lost_in_total(
     }
 
 
-def _mediator(sample: HazardSample, node: int, *, is_jackknife: bool) -> _Mediator:
+def _mediator(sample: hazard.HazardSample, node: int, *, is_jackknife: bool) -> _Mediator:
     histories = sample.histories
     case, touch = _earlier_touches(histories, node)
     distinct, position = np.unique(touch, return_inverse=True)
@@ -117,7 +107,7 @@ def _earlier_touches(histories: Histories, node: int) -> tuple[Codes, Codes]:
     return case[is_earlier], touch[is_earlier]
 
 
-def _caused(sample: HazardSample, node: int, touches: Codes, *, is_jackknife: bool) -> list[Numbers]:
+def _caused(sample: hazard.HazardSample, node: int, touches: Codes, *, is_jackknife: bool) -> list[Numbers]:
     """Return the share of touchpoints that would not have happened without each node.
 
     Touchpoints outside the observation of their user, or at its very beginning, are caused by nothing: an
@@ -139,14 +129,16 @@ def _caused(sample: HazardSample, node: int, touches: Codes, *, is_jackknife: bo
     random = np.random.default_rng(model.seed)
     is_drawn = np.zeros(len(outcome), bool)
     is_drawn[random.choice(len(outcome), count, replace=False)] = True
-    periods = periods_of(replace(model, comparisons=_COMPARISONS), of_touches, nodes=nodes, conversions=count)
+    periods = hazard.periods_of(
+        replace(model, comparisons=_COMPARISONS), of_touches, nodes=nodes, conversions=count
+    )
     # Cases come first, in the order of touchpoints.
     weight = periods.weight.copy()
     weight[: len(outcome)] = len(outcome) / count
     is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
     periods = replace(periods, weight=weight)
     design = Design.of(periods, of_touches, has_interactions=False)
-    fit = HazardFit.of(
+    fit = hazard.HazardFit.of(
         model,
         design.at(np.flatnonzero(is_used)),
         periods.at(is_used),
@@ -159,13 +151,13 @@ def _caused(sample: HazardSample, node: int, touches: Codes, *, is_jackknife: bo
     found = []
     for coefficients in fit.coefficients:
         share = np.zeros((len(touches), nodes))
-        share[is_modelled] = lost_without(rows, coefficients)
+        share[is_modelled] = hazard.lost_without(rows, coefficients)
         found.append(share)
     return found
 
 
 def _lost(
-    sample: HazardSample, fit: HazardFit, node: int, mediators: list[_Mediator], number: int
+    sample: hazard.HazardSample, fit: hazard.HazardFit, node: int, mediators: list[_Mediator], number: int
 ) -> Numbers:
     """Return the share of each conversion lost without a node, in one sample of users."""
     coefficients = fit.coefficients[number]
@@ -173,12 +165,12 @@ def _lost(
     effects = cases.effects.copy()
     effects[:, node] = 0.0
     without = replace(cases, effects=effects)
-    probability = probabilities(cases.log_odds(coefficients))
-    remaining = probabilities(without.log_odds(coefficients))
+    probability = hazard.probabilities(cases.log_odds(coefficients))
+    remaining = hazard.probabilities(without.log_odds(coefficients))
     rows = np.unique(np.concatenate([each.case for each in mediators]))
     if not len(rows):
         return np.asarray(1.0 - remaining / probability)
-    half_lives = half_lives_of(sample.model)
+    half_lives = hazard.half_lives_of(sample.model)
     random = np.random.default_rng(sample.model.seed)
     part = without.at(rows)
     total = np.zeros(len(rows))
@@ -192,6 +184,6 @@ def _lost(
             for life, half_life in enumerate(half_lives):
                 left = np.bincount(row, count * np.exp2(-mediator.age / half_life), minlength=len(rows))
                 drawn[:, mediator.node, life] = np.log1p(left)
-        total += probabilities(replace(part, effects=drawn).log_odds(coefficients))
+        total += hazard.probabilities(replace(part, effects=drawn).log_odds(coefficients))
     remaining[rows] = total / _DRAWS
     return np.asarray(1.0 - remaining / probability)

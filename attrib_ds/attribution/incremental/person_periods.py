@@ -10,10 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.incremental.histories import Histories, standardised
-
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 #: Pairs of a moment and a touchpoint held in memory at once.
 _MOST_PAIRS: Final = 4_000_000
@@ -45,30 +43,24 @@ class Periods:
     """
 
     adstock: NDArray[np.float32]
-    user: NDArray[np.int64]
-    number: NDArray[np.int64]
-    event: NDArray[np.int64]
+    user: Codes
+    number: Codes
+    event: Codes
     weight: Numbers
     moment: Numbers
 
     @property
-    def is_case(self) -> NDArray[np.bool_]:
+    def is_case(self) -> Flags:
         """Whether the user converted in the period."""
         return self.event >= 0
 
-    def at(self, which: NDArray[np.bool_]) -> Periods:
+    def at(self, which: Flags) -> Periods:
         """Return some of the periods."""
         return Periods(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
 def sample_periods(
-    histories: Histories,
-    *,
-    nodes: int,
-    half_lives: Sequence[float],
-    step: float,
-    rows: int,
-    seed: int,
+    histories: Histories, *, nodes: int, half_lives: Sequence[float], step: float, rows: int, seed: int
 ) -> Periods:
     """Return every period with a conversion, and a random sample of those without; none without conversions.
 
@@ -114,15 +106,13 @@ def sample_periods(
     )
 
 
-def _drawn(
-    first: NDArray[np.int64], end: NDArray[np.int64], *, rows: int, random: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+def _drawn(first: Codes, end: Codes, *, rows: int, random: np.random.Generator) -> tuple[Codes, Codes, float]:
     """Draw periods of users, and return the number of periods that each stands for.
 
     Systematic sampling: one is drawn from each stretch of consecutive periods, so that users and times are
     represented in proportion.
     """
-    until: NDArray[np.int64] = np.cumsum(end - first)
+    until: Codes = np.cumsum(end - first)
     total = int(until[-1]) if len(until) else 0
     if rows >= total:
         place, weight = np.arange(total, dtype=np.int64), 1.0
@@ -133,12 +123,7 @@ def _drawn(
     return user, end[user] - (until[user] - place), weight
 
 
-def _is_among(
-    user: NDArray[np.int64],
-    period: NDArray[np.int64],
-    case_user: NDArray[np.int64],
-    case_period: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+def _is_among(user: Codes, period: Codes, case_user: Codes, case_period: Codes) -> Flags:
     """Return which periods of users are among those of the cases."""
     span = int(max(period.max(initial=0), case_period.max(initial=0))) + 1
     return np.isin(user * span + period, case_user * span + case_period)
@@ -166,11 +151,11 @@ class Design:
     """
 
     plain: Numbers
-    calendar: NDArray[np.int64]
+    calendar: Codes
     stretches: int
     effects: NDArray[np.float32]
     scale: Numbers
-    pairs: NDArray[np.int64]
+    pairs: Codes
 
     @classmethod
     def of(cls, periods: Periods, histories: Histories, *, has_interactions: bool) -> Design:
@@ -192,21 +177,18 @@ class Design:
         design = cls(plain, calendar, stretches, effects, np.ones(0), pairs.reshape(-1, 2))
         return replace(design, scale=design.spread(periods.weight))
 
-    def at(self, which: NDArray[np.int64]) -> Design:
+    def at(self, which: Codes) -> Design:
         """Return the design of some rows."""
         return replace(
-            self,
-            plain=self.plain[which],
-            calendar=self.calendar[which],
-            effects=self.effects[which],
+            self, plain=self.plain[which], calendar=self.calendar[which], effects=self.effects[which]
         )
 
-    def of_nodes(self, nodes: NDArray[np.int64], weight: Numbers) -> Design:
+    def of_nodes(self, nodes: Codes, weight: Numbers) -> Design:
         """Return the design with the columns of some nodes only."""
         alone = replace(self, effects=self.effects[:, nodes], pairs=np.zeros((0, 2), np.int64))
         return replace(alone, scale=alone.spread(weight))
 
-    def rows(self, which: NDArray[np.int64]) -> Numbers:
+    def rows(self, which: Codes) -> Numbers:
         """Return rows of the matrix, effects divided by their standard deviations."""
         part = self.at(which)
         is_then = part.calendar[:, None] == np.arange(self.stretches)
@@ -248,7 +230,7 @@ class Design:
             self.plain @ plain + calendar[self.calendar] + self.columns() @ (effects / self.scale)
         )
 
-    def columns_of(self, node: int, *, has_pairs: bool = True) -> NDArray[np.int64]:
+    def columns_of(self, node: int, *, has_pairs: bool = True) -> Codes:
         """Return the positions of the columns of a node, by default with its pairs."""
         _, nodes, lives = self.effects.shape
         begin = self.plain.shape[1] + self.stretches
@@ -266,10 +248,7 @@ class Design:
     def penalty(self, strength: float) -> Numbers:
         """Return the ridge penalty of each coefficient: only the calendar and effects are penalised."""
         return np.concatenate(
-            [
-                np.zeros(self.plain.shape[1]),
-                np.full(self.stretches + len(self.scale), strength),
-            ]
+            [np.zeros(self.plain.shape[1]), np.full(self.stretches + len(self.scale), strength)]
         )
 
 
@@ -278,12 +257,7 @@ def _flat(effects: NDArray[np.float32]) -> Numbers:
 
 
 def adstock_at(
-    histories: Histories,
-    user: Codes,
-    moment: Numbers,
-    *,
-    nodes: int,
-    half_lives: Sequence[float],
+    histories: Histories, user: Codes, moment: Numbers, *, nodes: int, half_lives: Sequence[float]
 ) -> NDArray[np.float32]:
     """Return the adstock of each node at moments in the histories of users.
 

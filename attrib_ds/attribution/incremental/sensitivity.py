@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from attrib_ds.attribution.incremental.discrete_hazard import (
-    HazardFit,
-    lost_without,
-    probabilities,
-    solved,
-)
+from attrib_ds.attribution.arrays import Codes, Numbers
+from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, lost_without, probabilities, solved
 from attrib_ds.attribution.incremental.person_periods import Design
 from attrib_ds.records.frames import TEXT
 
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
+#: Partial R2 of observed variables, with exposure and with conversions.
+Benchmarks = dict[str, tuple[float, float]]
 #: An effect on the log-odds below this is linear to double precision.
 _LINEAR: Final = 1e-6
 #: Columns of the result, in order; all but ``benchmark`` are numbers.
@@ -64,27 +57,29 @@ def sensitivity_rows(
     ):
         place = fit.histories.currencies.index(None if pd.isna(currency) else currency)
         variable = variables.get((node_ids.index(node_id), place))
-        rows.append({} if variable is None else _row(variable, *amounts))
+        rows.append({} if variable is None else _row(*variable, *amounts))
     return pd.DataFrame(rows, columns=list(SENSITIVITY), index=effects.index).astype(_TYPES)
 
 
-def _row(variable: OmittedVariable, caused: float, low: float, high: float) -> dict[str, Any]:
+def _row(
+    scale: float, exposed: float, observed: Benchmarks, caused: float, low: float, high: float
+) -> dict[str, Any]:
     # The bound that is nearer to zero; none is left to explain if the interval holds zero.
     nearest = low if low > 0 else high if high < 0 else 0.0
-    strength = abs(caused) / variable.scale
+    strength = abs(caused) / scale
     row: dict[str, Any] = {
         "robustness_value": robustness_value(strength),
-        "robustness_value_interval": robustness_value(abs(nearest) / variable.scale),
+        "robustness_value_interval": robustness_value(abs(nearest) / scale),
     }
-    if variable.exposed > 0:
+    if exposed > 0:
         for name, amount in (("e_value", caused), ("e_value_interval", nearest)):
-            without = 1 - amount / variable.exposed
+            without = 1 - amount / exposed
             row[name] = e_value(1 / without) if without > 0 else np.inf
-    multiples = {name: benchmark_strength(strength, *pair) for name, pair in variable.benchmarks.items()}
+    multiples = {name: benchmark_strength(strength, *pair) for name, pair in observed.items()}
     finite = {name: times for name, times in multiples.items() if np.isfinite(times)}
     if finite:
         name = min(finite, key=finite.__getitem__)
-        exposure, outcome = variable.benchmarks[name]
+        exposure, outcome = observed[name]
         row |= {
             "benchmark": name,
             "benchmark_strength": finite[name],
@@ -177,27 +172,6 @@ def e_value(risk_ratio: float) -> float:
     return float(above + np.sqrt(above * (above - 1))) if np.isfinite(above) else np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class OmittedVariable:
-    """How an unobserved cause of exposure to a node and of conversions biases the effect of the node.
-
-    Attributes
-    ----------
-    scale : float
-        Bias in conversions is at most this, times the square root of ``outcome * exposure / (1 - exposure)``,
-        where these are the partial R2 of the cause with conversions and with exposure (Cinelli and Hazlett,
-        2020, equation 7).
-    exposed : float
-        Conversions after a touchpoint of the node.
-    benchmarks : dict
-        Partial R2 of observed variables, with exposure and with conversions.
-    """
-
-    scale: float
-    exposed: float
-    benchmarks: dict[str, tuple[float, float]]
-
-
 def columns_of_covariates(fit: HazardFit) -> dict[str, Codes]:
     """Return the columns of the design of each covariate that differs between users."""
     columns: dict[str, list[int]] = {}
@@ -210,7 +184,7 @@ def columns_of_covariates(fit: HazardFit) -> dict[str, Codes]:
 
 def omitted_variables(
     fit: HazardFit, benchmarks: Mapping[str, Codes]
-) -> dict[tuple[int, int], OmittedVariable]:
+) -> dict[tuple[int, int], tuple[float, float, Benchmarks]]:
     """Return the bias of an omitted variable for each node and currency with an effect.
 
     At the maximum of the likelihood, a logistic regression is a least-squares regression of a working
@@ -226,6 +200,14 @@ def omitted_variables(
         The fitted hazard.
     benchmarks : mapping
         Columns of the design of each observed variable.
+
+    Returns
+    -------
+    dict
+        By node and currency: the scale of bias, conversions after a touchpoint of the node, and the partial
+        R2 of the benchmarks. Bias in conversions is at most the scale times the square root of
+        ``outcome * exposure / (1 - exposure)``, the partial R2 of the cause with conversions and exposure
+        (Cinelli and Hazlett, 2020, equation 7).
     """
     coefficients = fit.coefficients[0]
     information = fit.hessian - np.diag(fit.penalty)
@@ -251,7 +233,7 @@ def omitted_variables(
             variance = float(direction @ information @ direction)
             if variance <= 0:
                 continue
-            variables[node, currency] = OmittedVariable(
+            variables[node, currency] = (
                 float(np.sqrt(variance * fit.weight.sum())),
                 float(amount @ is_touched),
                 {

@@ -46,9 +46,7 @@ def read_touchpoints(
 ) -> ir.Table:
     """Return ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` of every touchpoint."""
     node_id = source.keys(node, role="node")
-    touch, type_column = columns.get("touch"), columns.get("type")
-    if type_column is None and source.has("type"):
-        type_column = "type"
+    touch, type_column = columns.get("touch"), columns.get("type", "type" if source.has("type") else None)
     read = {
         "user_id": source.keys(user, role="user"),
         "node_id": node_id,
@@ -134,8 +132,7 @@ def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
         if anchor == "state":
             raise InvalidRequest(
                 "anchor: 'state' requires a column with dates of the state; pass state=, or for frames "
-                "columns={'state': …}",
-                field="anchor",
+                "columns={'state': …}"
             )
         return conversions
     reached = conversions.filter(conversions[STATE].notnull())
@@ -199,7 +196,7 @@ class Input:
         table = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else read_table(argument, frame)
         _distinct_names(table.column_names, argument)
         if not table.num_columns:
-            raise InvalidRequest(f"{argument}: the table has no columns", field=argument)
+            raise InvalidRequest(f"{argument}: the table has no columns")
         # Engines guess a type for columns without a value; text can be cast to any role.
         untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
         for name in untyped:
@@ -318,7 +315,7 @@ class Input:
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
         rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
-        return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}", field=self.argument)
+        return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}")
 
     def _column(self, name: str, role: str | None) -> Any:
         if name not in self.table.columns:
@@ -327,9 +324,8 @@ class Input:
             remedy = f"columns={{{role!r}: '…'}}" if is_further else f"{role}='…'"
             remedy = "" if role is None else f"; name another with {remedy}"
             raise InvalidRequest(
-                f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; "
-                f"columns: {', '.join(self.table.columns)}{remedy}",
-                field=self.argument,
+                f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; columns: "
+                f"{', '.join(self.table.columns)}{remedy}"
             )
         return self.table[name]
 
@@ -339,22 +335,19 @@ class Input:
         return values
 
     def _refuse(self, name: str, kind: Any, allowed: str) -> None:
-        raise InvalidRequest(
-            f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}", field=self.argument
-        )
+        raise InvalidRequest(f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}")
 
 
 def _parquet_files(path: Path, argument: str) -> list[Path]:
     if not path.exists():
-        raise InvalidRequest(f"{argument}: there is no file {str(path)!r}", field=argument)
+        raise InvalidRequest(f"{argument}: there is no file {str(path)!r}")
     if path.is_file() and path.suffix not in (".parquet", ".pq"):
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not a .parquet or .pq file; read other files with pandas first",
-            field=argument,
+            f"{argument}: {path.name!r} is not a .parquet or .pq file; read other files with pandas first"
         )
     files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
     if not files:
-        raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}", field=argument)
+        raise InvalidRequest(f"{argument}: there is no Parquet file in {str(path)!r}")
     for file in files:
         try:
             parquet.read_schema(file)
@@ -391,6 +384,4 @@ def _arrow_column(values: pd.Series[Any], name: str, argument: str) -> Any:
 def _distinct_names(names: list[str], argument: str) -> None:
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
-        raise InvalidRequest(
-            f"{argument}: the columns {', '.join(duplicates)} occur more than once", field=argument
-        )
+        raise InvalidRequest(f"{argument}: the columns {', '.join(duplicates)} occur more than once")

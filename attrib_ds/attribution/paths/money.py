@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
@@ -65,27 +65,18 @@ class Money:
         InvalidRequest
             If an argument or a cell is not allowed.
         """
-        if later_rate not in _LATER_RATES:
-            raise InvalidRequest.choice("later_rate", later_rate, _LATER_RATES)
+        check_choice("later_rate", later_rate, _LATER_RATES)
         if currency is None and rates is not None:
-            raise InvalidRequest(
-                "rates: in_currency is required with rates; pass the currency to convert to", field="rates"
-            )
+            raise InvalidRequest("rates: in_currency is required with rates; pass the currency to convert to")
         if currency is not None and (not isinstance(currency, str) or not currency):
             raise InvalidRequest(
-                f"in_currency: {currency!r} is not a currency; allowed: a code such as 'EUR'",
-                field="in_currency",
+                f"in_currency: {currency!r} is not a currency; allowed: a code such as 'EUR'"
             )
         checked = pd.DataFrame(columns=["currency", "date", "rate"]) if rates is None else _checked(rates)
         other = checked[checked["currency"] != currency].sort_values(["currency", "date"], ignore_index=True)
         until = other.groupby("currency")["date"].shift(-1).fillna(_FOREVER)
-        columns = {
-            "currency": other["currency"].astype(TEXT),
-            "since": other["date"],
-            "until": until,
-            "rate": other["rate"].astype("float64"),
-        }
-        return cls(currency, pd.DataFrame(columns), later_rate)
+        periods = other.rename(columns={"date": "since"}).assign(until=until)
+        return cls(currency, periods.astype({"currency": TEXT, "rate": "float64"}), later_rate)
 
     def described(self) -> dict[str, str]:
         """Return the settings as text by name; empty if nothing is converted."""
@@ -113,11 +104,7 @@ class Money:
         if self.currency is None:
             return rows
         rates = lazy(self.rates.rename(columns={"currency": "of_currency", "rate": "unit_worth"}))
-        is_valid = [
-            rows.currency == rates.of_currency,
-            rows[date] >= rates.since,
-            rows[date] < rates.until,
-        ]
+        is_valid = [rows.currency == rates.of_currency, rows[date] >= rates.since, rows[date] < rates.until]
         rated = rows.left_join(rates, is_valid).drop("of_currency", "since", "until")
         worth = ibis.ifelse(rated.currency == self.currency, 1.0, rated.unit_worth)
         rated = rated.mutate(unit_worth=worth)
@@ -155,13 +142,11 @@ class Money:
     def _missing_rate(self, currency: object, date: Any, argument: str) -> InvalidRequest:
         if currency is None:
             return InvalidRequest(
-                f"in_currency: an amount of {argument} on {date:%Y-%m-%d} has no currency to convert from",
-                field="in_currency",
+                f"in_currency: an amount of {argument} on {date:%Y-%m-%d} has no currency to convert from"
             )
         return InvalidRequest(
             f"rates: there is no rate of {currency} to {self.currency} on {date:%Y-%m-%d}, which {argument} "
-            "need; add a row with the columns currency, date and rate that is valid from that day or earlier",
-            field="rates",
+            "need; add a row with the columns currency, date and rate that is valid from that day or earlier"
         )
 
 
@@ -242,8 +227,7 @@ def _refuse_other_currencies(later: ir.Table) -> None:
     for row in other.select("event_id", "currency", "unit").to_pyarrow().to_pylist():
         raise InvalidRequest(
             f"adjustments: the amount of {row['event_id']!r} is in {row['currency']}, its conversion in "
-            f"{row['unit'] or 'no currency'}; convert both with in_currency=",
-            field="adjustments",
+            f"{row['unit'] or 'no currency'}; convert both with in_currency="
         )
 
 
@@ -268,10 +252,7 @@ def _checked(rates: Frame) -> pd.DataFrame:
         if wrong.any():
             row = int(np.asarray(wrong).argmax())
             given = rates[column].tolist()[row]
-            raise InvalidRequest(
-                f"rates: the column {column!r} {complaint}, first in row {row} ({given!r})",
-                field="rates",
-            )
+            raise InvalidRequest(f"rates: the column {column!r} {complaint}, first in row {row} ({given!r})")
     return pd.DataFrame({"currency": currencies, "date": dates, "rate": worth})
 
 

@@ -13,16 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import engine, engine_of, has_all_features, joined_in_order, total
-from attrib_ds.attribution.paths.inputs import (
-    MILESTONE,
-    Input,
-    check_columns,
-    read_adjustments,
-    read_conversions,
-    read_observed,
-    read_touchpoints,
-    touch_types,
-)
+from attrib_ds.attribution.paths import inputs
 from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
@@ -223,21 +214,21 @@ class Paths:
         )
         money = Money.of(in_currency, rates, later_rate=later_rate)
         columns = dict(columns or {})
-        check_columns(columns)
+        inputs.check_columns(columns)
         backend = engine_of(
             (touchpoints, conversions, users, adjustments), memory=memory, unchecked=unchecked
         )
-        points = read_touchpoints(
-            Input.open(backend, touchpoints, argument="touchpoints"),
+        points = inputs.read_touchpoints(
+            inputs.Input.open(backend, touchpoints, argument="touchpoints"),
             user=user,
             node=node,
             date=date,
             columns=columns,
         )
         if window.named_types:
-            window.require_types(touch_types(points))
-        converted = read_conversions(
-            Input.open(backend, conversions, argument="conversions"),
+            window.require_types(inputs.touch_types(points))
+        converted = inputs.read_conversions(
+            inputs.Input.open(backend, conversions, argument="conversions"),
             user=user,
             date=date,
             conversion=conversion,
@@ -248,15 +239,17 @@ class Paths:
         )
         later = None
         if adjustments is not None:
-            later = read_adjustments(
-                Input.open(backend, adjustments, argument="adjustments"), conversion=conversion, date=date
+            later = inputs.read_adjustments(
+                inputs.Input.open(backend, adjustments, argument="adjustments"),
+                conversion=conversion,
+                date=date,
             )
         converted, later = apply_later_amounts(converted, later, money)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])
         observed = None
         if users is not None:
-            observed = read_observed(Input.open(backend, users, argument="users"), user=user)
+            observed = inputs.read_observed(inputs.Input.open(backend, users, argument="users"), user=user)
         return cls(
             touches=pair(points, converted, window=window),
             touchpoints=points,
@@ -320,10 +313,8 @@ class Paths:
         [1.0, 3.0]
         """
         if not separator:
-            raise InvalidRequest(
-                "separator: '' is not allowed; allowed: text between two nodes", field="separator"
-            )
-        source = Input.open(engine(), frame, argument="frame")
+            raise InvalidRequest("separator: '' is not allowed; allowed: text between two nodes")
+        source = inputs.Input.open(engine(), frame, argument="frame")
         columns = {
             "path": source.keys(path, role="path"),
             "conversions": source.numbers(conversions, role="conversions", minimum=0),
@@ -343,8 +334,7 @@ class Paths:
             row = int(nodes.index[empty][0])
             raise InvalidRequest(
                 f"frame: the path in row {row} has an empty node ({rows['path'][row]!r}, separated by "
-                f"{separator!r}); allowed: one or more nodes, none of them empty",
-                field="frame",
+                f"{separator!r}); allowed: one or more nodes, none of them empty"
             )
         # Ids by content: sums and the draws of a bootstrap are the same in any order of the rows.
         rows = rows.sort_values(["path", "currency", "conversions", "value", "nulls"], ignore_index=True)
@@ -354,24 +344,15 @@ class Paths:
         touches["node_id"] = touches["node_id"].astype(TEXT).str.strip()
         touches["position"] = touches.groupby("event_id", sort=False).cumcount() + 1
         arrow = pa.Table.from_pandas(touches, preserve_index=False)
-        for name in ("node_id", "currency"):
-            index = arrow.column_names.index(name)
-            arrow = arrow.set_column(index, name, arrow[name].cast(pa.string()))
-        empty_columns = {
-            "user_id": pa.string(),
-            "type": pa.string(),
-            "touch_id": pa.string(),
-            "date": pa.timestamp("us"),
-            "event_date": pa.timestamp("us"),
-            "age_days": pa.float64(),
-            "youngest_days": pa.float64(),
-        }
-        for name, kind in empty_columns.items():
-            arrow = arrow.append_column(name, pa.nulls(arrow.num_rows, kind))
         backend = engine()
         backend.con.register("sequences", arrow)
         points = backend.table("sequences")
-        points = points.mutate(is_direct=points.node_id.lower().isin(DIRECT))
+        # An empty frame has no type of text.
+        columns = {name: points[name].cast("string") for name in ("node_id", "currency")}
+        columns |= dict.fromkeys(("user_id", "type", "touch_id"), ibis.null("string"))
+        columns |= dict.fromkeys(("date", "event_date"), ibis.null("timestamp(6)"))
+        columns |= dict.fromkeys(("age_days", "youngest_days"), ibis.null("float64"))
+        points = points.mutate(columns, is_direct=columns["node_id"].lower().isin(DIRECT))
         touched = points.filter(points.conversions > 0).drop("nulls")
         return cls(touches=touched, touchpoints=points, has_dates=False, has_users=False)
 
@@ -421,9 +402,7 @@ class Paths:
             If ``top`` is not a number of paths.
         """
         if top is not None and (not isinstance(top, int) or top < 0):
-            raise InvalidRequest(
-                f"top: {top!r} is not a number of paths; allowed: 0 or more, or None", field="top"
-            )
+            raise InvalidRequest(f"top: {top!r} is not a number of paths; allowed: 0 or more, or None")
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
@@ -500,13 +479,12 @@ class Paths:
         if self.conversions is None or self.touchpoints is None or self.window is None:
             raise InvalidRequest(
                 "paths: aggregated paths have no dates, so their lookback cannot change; use "
-                "Paths.from_frames",
-                field="paths",
+                "Paths.from_frames"
             )
         changed = Window.of(lookback)
         window = replace(self.window, lookback=changed.lookback, of_types=changed.of_types)
         if window.named_types:
-            window.require_types(touch_types(self.touchpoints))
+            window.require_types(inputs.touch_types(self.touchpoints))
         repaired = replace(
             self,
             touches=pair(self.touchpoints, self.conversions, window=window),
@@ -550,14 +528,17 @@ class Paths:
         """Raise if touchpoints have no dates."""
         if not self.has_dates:
             raise InvalidRequest(
-                f"paths: {purpose} needs the dates of touchpoints, which aggregated paths do not have; "
-                "use Paths.from_frames",
-                field="paths",
+                f"paths: {purpose} needs the dates of touchpoints, which aggregated paths do not have; use "
+                "Paths.from_frames"
             )
 
     def milestones(self) -> list[str]:
         """Return the names of the milestones of the paths."""
-        return [name.removeprefix(MILESTONE) for name in self.touches.columns if name.startswith(MILESTONE)]
+        return [
+            name.removeprefix(inputs.MILESTONE)
+            for name in self.touches.columns
+            if name.startswith(inputs.MILESTONE)
+        ]
 
     def __repr__(self) -> str:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
@@ -590,6 +571,5 @@ def require_paths(paths: object) -> None:
     if not isinstance(paths, Paths):
         raise InvalidRequest(
             f"paths: {type(paths).__name__} is not Paths; allowed: the result of conversion_paths, "
-            "Paths.from_frames or Paths.from_sequences",
-            field="paths",
+            "Paths.from_frames or Paths.from_sequences"
         )

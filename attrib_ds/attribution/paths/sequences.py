@@ -11,8 +11,8 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import double, group_of, number_of, total
 from attrib_ds.attribution.intervals import Uncertainty
 from attrib_ds.attribution.models import SequenceModel
@@ -62,8 +62,7 @@ class Steps:
         """Return the window over the ordered steps of a path, partitioned further by columns."""
         table = self.table
         return ibis.window(
-            group_by=[table[name] for name in ("path_id", *by)],
-            order_by=[table[name] for name in self.order],
+            group_by=[table[name] for name in ("path_id", *by)], order_by=[table[name] for name in self.order]
         )
 
     def where(self, condition: Any, **columns: Any) -> Steps:
@@ -210,10 +209,7 @@ class Sequences:
     def coded(self, rows: ir.Table) -> ir.Table:
         """Add the code of each node, and its bit in a set of nodes."""
         codes = np.arange(len(self.node_ids), dtype=np.int64)
-        columns = {
-            "coded_id": pa.array(self.node_ids, pa.string()),
-            "code": pa.array(codes, pa.int32()),
-        }
+        columns = {"coded_id": pa.array(self.node_ids, pa.string()), "code": pa.array(codes, pa.int32())}
         for index, word in enumerate(self.words):
             columns[word] = pa.array(np.where(codes // WORD == index, 1 << (codes % WORD), 0), pa.int64())
         coded = ibis.memtable(pa.table(columns))
@@ -282,9 +278,7 @@ def _is_other(steps: Steps, removed: tuple[str, ...], node_ids: list[str]) -> An
     return ~steps.table.code.isin(codes) if codes else steps.table.code.notnull()
 
 
-def number_currencies(
-    currency: pa.ChunkedArray, is_converted: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], list[str | None]]:
+def number_currencies(currency: pa.ChunkedArray, is_converted: Flags) -> tuple[Codes, list[str | None]]:
     """Encode the currencies of conversions in sorted order, None last; other rows have the code 0."""
     encoded = currency.filter(pa.array(is_converted)).combine_chunks().dictionary_encode("encode")
     distinct = encoded.dictionary.to_pylist()
@@ -295,7 +289,7 @@ def number_currencies(
     return numbers, currencies
 
 
-def number_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def number_rows(rows: Codes) -> tuple[Codes, Codes]:
     """Return the distinct rows of a matrix, sorted, and the index of each row among them."""
     index = np.zeros(len(rows), dtype=np.int64)
     first = np.zeros(min(len(rows), 1), dtype=np.int64)
@@ -306,15 +300,13 @@ def number_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     return rows[first], index
 
 
-def sum_rows(rows: NDArray[np.float64], index: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+def sum_rows(rows: Numbers, index: Codes, size: int) -> Numbers:
     """Sum the rows of a matrix that have the same index, from 0 to ``size - 1``."""
     columns = [np.bincount(index, column, size) for column in rows.T]
     return np.asarray(np.column_stack(columns), dtype=np.float64)
 
 
-def _numbered(
-    values: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _numbered(values: Codes) -> tuple[Codes, Codes, Codes]:
     """Return the distinct values, sorted, the index of each value among them, and their first positions."""
     # Hashing is far faster than sorting where there are few distinct values.
     numbers, distinct = pd.factorize(values)

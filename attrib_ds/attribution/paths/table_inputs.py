@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final
 
 import ibis
@@ -111,9 +110,8 @@ class ExternalTables:
         if missing:
             described = ", ".join(f"{column} ({declared.needed[column]})" for column in missing)
             raise InvalidRequest(
-                f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; "
-                f"if a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}",
-                field=name,
+                f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; if "
+                f"a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}"
             )
         source = Input(table, name, is_external=True, dialect=self.backend.name)
         schema_columns = {**declared.needed, **declared.optional}
@@ -136,8 +134,7 @@ class ExternalTables:
         except TableNotFound as error:
             raise InvalidRequest(
                 f"{name}: there is no table {given!r}{closest(given, self.backend.list_tables())}; pass a "
-                "table of another schema as an Ibis table",
-                field=name,
+                "table of another schema as an Ibis table"
             ) from error
 
 
@@ -165,7 +162,7 @@ def read_tables(
     return Tables(
         interactions=interactions,
         events=events.drop(*(name for name in events.columns if name.startswith((STATISTIC, STATE)))),
-        metrics=reduce(lambda left, right: left.union(right), measured) if measured else nothing,
+        metrics=ibis.union(*measured) if measured else nothing,
         nodes=_nodes(tables, nodes, interactions),
         outlays=_empty_spend(interactions) if spend is None else _spend(tables, spend, currency),
         currency=currency,
@@ -177,10 +174,7 @@ def read_tables(
 def _as(source: Input, name: str, kind: str) -> Any:
     column = source.table[name]
     if not _KINDS[kind](column.type()):
-        raise InvalidRequest(
-            f"{source.argument}: the column {name} holds {column.type()}; allowed: {kind}",
-            field=source.argument,
-        )
+        raise InvalidRequest(f"{source.argument}: the column {name} holds {column.type()}; allowed: {kind}")
     return (
         source.instants(name, role=name, optional=True) if kind == "timestamp" else column.cast(_TYPES[kind])
     )

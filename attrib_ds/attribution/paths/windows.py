@@ -12,7 +12,7 @@ import ibis.expr.types as ir
 
 from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.attribution.engines.engine import double
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 
 #: Key of the lookback of all types that a mapping does not name.
 DEFAULT = "default"
@@ -82,15 +82,12 @@ class Window:
         InvalidRequest
             If an argument is not allowed.
         """
-        if reset not in _RESETS:
-            raise InvalidRequest.choice("reset", reset, _RESETS)
-        if anchor not in _ANCHORS:
-            raise InvalidRequest.choice("anchor", anchor, _ANCHORS)
+        check_choice("reset", reset, _RESETS)
+        check_choice("anchor", anchor, _ANCHORS)
         given = lookback if isinstance(lookback, Mapping) else {DEFAULT: lookback}
         if not given:
             raise InvalidRequest(
-                "lookback: it is empty; allowed: a length of time, or one for each type of touchpoints",
-                field="lookback",
+                "lookback: it is empty; allowed: a length of time, or one for each type of touchpoints"
             )
         lengths = _lengths(given, "lookback", bounds)
         return cls(
@@ -145,8 +142,7 @@ class Window:
         if without:
             raise InvalidRequest(
                 f"lookback: touchpoints of the type {', '.join(without)} have no lookback; allowed: one for "
-                f"every type, or {DEFAULT!r} for the others",
-                field="lookback",
+                f"every type, or {DEFAULT!r} for the others"
             )
 
     def described(self) -> dict[str, str]:
@@ -171,8 +167,7 @@ def _lengths(
         if bounds is not None and not bounds[0] <= length <= bounds[1]:
             raise InvalidRequest(
                 f"{argument}: {given[name]!r} is not allowed; allowed: {bounds[0].days} to {bounds[1].days} "
-                "days",
-                field=argument,
+                "days"
             )
     return lengths
 
@@ -182,8 +177,7 @@ def _ranked(precedence: Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(precedence, str) or len(set(types)) < len(types) or len(types) == 1:
         raise InvalidRequest(
             f"precedence: {precedence!r} is not allowed; allowed: two or more types of touchpoints, such as "
-            "('click', 'view')",
-            field="precedence",
+            "('click', 'view')"
         )
     return types
 
@@ -298,9 +292,6 @@ def _preceding(joined: ir.Table, precedence: tuple[str, ...]) -> ir.Table:
 
 def _interval(length: timedelta) -> Any:
     # Some engines have no intervals below a second.
-    whole, rest = divmod(length, timedelta(seconds=1))
-    return (
-        ibis.interval(microseconds=length // timedelta(microseconds=1))
-        if rest
-        else ibis.interval(seconds=whole)
-    )
+    if length % timedelta(seconds=1):
+        return ibis.interval(microseconds=length // timedelta(microseconds=1))
+    return ibis.interval(seconds=length // timedelta(seconds=1))

@@ -8,6 +8,7 @@ from scipy.stats import norm
 from attrib_ds.attribution.experiments import combination
 from attrib_ds.attribution.experiments.combination import (
     _ODDS,
+    CONFOUNDED,
     Controls,
     Hypotheses,
     Measurement,
@@ -326,7 +327,7 @@ def test_a_combination_is_not_worse_than_its_better_ingredient(model, verdict, h
         ]
         odds = [_ODDS[verdict], 1.0]
         if verdict == "confounded":
-            alternatives.append(weigh_proportions(modelled, sampling, experiment, is_confounded=True))
+            alternatives.append(weigh_proportions(modelled, sampling, experiment, CONFOUNDED))
             odds = [_ODDS[verdict], 0.5, 0.5]
         shares = posterior_shares(alternatives, odds)
         combined, *_ = Mixture.of(alternatives, shares).ranges(np.eye(6), 0.95)
