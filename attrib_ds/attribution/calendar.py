@@ -60,9 +60,9 @@ def local_days(instants: Any, zone: ZoneInfo, *, first: datetime, last: datetime
     # Two branches per year, because time zone functions differ between engines or do not exist.
     local = instants + _interval(latest)
     if changes:
-        branches = [
+        branches = (
             (instants < ibis.literal(until), instants + _interval(offset)) for until, offset in changes
-        ]
+        )
         local = ibis.cases(*branches, else_=local)
     return local.date()
 
@@ -204,17 +204,13 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     >>> parse_duration("36h", argument="lookback")
     datetime.timedelta(days=1, seconds=43200)
     """
-    if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
-        raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}")
     try:
-        parsed = pd.Timedelta(value)
-        # pandas reads empty text as NaT instead of raising an error.
-        if pd.isna(parsed):
+        # pandas reads numbers as nanoseconds, and empty text as NaT.
+        if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
             raise ValueError(value)
-        length = parsed.to_pytimedelta()
-    except (ValueError, OverflowError) as error:
-        message = f"{argument}: {value!r} is not a length of time; {_ALLOWED}"
-        raise InvalidRequest(message, field=argument) from error
+        length = pd.Timedelta(value).to_pytimedelta()
+    except (AttributeError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}") from error
     if length <= timedelta(0):
         raise InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}")
     return length

@@ -110,16 +110,16 @@ def compare_orders(
     best = int(mean.argmax())
     behind, behind_error = _mean_and_error(held_out[best] - held_out)
     rows = pd.DataFrame([_in_sample(ngrams, order) for order in wanted])
+    types = dict.fromkeys(("order", "states", "parameters"), "Int64")
+    types |= dict.fromkeys(("is_best", "is_parsimonious"), "boolean")
     return rows.assign(
         held_out=mean,
         held_out_error=error,
         behind=behind,
         behind_error=behind_error,
-        is_best=pd.array(np.arange(len(wanted)) == best, dtype="boolean"),
-        is_parsimonious=pd.array(
-            np.arange(len(wanted)) == int((behind <= behind_error).argmax()), dtype="boolean"
-        ),
-    ).astype({"order": "Int64", "states": "Int64", "parameters": "Int64"})
+        is_best=np.arange(len(wanted)) == best,
+        is_parsimonious=np.arange(len(wanted)) == int((behind <= behind_error).argmax()),
+    ).astype(types)
 
 
 def _checked_orders(orders: Iterable[int]) -> list[int]:

@@ -352,7 +352,9 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     touched = remaining.filter(remaining.position > 0)
     columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
     rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()
-    starts, row_paths = split_paths(rows["path_id"], rows["code"])
+    path_numbers = rows["path_id"].dictionary_encode().combine_chunks().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(path_numbers, prepend=-1))
+    row_paths = _split(rows["code"], starts)
     # The steps of a path are consecutive and in order.
     first_step = dict(zip(path[::-1].tolist(), range(len(path) - 1, -1, -1), strict=True))
     place = {encoded: first_step.get(index) for index, encoded in enumerate(classes.paths)}
@@ -369,11 +371,11 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
 def _steps(classes: PathClasses, chosen: Codes, *, nodes: int) -> tuple[Codes, Codes, Codes]:
     """Return the path, the node and the path without the step, for every step of the chosen paths."""
     place = {path: index for index, path in enumerate(classes.paths)}
-    unobserved = len(classes.paths)
+    unobserved, width = len(classes.paths), _CODE.itemsize
     path, node, reduced = [], [], []
     for index in chosen.tolist():
         encoded = classes.paths[index]
-        shorter = classes.without_each_step(encoded)
+        shorter = [encoded[:step] + encoded[step + width :] for step in range(0, len(encoded), width)]
         path += [index] * len(shorter)
         node.append(classes.codes(encoded) % nodes)
         reduced += [place.get(other, unobserved) for other in shorter]
@@ -431,26 +433,9 @@ class PathClasses:
         """Return the codes of a path."""
         return np.frombuffer(path, dtype=_CODE)
 
-    def without_each_step(self, path: bytes) -> list[bytes]:
-        """Return the path without its first step, without its second step and so on."""
-        width = _CODE.itemsize
-        return [path[:start] + path[start + width :] for start in range(0, len(path), width)]
-
-
-def split_paths(path_ids: pa.ChunkedArray, codes: pa.ChunkedArray) -> tuple[Codes, list[bytes]]:
-    """Return the first row of each path, and its codes as in :attr:`PathClasses.paths`.
-
-    Parameters
-    ----------
-    path_ids, codes : pyarrow.ChunkedArray
-        Path and code of each step; the steps of a path are consecutive and in order.
-    """
-    numbers = path_ids.dictionary_encode().combine_chunks().indices.to_numpy()
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    return starts, _split(codes, starts)
-
 
 def _split(codes: pa.ChunkedArray, starts: Codes) -> list[bytes]:
+    """Return the codes of each path, as in :attr:`PathClasses.paths`, by the first row of each."""
     encoded, width = codes.to_numpy().astype(_CODE).tobytes(), _CODE.itemsize
     bounds = [*(starts * width).tolist(), len(encoded)]
     return [encoded[first:last] for first, last in pairwise(bounds)]

@@ -1,7 +1,5 @@
 """Attribution models as frozen values; a name such as ``"linear"`` stands for its default parameters."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -173,9 +171,8 @@ class LastNonDirect(Model):
     direct: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.direct is None:
-            return
-        object.__setattr__(self, "direct", check_strings("direct", self.direct))
+        if self.direct is not None:
+            object.__setattr__(self, "direct", check_strings("direct", self.direct))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Attribute conversions and their value to nodes, under one model or several."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -146,16 +144,10 @@ def attribute(
 
 def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
     credited = rows["conversions"]
-    credits = pd.DataFrame(
-        {
-            "model": pd.Series(label, index=rows.index, dtype=TEXT),
-            "node_id": rows["node_id"],
-            "conversions": credited,
-            "value": rows["value"],
-            "currency": rows["currency"],
-            "share": credited / (credited.sum() or np.nan),
-        }
+    credits = rows[["node_id", "conversions", "value", "currency"]].assign(
+        share=credited / (credited.sum() or np.nan)
     )
+    credits.insert(0, "model", pd.Series(label, index=rows.index, dtype=TEXT))
     for low, high in BOUNDS.values():
         if low in rows.columns:
             credits[low], credits[high] = rows[low], rows[high]

@@ -1,7 +1,5 @@
 """Credits of path models, of nodes and of touchpoints; rules alone need none of what this imports."""
 
-from __future__ import annotations
-
 from functools import singledispatch
 
 import pandas as pd

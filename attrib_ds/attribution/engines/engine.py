@@ -1,7 +1,5 @@
 """The engine that runs queries: an in-memory DuckDB, or the engine of the user's own tables."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Iterable

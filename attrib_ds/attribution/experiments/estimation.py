@@ -17,17 +17,8 @@ from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.credits.credits import attribute, check_conservation
 from attrib_ds.attribution.credits.touches import credited_touches
 from attrib_ds.attribution.engines.engine import total
-from attrib_ds.attribution.experiments import combination
+from attrib_ds.attribution.experiments import combination, effects
 from attrib_ds.attribution.experiments import verdict as judgement
-from attrib_ds.attribution.experiments.effects import (
-    LEVEL,
-    Effects,
-    Ranges,
-    around,
-    recorded,
-    scaled,
-    weighted,
-)
 from attrib_ds.attribution.experiments.segments import Cells, ObservedShare, ObservedShares, Segments
 from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample
 from attrib_ds.attribution.incremental.mediation import lost_in_total
@@ -40,7 +31,7 @@ from attrib_ds.records.frames import TEXT, Frame, to_pandas
 
 _ALL_OBSERVED: Final = ObservedShares(None, {None: (1.0, 0.0)})
 #: Distance of normal bounds at the usual level in standard errors.
-_NORMAL: Final = float(norm.ppf(0.5 + LEVEL / 2))
+_NORMAL: Final = float(norm.ppf(0.5 + effects.LEVEL / 2))
 #: Columns of effects, which segments cannot have.
 _TAKEN: Final = (
     "node_id", "node_name", "currency", "credited", "caused", "low", "high", "value", "value_low",
@@ -133,7 +124,7 @@ def estimate_effects(
             "as 'linear'"
         )
     # BLAS threads would mostly wait for each other, as the matrices are small.
-    with recorded() as messages, threadpool_limits(1, user_api="blas"):
+    with effects.recorded() as messages, threadpool_limits(1, user_api="blas"):
         sequences = Sequences.of(paths, folds=GROUPS)
         controls = _checked_controls(controls, sequences.node_ids)
         sample = HazardSample.of(hazard, sequences)
@@ -146,7 +137,7 @@ def estimate_effects(
         credited = _Credited.of(paths, rule, sequences, tally.currencies)
         checkout = judgement.checkout_nodes(sequences)
         judgement.warn_of_checkout_nodes(checkout)
-        effects = HazardEffects(
+        estimated = HazardEffects(
             label,
             node_ids,
             paths.names(pd.Series(node_ids, dtype=TEXT)).tolist(),
@@ -161,8 +152,8 @@ def estimate_effects(
             at_checkout=checkout,
             has_users=paths.observed is not None,
         )
-        test = effects._judged(controls, LEVEL, is_warning=True)
-    return replace(effects, test=test, warnings=tuple(messages))
+        test = estimated._judged(controls, effects.LEVEL, is_warning=True)
+    return replace(estimated, test=test, warnings=tuple(messages))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +174,7 @@ class Part:
     credited: Numbers
     share: tuple[float, float] = (1.0, 0.0)
 
-    def ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
+    def ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> effects.Ranges:
         """Return weighted sums of effects with bounds, scaled to all users of the segment."""
         tally = self.tally
         amounts, without = (
@@ -191,14 +182,14 @@ class Part:
             if measure == "conversions"
             else (tally.value, tally.value_without)
         )
-        left_out = np.stack([weighted(weights, each[:, currency]) for each in without])
+        left_out = np.stack([effects.weighted(weights, each[:, currency]) for each in without])
         half_width = _reach(confidence) * judgement.jackknife_error(left_out)
-        found = around(weighted(weights, amounts[:, currency]), half_width)
-        return scaled(found, self.share, confidence=confidence)
+        found = effects.around(effects.weighted(weights, amounts[:, currency]), half_width)
+        return effects.scaled(found, self.share, confidence=confidence)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class HazardEffects(Effects):
+class HazardEffects(effects.Effects):
     """Effects that a discrete hazard estimates from paths, from :func:`attrib_ds.estimate_effects`."""
 
     parts: tuple[Part, ...]
@@ -211,7 +202,9 @@ class HazardEffects(Effects):
     test: judgement.ControlsTest = judgement.UNTESTED
     shares: ObservedShares = _ALL_OBSERVED
 
-    def verdict(self, controls: Sequence[str] | None = None, *, confidence: float = LEVEL) -> pd.DataFrame:
+    def verdict(
+        self, controls: Sequence[str] | None = None, *, confidence: float = effects.LEVEL
+    ) -> pd.DataFrame:
         """Return what negative controls show about the model.
 
         Parameters
@@ -254,7 +247,7 @@ class HazardEffects(Effects):
         return pd.DataFrame([row]).astype(dict.fromkeys(["test", "verdict", "explanation"], TEXT))
 
     def sensitivity(
-        self, controls: Sequence[str] | None = None, *, confidence: float = LEVEL
+        self, controls: Sequence[str] | None = None, *, confidence: float = effects.LEVEL
     ) -> pd.DataFrame:
         """Return how strong an unobserved cause must be to explain the effect of each node away.
 
@@ -328,7 +321,7 @@ class HazardEffects(Effects):
         ).join(self.at_checkout, on="node_id")
         return nodes.assign(is_at_checkout=nodes["is_at_checkout"].eq(True))
 
-    def by(self, by: str | Sequence[str], *, confidence: float = LEVEL) -> pd.DataFrame:
+    def by(self, by: str | Sequence[str], *, confidence: float = effects.LEVEL) -> pd.DataFrame:
         """Estimate the effects by period or segment.
 
         Every cell has a regression of its own, so that effects may differ between cells: intervals are wider
@@ -380,7 +373,9 @@ class HazardEffects(Effects):
         keys = cells.keys.take(np.repeat(np.arange(len(tables)), [len(each) for each in tables]))
         return pd.concat([keys.reset_index(drop=True), pd.concat(tables, ignore_index=True)], axis=1)
 
-    def through(self, mediators: Mapping[str, Sequence[str]], *, confidence: float = LEVEL) -> pd.DataFrame:
+    def through(
+        self, mediators: Mapping[str, Sequence[str]], *, confidence: float = effects.LEVEL
+    ) -> pd.DataFrame:
         """Estimate the effect of nodes through touchpoints of others to which they lead, and in total.
 
         A discrete hazard of the mediator's touchpoints, with the same columns, gives the share of each that
@@ -440,8 +435,8 @@ class HazardEffects(Effects):
                 for name, shares in (("direct", own), ("mediated", through), ("total", lost)):
                     # The first sample is all users; sample n leaves out fold n - 1.
                     sums = np.array([(amount * each)[fold != n - 1].sum() for n, each in enumerate(shares)])
-                    found = around(sums[:1], _reach(confidence) * judgement.jackknife_error(sums[1:]))
-                    bounds = scaled(found, self._one_share, confidence=confidence)
+                    found = effects.around(sums[:1], _reach(confidence) * judgement.jackknife_error(sums[1:]))
+                    bounds = effects.scaled(found, self._one_share, confidence=confidence)
                     names = (name, f"{name}_low", f"{name}_high")
                     row |= {each: float(bound[0]) for each, bound in zip(names, bounds, strict=True)}
                 rows.append(row)
@@ -490,7 +485,7 @@ class HazardEffects(Effects):
         return replace(scaled_by, parts=tuple(scaled_by._parts(self.segments.cells(shares.column))))
 
     def combine(
-        self, experiment: Effects | Frame, *, controls: Sequence[str] | None = None
+        self, experiment: effects.Effects | Frame, *, controls: Sequence[str] | None = None
     ) -> combination.CombinedEffects:
         """Return the effects combined with those of an experiment.
 
@@ -527,14 +522,14 @@ class HazardEffects(Effects):
         if self.shares.column is not None or self._one_share != (1.0, 0.0):
             raise NotSupported(f"{self.label}: an experiment is on observed users; combine first, then scale")
         chosen = self._controls(controls)
-        test = self._judged(chosen, LEVEL)
+        test = self._judged(chosen, effects.LEVEL)
         is_node = self.is_shown[:-1]
         mixtures, frames = [], []
         measured = combination.measurements(experiment, self.sample.node_ids, self.currencies)
         for place, currency in enumerate(self.currencies):
             shown = np.flatnonzero(is_node[:, place])
             weights = np.eye(len(self.node_ids))[shown]
-            effect, _, high = self._ranges(weights, place, "conversions", LEVEL)
+            effect, _, high = self._ranges(weights, place, "conversions", effects.LEVEL)
             sources = {
                 self.label: combination.Source(effect, (high - effect) / _NORMAL, test.verdict),
                 self.rule.label: combination.Source(
@@ -612,7 +607,7 @@ class HazardEffects(Effects):
     def _credited(self, currency: int) -> Numbers:
         return np.asarray(sum(part.credited[:, currency] / part.share[0] for part in self.parts))
 
-    def _ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
+    def _ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> effects.Ranges:
         found = [part.ranges(weights, currency, measure, confidence) for part in self.parts]
         estimate = np.sum([each for each, _, _ in found], axis=0)
         # The errors of segments are independent.
@@ -724,7 +719,7 @@ class _Credited:
     ) -> _Credited:
         """Credit the conversions of paths."""
         shape = (len(sequences.node_ids) + 1, len(currencies))
-        credits = attribute(paths, {rule.name: rule}, confidence=LEVEL)
+        credits = attribute(paths, {rule.name: rule}, confidence=effects.LEVEL)
         place = _place(credits, sequences.node_ids, currencies)
         sums, error = np.zeros(shape), np.zeros(shape)
         sums[place] = credits["conversions"]

@@ -1,7 +1,5 @@
 """Evidence against a model of effects: a verdict by negative controls, and nodes at the checkout."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Literal
 

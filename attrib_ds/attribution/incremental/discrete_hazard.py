@@ -73,7 +73,23 @@ class HazardSample:
 
     def fit(self, *, is_jackknife: bool = False) -> HazardFit:
         """Fit the regression, with ``is_jackknife`` also without each fold of users."""
-        return HazardFit.of(self.model, self.design, self.periods, self.histories, is_jackknife=is_jackknife)
+        design, periods, histories = self.design, self.periods, self.histories
+        conversions, is_case = len(histories.event_user), periods.is_case
+        penalty = design.penalty(self.model.shrinkage * conversions)
+        if conversions:
+            fitted = fit_logistic(design, is_case, periods.weight, penalty=penalty)
+            coefficients = [fitted[0]]
+            # Without each fold, by one Newton step from the coefficients of all rows.
+            for fold in range(GROUPS if is_jackknife else 0):
+                rows = np.flatnonzero(histories.fold[periods.user] == fold)
+                _, gradient, part = derivatives(design, is_case, periods.weight, fitted[0], rows)
+                coefficients.append(fitted[0] - solved(fitted[1] - part, gradient))
+        else:
+            fitted = np.zeros(len(penalty)), np.eye(len(penalty))
+            coefficients = [fitted[0]] * (1 + GROUPS * is_jackknife)
+        # Cases come first, in the order of conversions.
+        cases = design.at(np.flatnonzero(is_case))
+        return HazardFit(histories, design, cases, periods.weight, penalty, fitted[1], coefficients)
 
     def part(self, which: Flags, conversions: Codes) -> HazardSample:
         """Return some of the periods, with the conversions at some positions among all."""
@@ -125,34 +141,6 @@ class HazardFit:
     penalty: Numbers
     hessian: Numbers
     coefficients: list[Numbers]
-
-    @classmethod
-    def of(
-        cls,
-        model: DiscreteHazard,
-        design: Design,
-        periods: Periods,
-        histories: Histories,
-        *,
-        is_jackknife: bool,
-    ) -> HazardFit:
-        """Fit the regression."""
-        conversions, is_case = len(histories.event_user), periods.is_case
-        penalty = design.penalty(model.shrinkage * conversions)
-        if conversions:
-            fitted = fit_logistic(design, is_case, periods.weight, penalty=penalty)
-            coefficients = [fitted[0]]
-            # Without each fold, by one Newton step from the coefficients of all rows.
-            for fold in range(GROUPS if is_jackknife else 0):
-                rows = np.flatnonzero(histories.fold[periods.user] == fold)
-                _, gradient, part = derivatives(design, is_case, periods.weight, fitted[0], rows)
-                coefficients.append(fitted[0] - solved(fitted[1] - part, gradient))
-        else:
-            fitted = np.zeros(len(penalty)), np.eye(len(penalty))
-            coefficients = [fitted[0]] * (1 + GROUPS * is_jackknife)
-        # Cases come first, in the order of conversions.
-        cases = design.at(np.flatnonzero(is_case))
-        return cls(histories, design, cases, periods.weight, penalty, fitted[1], coefficients)
 
     def lost(self) -> list[Numbers]:
         """Return the share of each conversion lost without each node, in each sample of users."""

@@ -398,7 +398,8 @@ def _refuse(is_wrong: Flags, ids: pa.ChunkedArray, complaint: str, allowed: str)
 
 def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
     """Refuse columns other than numbers, flags and text, such as dates."""
-    if not (is_number(kind) or is_text(kind)):
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    if not (is_number(kind) or is_text or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise InvalidRequest(
             f"{argument}: the covariate {name!r} is of the type {kind}; allowed: {_READABLE} (convert dates "
             "to numbers, such as days, or name the columns to use with covariates=)"
@@ -408,12 +409,6 @@ def check_kind(kind: pa.DataType, name: str, *, argument: str) -> None:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column holds categories: text, flags, or nothing but nulls."""
-    is_any = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
-    return bool(is_any or pa.types.is_boolean(kind) or pa.types.is_null(kind))
 
 
 def categories(texts: pd.Series[str], name: str, *, argument: str) -> list[Numbers]:

@@ -1,7 +1,5 @@
 """Total effects: conversions lost without a node, touchpoints of mediators that it causes included."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -138,13 +136,13 @@ def _caused(sample: hazard.HazardSample, node: int, touches: Codes, *, is_jackkn
     is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
     periods = replace(periods, weight=weight)
     design = Design.of(periods, of_touches, has_interactions=False)
-    fit = hazard.HazardFit.of(
-        model,
-        design.at(np.flatnonzero(is_used)),
-        periods.at(is_used),
-        replace(of_touches, event_user=of_touches.event_user[is_drawn]),
-        is_jackknife=is_jackknife,
+    drawn = replace(
+        sample,
+        histories=replace(of_touches, event_user=of_touches.event_user[is_drawn]),
+        periods=periods.at(is_used),
+        design=design.at(np.flatnonzero(is_used)),
     )
+    fit = drawn.fit(is_jackknife=is_jackknife)
     place = np.searchsorted(outcome, touches)
     is_modelled = is_outcome[touches]
     rows = design.at(place[is_modelled])

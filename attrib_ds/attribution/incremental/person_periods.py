@@ -92,7 +92,8 @@ def sample_periods(
     within = histories.event_time / step - case_period
     moment = (period + within[random.integers(0, len(within), len(period))]) * step
     is_at_risk = (moment >= histories.since[user]) & (moment <= histories.until[user])
-    is_at_risk &= ~_is_among(user, period, case_user, case_period)
+    span = int(max(period.max(initial=0), case_period.max(initial=0))) + 1
+    is_at_risk &= ~np.isin(user * span + period, case_user * span + case_period)
     user, period, moment = user[is_at_risk], period[is_at_risk], moment[is_at_risk]
     users = np.concatenate([case_user, user])
     moments = np.concatenate([histories.event_time, moment])
@@ -121,12 +122,6 @@ def _drawn(first: Codes, end: Codes, *, rows: int, random: np.random.Generator) 
         place = np.minimum(((np.arange(rows) + random.random(rows)) * weight).astype(np.int64), total - 1)
     user = np.searchsorted(until, place, side="right")
     return user, end[user] - (until[user] - place), weight
-
-
-def _is_among(user: Codes, period: Codes, case_user: Codes, case_period: Codes) -> Flags:
-    """Return which periods of users are among those of the cases."""
-    span = int(max(period.max(initial=0), case_period.max(initial=0))) + 1
-    return np.isin(user * span + period, case_user * span + case_period)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +191,9 @@ class Design:
 
     def columns(self) -> Numbers:
         """Return the columns of nodes and pairs side by side."""
-        return np.concatenate([_flat(self.effects), self.products()], axis=1)
+        rows, nodes, lives = self.effects.shape
+        single = self.effects.reshape(rows, nodes * lives).astype(np.float64)
+        return np.concatenate([single, self.products()], axis=1)
 
     def spread(self, weight: Numbers) -> Numbers:
         """Return the weighted standard deviation of each effect; 1 for a constant column."""
@@ -250,10 +247,6 @@ class Design:
         return np.concatenate(
             [np.zeros(self.plain.shape[1]), np.full(self.stretches + len(self.scale), strength)]
         )
-
-
-def _flat(effects: NDArray[np.float32]) -> Numbers:
-    return effects.reshape(len(effects), effects.shape[1] * effects.shape[2]).astype(np.float64)
 
 
 def adstock_at(

@@ -1,7 +1,5 @@
 """Sensitivity to unobserved causes: omitted-variable bias, robustness values, benchmarks and E-values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -286,13 +286,11 @@ class Input:
         """Run all checks in one pass, and raise the first failure."""
         flags = {f"wrong{index}": is_wrong for index, (_, _, is_wrong) in enumerate(self._suspects)}
         flagged = self.table.mutate(**flags)
-        if flags:
-            sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
-            counts = flagged.agg(**sums).to_pyarrow()
-            for index, (name, complaint, _) in enumerate(self._suspects):
-                count = counts[f"wrong{index}"][0].as_py()
-                if count:
-                    raise self._error(self._suspects[index][2], count, name, complaint)
+        sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
+        (counts,) = flagged.agg(**sums).to_pyarrow().to_pylist()
+        for (name, complaint, is_wrong), count in zip(self._suspects, counts.values(), strict=True):
+            if count:
+                raise self._error(is_wrong, count, name, complaint)
         for name, identifiers in self._unique:
             # Engines spill groups to disk; a window over the whole table would be sorted in memory.
             keyed = self.table.select(identifier=identifiers)

@@ -1,7 +1,5 @@
 """Reads a project from tables in the user's own engine, for :func:`attrib_ds.open_tables`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,16 +32,9 @@ _KINDS: Final = {
 _TYPES: Final = {"text": "string", "timestamp": "timestamp(6)", "number": "float64", "flag": "boolean"}
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Required columns of a table, and optional ones, which are null by default."""
-
-    needed: Mapping[str, str]
-    optional: Mapping[str, str]
-
-
-TABLES: Final = {
-    "interactions": Columns(
+#: Required columns of each table, and optional ones, which are null by default.
+TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
+    "interactions": (
         {"_id": "text", "userId": "text", "nodeId": "text", "startDate": "timestamp"},
         {
             "type": "text",
@@ -53,8 +44,8 @@ TABLES: Final = {
             "duration": "number",
         },
     ),
-    "events": Columns({"_id": "text", "userId": "text", "eventType": "text", "eventDate": "timestamp"}, {}),
-    "metrics": Columns(
+    "events": ({"_id": "text", "userId": "text", "eventType": "text", "eventDate": "timestamp"}, {}),
+    "metrics": (
         {"eventId": "text", "key": "text", "type": "text"},
         {
             "date": "timestamp",
@@ -64,16 +55,16 @@ TABLES: Final = {
             "deletedAt": "timestamp",
         },
     ),
-    "nodes": Columns(
+    "nodes": (
         {"_id": "text", "name": "text"},
         dict.fromkeys(("parentId", "type", "channel", "integrationId", "vendorId", "campaignSlug"), "text")
         | {"source": "text", "medium": "text"},
     ),
-    "spend": Columns(
+    "spend": (
         {"campaignId": "text", "startDate": "timestamp", "endDate": "timestamp", "amount.amount": "number"},
         {"amount.currency": "text", "deletedAt": "timestamp"},
     ),
-    "users": Columns({"_id": "text"}, {}),
+    "users": ({"_id": "text"}, {}),
 }
 
 
@@ -101,20 +92,21 @@ class ExternalTables:
             If there is no such table, a required column is missing, or a column has the wrong type.
         """
         table = self._named(name, given) if isinstance(given, str) else rebound(given, self.backend)
-        declared, renamed = TABLES[name], dict(self.columns.get(name, {}))
+        needed, optional = TABLES[name]
+        renamed = dict(self.columns.get(name, {}))
         absent = [source for source in renamed.values() if source not in table.columns]
         if absent:
             raise InvalidRequest.choice(f"columns[{name!r}]", absent[0], table.columns)
         table = table.rename(renamed)
-        missing = [column for column in declared.needed if column not in table.columns]
+        missing = [column for column in needed if column not in table.columns]
         if missing:
-            described = ", ".join(f"{column} ({declared.needed[column]})" for column in missing)
+            described = ", ".join(f"{column} ({needed[column]})" for column in missing)
             raise InvalidRequest(
                 f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; if "
                 f"a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}"
             )
         source = Input(table, name, is_external=True, dialect=self.backend.name)
-        schema_columns = {**declared.needed, **declared.optional}
+        schema_columns = needed | optional
         converted = {
             column: _as(source, column, kind) if column in table.columns else ibis.null(_TYPES[kind])
             for column, kind in schema_columns.items()
@@ -182,7 +174,7 @@ def _as(source: Input, name: str, kind: str) -> Any:
 
 #: Columns of metrics and their types.
 _METRIC: Final = {
-    name: _TYPES[kind] for name, kind in {**TABLES["metrics"].needed, **TABLES["metrics"].optional}.items()
+    name: _TYPES[kind] for name, kind in (TABLES["metrics"][0] | TABLES["metrics"][1]).items()
 } | {"amount": "decimal(24, 6)"}
 
 
@@ -270,8 +262,6 @@ def _spend(tables: ExternalTables, given: Any, currency: str) -> ir.Table:
 
 
 def _empty_spend(interactions: ir.Table) -> ir.Table:
-    declared = TABLES["spend"]
-    columns = {
-        name: ibis.null(_TYPES[kind]) for name, kind in {**declared.needed, **declared.optional}.items()
-    }
+    needed, optional = TABLES["spend"]
+    columns = {name: ibis.null(_TYPES[kind]) for name, kind in (needed | optional).items()}
     return interactions.filter(ibis.literal(False)).select(**columns)
