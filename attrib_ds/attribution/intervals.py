@@ -15,8 +15,8 @@ import scipy  # its parts are imported when they are used, and scipy.stats would
 from numpy.typing import NDArray
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
-from attrib_ds.attribution.models import check_level, check_whole
-from attrib_ds.errors import check_choice
+from attrib_ds.attribution.models import check_whole
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT
 
 Pair = tuple[Numbers, Numbers]
@@ -83,7 +83,11 @@ class Uncertainty:
         check_whole("seed", seed, minimum=0)
         if confidence is None:
             return None
-        check_level("confidence", confidence)
+        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+        if not is_number or not 0 < confidence < 1:
+            raise InvalidRequest(
+                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1, such as 0.95"
+            )
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 
     def described(self) -> dict[str, str]:
