@@ -91,8 +91,8 @@ def read_failure(
         _with_arguments(operation, message) if message else f"HTTP {status} from {url}{_foreign_error(body)}"
     )
     ids = (body.get("requestId"), response.headers.get("X-Request-Id"))
-    error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation)
-    error.request_id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
+    id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
+    error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation, request_id=id)
     error.retry_after = response.retry_after if status in (429, 503) else None
     retry: Retry = "if safe" if status in _TRANSIENT else "never"
     if status == 429:
@@ -126,10 +126,13 @@ def item_error(body: Mapping[str, Any], operation: Operation) -> AttribError:
     return _error(status, _with_arguments(operation, message), body, operation)
 
 
-def _error(status: int, text: str, body: Mapping[str, Any], operation: Operation) -> AttribError:
+def _error(
+    status: int, text: str, body: Mapping[str, Any], operation: Operation, *, request_id: str | None = None
+) -> AttribError:
     details = _details(body, operation)
     kind = _KINDS.get(status, InvalidRequest if status < 500 else ServiceFailure)
-    return kind(text, field=_field(details, text, operation), details=details)
+    field = _field(details, text, operation)
+    return kind(text, field=field, request_id=request_id, details=details)
 
 
 def _message(body: Mapping[str, Any]) -> str:
