@@ -214,7 +214,7 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
 
 
 def _refused(problem: str) -> InvalidRequest:
-    return InvalidRequest(f"source: {problem}", field="source")
+    return InvalidRequest(f"source: {problem}")
 
 
 def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:

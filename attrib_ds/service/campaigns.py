@@ -326,8 +326,7 @@ def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: 
         raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
     raise InvalidRequest(
         f"{argument}: there is no integration {vendor_id!r}: the project has none; "
-        "create one with create_integration",
-        field=argument,
+        "create one with create_integration"
     )
 
 

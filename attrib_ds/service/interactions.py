@@ -147,8 +147,7 @@ def create_offline_interaction(store: Store, request: contract.CreateOfflineInte
     if request.date > now + _AHEAD:
         date = instants.format(request.date)
         raise InvalidRequest(
-            f"date: {date} is more than 24 hours ahead; allowed: until {instants.format(now + _AHEAD)}",
-            field="date",
+            f"date: {date} is more than 24 hours ahead; allowed: until {instants.format(now + _AHEAD)}"
         )
     new_id, campaign_id = store.ids.new(), store.ids.new()
 
@@ -236,8 +235,7 @@ def _read_person(
             # Keep an unparsable phone number as text unless it must identify the user.
             if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
                 raise InvalidRequest(
-                    f"{argument}: {shown(value)} is not allowed; allowed: a value of type {field['type']!r}",
-                    field=argument,
+                    f"{argument}: {shown(value)} is not allowed; allowed: a value of type {field['type']!r}"
                 ) from None
             normalised[key] = value.strip()
         pair = identity(field, normalised[key])
@@ -275,8 +273,7 @@ def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date:
     if any(naive(date) <= erased_at for erased_at in erased):
         raise InvalidRequest(
             f"user_data: belongs to a person who was erased after {instants.format(date)}; allowed: "
-            "another person, or a later date",
-            field="user_data",
+            "another person, or a later date"
         )
 
 
@@ -385,8 +382,7 @@ def _text(name: str, value: object) -> str:
     if not text.strip() or len(text) > _LONGEST:
         raise InvalidRequest(
             f"{field}: {shown(value)} is not allowed; expected text of 1 to {_LONGEST} characters or a "
-            "whole number",
-            field=field,
+            "whole number"
         )
     if name == "campaignSlug":
         try:

@@ -53,22 +53,19 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
             if filled:
                 raise InvalidRequest(
                     f"to: the project is not a mirror: it has its own {filled[0].replace('_', ' ')}; "
-                    "allowed: a new file, or a mirror created by sync",
-                    field="to",
+                    "allowed: a new file, or a mirror created by sync"
                 )
             progress = {"source": request.source}
             _save(connection, progress)
         elif progress["source"] != request.source:
             raise InvalidRequest(
                 f"to: the project mirrors {progress['source']}, not {request.source}; "
-                "allowed: a new file, or a mirror of the same source",
-                field="to",
+                "allowed: a new file, or a mirror of the same source"
             )
         elif _has_rows(connection, "raw_events"):
             raise InvalidRequest(
                 "to: events were sent to the mirror instead of its source; send them to the source, "
-                "and sync into a new file",
-                field="to",
+                "and sync into a new file"
             )
         return progress
 
@@ -177,7 +174,7 @@ def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: St
         id,
     )
     if root is None:
-        raise InvalidRequest(f"records: no node belongs to the integration {id!r}", field="records")
+        raise InvalidRequest(f"records: no node belongs to the integration {id!r}")
     meta = store.meta
     record = integration_record(meta.project_id, root["vendorId"], root["name"], meta.currency, {})
     insert_record(connection, "integrations", {"_id": id, **record, "nodeId": root["_id"]})

@@ -181,8 +181,7 @@ def _require_campaign(
 ) -> None:
     if find_by_id(connection, integration, id) is None:
         raise InvalidRequest(
-            f"{argument}: {integration.vendor_id!r} has no campaign {id!r}; list_campaigns returns the ids",
-            field=argument,
+            f"{argument}: {integration.vendor_id!r} has no campaign {id!r}; list_campaigns returns the ids"
         )
 
 
@@ -192,8 +191,7 @@ def _check_period(outlay: dict[str, Any], *, changed: str) -> None:
         field = "start_date" if changed == "startDate" else "end_date"
         raise InvalidRequest(
             f"{field}: the outlay would go from {instants.format(start)} to {instants.format(end)}; it must "
-            "end after it starts",
-            field=field,
+            "end after it starts"
         )
 
 
@@ -284,8 +282,7 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
         if entry.currency == store.meta.currency:
             raise InvalidRequest(
                 f"rates/{position}/currency: {entry.currency!r} is the currency of the project, which needs "
-                "no rate; allowed: another currency",
-                field=f"rates/{position}/currency",
+                "no rate; allowed: another currency"
             )
     # The last rate of a currency and date wins.
     requested = {

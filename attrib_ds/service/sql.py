@@ -143,7 +143,7 @@ def without_literals(sql: str) -> str:
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise InvalidRequest(f"sql: {problem}", field="sql")
+    raise InvalidRequest(f"sql: {problem}")
 
 
 def _parse(parser: duckdb.DuckDBPyConnection, sql: str) -> Node:

@@ -308,7 +308,7 @@ class AddressLookup:
             try:
                 record = reader.get(str(parsed))
             except maxminddb.InvalidDatabaseError as error:
-                raise InvalidRequest(f"{kind}: the database is damaged: {error}", field=kind) from error
+                raise InvalidRequest(f"{kind}: the database is damaged: {error}") from error
             if isinstance(record, dict):
                 found |= _place(record) if kind == "geo" else _network(record)
         return found
@@ -361,21 +361,20 @@ def _open(kind: str, file: str | Path) -> maxminddb.Reader:
     path = Path(file).expanduser()
     if not path.is_file():
         problem = "is a folder, not a file" if path.is_dir() else "does not exist"
-        raise InvalidRequest(f"{kind}: {str(path)!r} {problem}", field=kind)
+        raise InvalidRequest(f"{kind}: {str(path)!r} {problem}")
     try:
         reader = maxminddb.open_database(path)
         records = [record for _, record in islice(reader, _MOST_PROBED)]
     except (maxminddb.InvalidDatabaseError, OSError, ValueError) as error:
         raise InvalidRequest(
-            f"{kind}: {str(path)!r} is not a readable MMDB file: {error}; download it again", field=kind
+            f"{kind}: {str(path)!r} is not a readable MMDB file: {error}; download it again"
         ) from error
     if not any(name in record for record in records if isinstance(record, dict) for name in _MEMBERS[kind]):
         own = reader.metadata().database_type
         reader.close()
         raise InvalidRequest(
             f"{kind}: {str(path)!r} is a database of the type {own!r}, whose records have no "
-            f"{_MEMBERS[kind][0]}; expected one such as {_EXAMPLES[kind]}",
-            field=kind,
+            f"{_MEMBERS[kind][0]}; expected one such as {_EXAMPLES[kind]}"
         )
     return reader
 

@@ -306,8 +306,7 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
         gone = _existing(connection, request.userId, argument="user_id")
         if gone == survivor:
             raise InvalidRequest(
-                f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one",
-                field="user_id",
+                f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one"
             )
         merge(connection, {gone: survivor}, now)
         return 1

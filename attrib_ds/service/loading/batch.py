@@ -91,8 +91,7 @@ class Checks:
             if column not in objects:
                 raise InvalidRequest(
                     f"{self.argument}: the column {column!r} is not known{closest(column, allowed)}; "
-                    f"allowed: {', '.join(sorted(allowed))}",
-                    field=self.argument,
+                    f"allowed: {', '.join(sorted(allowed))}"
                 )
             self.rule(f"{original(column)} IS NOT NULL", f"{labelled_value(column)} || ' is not an object'")
 

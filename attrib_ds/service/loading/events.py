@@ -129,8 +129,7 @@ def _add_map(checks: Checks, name: str) -> None:
             if not re.fullmatch(KEY, key):
                 raise InvalidRequest(
                     f"events: the key {key!r} of the column {column!r} is not allowed; "
-                    "allowed: a letter, then up to 63 letters, digits, _ and -",
-                    field="events",
+                    "allowed: a letter, then up to 63 letters, digits, _ and -"
                 )
             cell = original(column)
             wrapped = f"CASE WHEN {cell} IS NOT NULL THEN {_typed(cell, cell)} END"
@@ -232,8 +231,7 @@ def add_metric_columns(checks: Checks) -> Keys:
         for part, required in (("date", name), ("currency", f"{name}.amount")):
             if part in parts and not checks.has(required):
                 raise InvalidRequest(
-                    f"{checks.argument}: the column {f'{name}.{part}'!r} requires the column {required!r}",
-                    field=checks.argument,
+                    f"{checks.argument}: the column {f'{name}.{part}'!r} requires the column {required!r}"
                 )
         if kind == "states":
             checks.flag(name, form="is neither 0 nor 1")
@@ -252,9 +250,7 @@ def _check_key(argument: str, column: str, key: str) -> None:
     elif _RESERVED.fullmatch(key):
         problem = "is reserved for a built-in metric"
     if problem:
-        raise InvalidRequest(
-            f"{argument}: the key {key!r} of the column {column!r} {problem}", field=argument
-        )
+        raise InvalidRequest(f"{argument}: the key {key!r} of the column {column!r} {problem}")
 
 
 def _add_amount(checks: Checks, name: str) -> None:

@@ -299,9 +299,7 @@ def check_raw_hits(
     checks = Checks(source, argument="hits")
     checks.refuse_unknown(COLUMNS)
     if lookup and "ip" not in source.types:
-        raise InvalidRequest(
-            "hits: there is no column 'ip', whose addresses geo and asn look up", field="hits"
-        )
+        raise InvalidRequest("hits: there is no column 'ip', whose addresses geo and asn look up")
     checks.project(project.project_id)
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)

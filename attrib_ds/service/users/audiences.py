@@ -251,8 +251,7 @@ def check_size(backend: Backend, condition: str | ConditionRecord, *, argument: 
     if size > _MOST_PARTS:
         raise InvalidRequest(
             f"{argument}: consists of {size:,} predicates with all the audiences it names; allowed: "
-            f"{_MOST_PARTS:,}",
-            field=argument,
+            f"{_MOST_PARTS:,}"
         )
 
 
@@ -278,8 +277,7 @@ def check(backend: Backend, condition: ConditionRecord, *, argument: str) -> Non
         ):
             raise InvalidRequest(
                 f"{argument}: 'audienceIds' is not allowed in the condition of an audience; "
-                "allowed: type 'audience'",
-                field=argument,
+                "allowed: type 'audience'"
             )
     check_size(backend, condition, argument=argument)
     meets(backend, backend.table("users").select("_id"), condition, argument=argument)
@@ -479,9 +477,8 @@ def _with_types(predicate: Predicate, project_keys: ProjectKeys, argument: str) 
         if predicate.operator_type == "string":
             return replace(predicate, operator_type=expected)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{argument}: {error.message}", field=argument) from error
+        raise InvalidRequest(f"{argument}: {error.message}") from error
     raise InvalidRequest(
         f"{argument}: {predicate.field} holds values of type {kind!r} and is compared as "
-        f"{predicate.operator_type!r}; allowed: {expected!r}",
-        field=argument,
+        f"{predicate.operator_type!r}; allowed: {expected!r}"
     )

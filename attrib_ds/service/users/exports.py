@@ -233,7 +233,7 @@ def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) ->
 
 
 def _unfit(problem: str) -> InvalidRequest:
-    return InvalidRequest(f"format: {problem}; csv has no such limit", field="format")
+    return InvalidRequest(f"format: {problem}; csv has no such limit")
 
 
 #: A cell before formatting: a list has several values, None is empty.

@@ -210,7 +210,7 @@ def _refusal(error: duckdb.Error, *, is_over: bool) -> InvalidRequest:
 
 
 def _invalid(problem: str) -> InvalidRequest:
-    return InvalidRequest(f"sql: {problem}", field="sql")
+    return InvalidRequest(f"sql: {problem}")
 
 
 #: Columns by view, its key first. Documented in docs/how-to/users-by-sql.md.

@@ -56,10 +56,7 @@ def search_users(store: Store, request: contract.SearchUsers) -> Answer:
         If there is no such audience.
     """
     if request.sort in _UNORDERED:
-        raise InvalidRequest(
-            f"sort: {request.sort!r} is an object, which has no order; allowed: another key",
-            field="sort",
-        )
+        raise InvalidRequest(f"sort: {request.sort!r} is an object, which has no order; allowed: another key")
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
         project_keys = ProjectKeys(backend.con)
