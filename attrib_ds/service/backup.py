@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import Answer
 from attrib_ds.contract.administration import BackUpProject
@@ -64,7 +65,7 @@ def temporary_file(beside: Path) -> Iterator[Path]:
                 path.unlink(missing_ok=True)
 
 
-def copy_database(connection: duckdb.DuckDBPyConnection, catalog: str, path: Path) -> None:
+def copy_database(connection: Connection, catalog: str, path: Path) -> None:
     """Copy a database with all its tables, constraints and rows, in one transaction.
 
     Parameters
@@ -281,7 +282,7 @@ def _locked(target: Path) -> Iterator[PreservedRecords | None]:
             connection.close()
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchall()[0][0])
 
 
@@ -308,7 +309,7 @@ class PreservedRecords:
     tables: dict[str, pa.Table]
 
 
-def read_preserved_records(connection: duckdb.DuckDBPyConnection) -> PreservedRecords | None:
+def read_preserved_records(connection: Connection) -> PreservedRecords | None:
     """Return the records of a project that survive its restoration.
 
     Parameters
@@ -351,7 +352,7 @@ def carry_over(preserved: PreservedRecords, part: Path, line: AuditEntry | None)
         connection.execute("CHECKPOINT")
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, preserved: PreservedRecords) -> bool:
+def _insert(connection: Connection, preserved: PreservedRecords) -> bool:
     """Insert missing records; return whether there are new tombstones."""
     tombstones.add_salts(connection, preserved.salts)
     for name, rows in preserved.tables.items():
@@ -363,7 +364,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, preserved: PreservedRecords) 
     return bool(connection.execute(f"SELECT 1 FROM {_NEW} LIMIT 1").fetchall())
 
 
-def _erase_again(connection: duckdb.DuckDBPyConnection) -> None:
+def _erase_again(connection: Connection) -> None:
     """Erase users and events that match new tombstones and are older than these."""
 
     def erasure_dates(rows: str) -> dict[str, datetime]:

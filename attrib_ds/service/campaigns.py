@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-import duckdb
+from duckdb import DuckDBPyConnection as Connection
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
@@ -79,7 +79,7 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
     """
     id = store.ids.new()
 
-    def job(connection: duckdb.DuckDBPyConnection) -> None:
+    def job(connection: Connection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
         if find_by_slug(connection, integration, request.campaignSlug) is not None:
             raise Conflict(
@@ -96,7 +96,7 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
 def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
     """Update a campaign and its node; return 1 if a stored value changed, else 0."""
 
-    def job(connection: duckdb.DuckDBPyConnection) -> int:
+    def job(connection: Connection) -> int:
         integration = find(connection, request.vendorId)
         stored = integration and find_by_id(connection, integration, request.id)
         if not stored:
@@ -112,24 +112,20 @@ def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
     return Answer(value=store.write(job))
 
 
-def find_by_id(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, id: str
-) -> dict[str, Any] | None:
+def find_by_id(connection: Connection, integration: Integration, id: str) -> dict[str, Any] | None:
     """Return a campaign of the integration by id, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND id = ?"
     return read_record(connection, query, integration.id, id)
 
 
-def find_by_slug(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, slug: str
-) -> dict[str, Any] | None:
+def find_by_slug(connection: Connection, integration: Integration, slug: str) -> dict[str, Any] | None:
     """Return a campaign of the integration by slug, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND campaignSlug = ?"
     return read_record(connection, query, integration.id, slug)
 
 
 def insert_campaign(
-    connection: duckdb.DuckDBPyConnection,
+    connection: Connection,
     integration: Integration,
     id: str,
     slug: str | None,
@@ -167,7 +163,7 @@ def insert_campaign(
 
 
 def insert_campaign_node(
-    connection: duckdb.DuckDBPyConnection,
+    connection: Connection,
     integration: Integration,
     campaign: Mapping[str, Any],
     properties: Mapping[str, object],
@@ -236,7 +232,7 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
     currency = request.currency or store.meta.currency
     record = integration_record(request.projectId, request.vendorId, request.name, currency, {})
 
-    def job(connection: duckdb.DuckDBPyConnection) -> str:
+    def job(connection: Connection) -> str:
         existing = find(connection, request.vendorId)
         if existing is not None:
             if not existing.is_loaded:
@@ -293,7 +289,7 @@ def list_integrations(store: Store, request: contract.ListIntegrations) -> Answe
         return Answer.of(read_table(backend.con, listed, [], schema.INTEGRATION))
 
 
-def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration | None:
+def find(connection: Connection, vendor_id: str) -> Integration | None:
     """Return the integration with a ``vendorId``, or None."""
     record = read_record(
         connection,
@@ -316,7 +312,7 @@ def find(connection: duckdb.DuckDBPyConnection, vendor_id: str) -> Integration |
     )
 
 
-def require(connection: duckdb.DuckDBPyConnection, vendor_id: str, *, argument: str) -> Integration:
+def require(connection: Connection, vendor_id: str, *, argument: str) -> Integration:
     """Return the integration with a ``vendorId``; raises an error that names the argument."""
     integration = find(connection, vendor_id)
     if integration is not None:
@@ -342,7 +338,7 @@ CAMPAIGN_NODES: Final = (
 
 
 def register_integrations(
-    connection: duckdb.DuckDBPyConnection, project_id: str, currency: str, new_id: Callable[[], str]
+    connection: Connection, project_id: str, currency: str, new_id: Callable[[], str]
 ) -> None:
     """Create the integrations of loaded roots with a new ``vendorId``, and claim their nodes.
 
@@ -377,7 +373,7 @@ def register_integrations(
     )
 
 
-def register_campaigns(connection: duckdb.DuckDBPyConnection) -> None:
+def register_campaigns(connection: Connection) -> None:
     """List every campaign node below an integration as a campaign; follow changes of listed ones."""
     connection.execute("DELETE FROM campaigns WHERE id IN (SELECT _id FROM nodes WHERE type <> 'campaign')")
     connection.execute(
@@ -413,7 +409,7 @@ INTEGRATIONS: Final = (
 )
 
 
-def fill_integrations(connection: duckdb.DuckDBPyConnection) -> None:
+def fill_integrations(connection: Connection) -> None:
     """Set the missing integrations of stored sessions, which may be loaded before their nodes."""
     connection.execute(
         "UPDATE interactions SET integrationId = owner.integrationId "
@@ -423,7 +419,7 @@ def fill_integrations(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def update_paths(connection: duckdb.DuckDBPyConnection) -> None:
+def update_paths(connection: Connection) -> None:
     """Recompute the paths of nodes from their parents, inside the transaction that changed nodes."""
     connection.execute(
         "WITH RECURSIVE tree AS ("

@@ -8,6 +8,7 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
@@ -46,7 +47,7 @@ def check_project(store: Store, request: CheckProject) -> Answer:  # noqa: ARG00
         return Answer.of(run_checks(cursor))
 
 
-def run_checks(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+def run_checks(cursor: Connection) -> pa.Table:
     """Run all consistency checks on a connection.
 
     Parameters
@@ -66,7 +67,7 @@ def run_checks(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
     )
 
 
-def _damages(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
+def _damages(cursor: Connection) -> Iterator[_Finding]:
     """Read all blocks, which verifies their checksums, up to the first damaged one."""
     for (table,) in cursor.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall():
         try:
@@ -77,14 +78,14 @@ def _damages(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
             return
 
 
-def _definitions(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
+def _definitions(cursor: Connection) -> Iterator[_Finding]:
     tables = differences(cursor)
     if tables:
         problem = "tables differ from the definitions of this release"
         yield ("definitions", problem, len(tables), tables[:_MAX_EXAMPLES])
 
 
-def _rules(cursor: duckdb.DuckDBPyConnection) -> Iterator[_Finding]:
+def _rules(cursor: Connection) -> Iterator[_Finding]:
     for rule in RULES:
         broken = f"SELECT CAST(id AS VARCHAR) AS id FROM ({rule.broken}) AS broken (id)"
         (violations,) = cursor.execute(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import duckdb
 import ibis.expr.types as ir
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 from pydantic import TypeAdapter, ValidationError
 
@@ -151,7 +151,7 @@ def create_offline_interaction(store: Store, request: contract.CreateOfflineInte
         )
     new_id, campaign_id = store.ids.new(), store.ids.new()
 
-    def job(connection: duckdb.DuckDBPyConnection) -> Answer:
+    def job(connection: Connection) -> Answer:
         integration = require(connection, request.nodeData["vendorId"], argument="node_data/vendorId")
         person = _read_person(connection, request.userData, currency=store.meta.currency)
         first = _first(connection, integration, request.externalId)
@@ -187,14 +187,12 @@ def create_offline_interaction(store: Store, request: contract.CreateOfflineInte
     return store.write(job)
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, id: str, *, is_new: bool) -> Answer:
+def _stored(connection: Connection, id: str, *, is_new: bool) -> Answer:
     interactions = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
     return Answer.of(interactions, value=is_new)
 
 
-def _first(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, external_id: str | None
-) -> str | None:
+def _first(connection: Connection, integration: Integration, external_id: str | None) -> str | None:
     """Return the id of the first interaction with the external id, or None."""
     if external_id is None:
         return None
@@ -214,9 +212,7 @@ class _Person:
     identities: list[tuple[str, str]]
 
 
-def _read_person(
-    connection: duckdb.DuckDBPyConnection, user_data: dict[str, Any], *, currency: str
-) -> _Person:
+def _read_person(connection: Connection, user_data: dict[str, Any], *, currency: str) -> _Person:
     """Normalise identity fields; refuse other keys."""
     fields, countries = _identity_fields(connection)
     settings = Settings(currency, countries)
@@ -249,7 +245,7 @@ def _read_person(
 
 
 def _identity_fields(
-    connection: duckdb.DuckDBPyConnection,
+    connection: Connection,
 ) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
     """Return the identity fields of the project by key, and countries for phone numbers."""
     declared = connection.execute(
@@ -266,7 +262,7 @@ def _identity_fields(
     return fields, tuple(dict.fromkeys(countries))
 
 
-def _refuse_erased(connection: duckdb.DuckDBPyConnection, person: _Person, date: datetime) -> None:
+def _refuse_erased(connection: Connection, person: _Person, date: datetime) -> None:
     """Refuse data of a person who was erased after its date."""
     marks = [(identity_kind(kind), value) for kind, value in person.identities]
     erased = find_buried(connection, marks).values()
@@ -293,7 +289,7 @@ _LEVELS: Final = {
 
 
 def resolve_node(
-    connection: duckdb.DuckDBPyConnection,
+    connection: Connection,
     integration: Integration,
     node_data: Mapping[str, Any],
     new_id: str,
@@ -340,7 +336,7 @@ def resolve_node(
     return node_id, matched == len(texts) and texts.keys() >= properties.keys()
 
 
-def _below(connection: duckdb.DuckDBPyConnection, node_id: str, name: str, value: str) -> str | None:
+def _below(connection: Connection, node_id: str, name: str, value: str) -> str | None:
     """Return the node that matches a property: the given node or a descendant."""
     kind, condition = _LEVELS[name]
     row = connection.execute(
@@ -353,7 +349,7 @@ def _below(connection: duckdb.DuckDBPyConnection, node_id: str, name: str, value
 
 
 def _create_campaign(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, name: str, value: str, new_id: str
+    connection: Connection, integration: Integration, name: str, value: str, new_id: str
 ) -> str | None:
     """Create the campaign of a campaign property and return its node; None for other properties."""
     if name == "campaignSlug":

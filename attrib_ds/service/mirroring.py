@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import Answer
 from attrib_ds.contract import administration as contract
@@ -44,7 +44,7 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
         If the project mirrors another source, has its own records, or received events itself.
     """
 
-    def write(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    def write(connection: Connection) -> dict[str, Any]:
         progress = _read(connection)
         if progress is None:
             filled = [
@@ -85,21 +85,21 @@ def mirror_records(store: Store, request: contract.MirrorRecords) -> Answer:
     return Answer(value=request.records.num_rows)
 
 
-def _read(connection: duckdb.DuckDBPyConnection) -> dict[str, Any] | None:
+def _read(connection: Connection) -> dict[str, Any] | None:
     row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
     return None if row is None else json.loads(row[0])
 
 
-def _save(connection: duckdb.DuckDBPyConnection, progress: Mapping[str, Any]) -> None:
+def _save(connection: Connection, progress: Mapping[str, Any]) -> None:
     connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
     connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode(dict(progress))])
 
 
-def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+def _has_rows(connection: Connection, table: str) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
-def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
+def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
     """Set the creation date of users; users without records are ignored."""
     with arrow_view(connection, users.select(["_id", "createdAt"])) as view:
         connection.execute(
@@ -109,7 +109,7 @@ def _store_users(connection: duckdb.DuckDBPyConnection, users: pa.Table, store: 
         )
 
 
-def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
+def _store_event_types(connection: Connection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
     """Store event types; changed fields create a new version, as in the source."""
     for record in types.to_pylist():
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
@@ -135,7 +135,7 @@ def _store_event_types(connection: duckdb.DuckDBPyConnection, types: pa.Table, s
 
 
 def _insert_version(
-    connection: duckdb.DuckDBPyConnection, event_type: Mapping[str, Any], version: int, made_at: datetime
+    connection: Connection, event_type: Mapping[str, Any], version: int, made_at: datetime
 ) -> None:
     record = {
         "eventTypeId": event_type["_id"],
@@ -147,7 +147,7 @@ def _insert_version(
     insert_records(connection, "event_type_versions", [record])
 
 
-def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table, store: Store) -> None:
+def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) -> None:
     """Store campaigns, with their integrations, which are derived from nodes."""
     for integration_id in sorted(set(campaigns["integrationId"].to_pylist())):
         _store_integration(connection, integration_id, store)
@@ -163,7 +163,7 @@ def _store_campaigns(connection: duckdb.DuckDBPyConnection, campaigns: pa.Table,
             insert_campaign_node(connection, integration, campaign, {"implicit": True})
 
 
-def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: Store) -> None:
+def _store_integration(connection: Connection, id: str, store: Store) -> None:
     """Create an integration from the root of its nodes, unless it exists."""
     if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
         return
@@ -180,7 +180,7 @@ def _store_integration(connection: duckdb.DuckDBPyConnection, id: str, store: St
     insert_record(connection, "integrations", {"_id": id, **record, "nodeId": root["_id"]})
 
 
-_STORE_BY_RESOURCE: Final[dict[str, Callable[[duckdb.DuckDBPyConnection, pa.Table, Store], None]]] = {
+_STORE_BY_RESOURCE: Final[dict[str, Callable[[Connection, pa.Table, Store], None]]] = {
     "users": _store_users,
     "event-types": _store_event_types,
     "campaigns": _store_campaigns,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import duckdb
 import ibis.expr.types as ir
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
@@ -85,7 +85,7 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
     """
     id = store.ids.new()
 
-    def job(connection: duckdb.DuckDBPyConnection) -> None:
+    def job(connection: Connection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
         _require_campaign(connection, integration, request.parentCampaignId, argument="campaign_id")
         now = instants.now()
@@ -120,7 +120,7 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
         If the period would be empty, or the new campaign does not exist.
     """
 
-    def job(connection: duckdb.DuckDBPyConnection) -> int:
+    def job(connection: Connection) -> int:
         integration = find(connection, request.vendorId)
         stored = integration and _find(connection, integration, request)
         if not integration or not stored:
@@ -156,7 +156,7 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
         If the campaign has no such outlay, or it is already deleted.
     """
 
-    def job(connection: duckdb.DuckDBPyConnection) -> int:
+    def job(connection: Connection) -> int:
         integration = find(connection, request.vendorId)
         if not integration or not _find(connection, integration, request):
             raise _unknown(request)
@@ -168,7 +168,7 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
 
 
 def _find(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, request: contract.GetOutlay
+    connection: Connection, integration: Integration, request: contract.GetOutlay
 ) -> dict[str, Any] | None:
     if find_by_id(connection, integration, request.parentCampaignId) is None:
         return None
@@ -176,9 +176,7 @@ def _find(
     return read_record(connection, query, request.outlayId, request.parentCampaignId)
 
 
-def _require_campaign(
-    connection: duckdb.DuckDBPyConnection, integration: Integration, id: str, *, argument: str
-) -> None:
+def _require_campaign(connection: Connection, integration: Integration, id: str, *, argument: str) -> None:
     if find_by_id(connection, integration, id) is None:
         raise InvalidRequest(
             f"{argument}: {integration.vendor_id!r} has no campaign {id!r}; list_campaigns returns the ids"
@@ -290,7 +288,7 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
         for entry in request.rates
     }
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
+    def write(connection: Connection) -> int:
         rows = connection.execute("SELECT currency, date, rate FROM rates").fetchall()
         before = {(currency, date): rate for currency, date, rate in rows}
         changed = {key: rate for key, rate in requested.items() if before.get(key) != rate}

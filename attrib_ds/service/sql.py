@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import duckdb
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.filters.predicates import LARGEST_PATTERNS
@@ -146,7 +147,7 @@ def _refuse(problem: str) -> NoReturn:
     raise InvalidRequest(f"sql: {problem}")
 
 
-def _parse(parser: duckdb.DuckDBPyConnection, sql: str) -> Node:
+def _parse(parser: Connection, sql: str) -> Node:
     """Return the syntax tree of one SELECT; refuse any other text."""
     _check_tokens([word.lower() for word, _ in _tokens(sql)])
     try:
@@ -164,7 +165,7 @@ def _parse(parser: duckdb.DuckDBPyConnection, sql: str) -> Node:
     return statements[0]
 
 
-def _write(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:
+def _write(parser: Connection, tree: Node) -> str:
     """Return the SQL of a tree."""
     statement = json.dumps({"error": False, "statements": [tree]})
     try:

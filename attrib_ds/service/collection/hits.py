@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import msgspec
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import CollectHit
@@ -102,18 +102,18 @@ class HitIntake(Intake[dict[str, Any], None, dict[str, Any]]):
         records = [msgspec.json.decode(content) for content in contents]
         return [record | {"serverDate": datetime.fromisoformat(record["serverDate"])} for record in records]
 
-    def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[dict[str, Any]]) -> None:
+    def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         # A hit sent by a server without databases of places has fewer columns.
         records = [dict.fromkeys(TABLES["pending_hits"]) | record for record in entries]
         _collect(connection, records, project_id=self._store.meta.project_id, ids=self._store.ids)
 
-    def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: dict[str, Any]) -> None:
+    def _set_aside(self, connection: Connection, entry: dict[str, Any]) -> None:
         # Tried again when the project is opened.
         insert_records(connection, "pending_hits", [entry])
 
 
 def _collect(
-    connection: duckdb.DuckDBPyConnection, records: Sequence[dict[str, Any]], *, project_id: str, ids: HexIds
+    connection: Connection, records: Sequence[dict[str, Any]], *, project_id: str, ids: HexIds
 ) -> None:
     """Put hits into sessions, inside a transaction; hits that the tables have are left out."""
     with arrow_view(connection, as_arrow("pending_hits", records)) as view:
@@ -148,7 +148,7 @@ _OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"
 _REST: Final = f"{_OF_BLOCK} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 
 
-def split_into_sessions(connection: duckdb.DuckDBPyConnection, hits: str, *, into: str) -> None:
+def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None:
     """Create a table of hits with the first hit of their session.
 
     The result depends on the set of hits only. A block is a run of hits without the timeout between them;
@@ -214,7 +214,7 @@ def split_into_sessions(connection: duckdb.DuckDBPyConnection, hits: str, *, int
     connection.execute("DROP TABLE temp.numbered_hits")
 
 
-def _split_long_blocks(connection: duckdb.DuckDBPyConnection) -> None:
+def _split_long_blocks(connection: Connection) -> None:
     """Apply the limits of length to blocks with a session that exceeds one.
 
     There, where a session opens depends on where the one before it did. For every hit, the query computes
@@ -303,9 +303,7 @@ _PAGE: Final = " || ".join(
 )
 
 
-def collect(
-    connection: duckdb.DuckDBPyConnection, hits: str, *, project_id: str, now: str, ids: HexIds
-) -> dict[str, int]:
+def collect(connection: Connection, hits: str, *, project_id: str, now: str, ids: HexIds) -> dict[str, int]:
     """Store new hits, and recompute the sessions of their trackers around their times.
 
     Sessions, their ids, users' counters and nodes depend on the hits alone, not on the order or the portions
@@ -350,7 +348,7 @@ def collect(
     return counts
 
 
-def _find_new(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
+def _find_new(connection: Connection, hits: str) -> str:
     """Return the hits that are not stored, each once; creates ``known_hits``, the ids of the others."""
     # Stored ids are read once. A join, which hashes the few new ids; IN would hash all stored ones.
     connection.execute(
@@ -364,7 +362,7 @@ def _find_new(connection: duckdb.DuckDBPyConnection, hits: str) -> str:
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 
 
-def _since(connection: duckdb.DuckDBPyConnection) -> str:
+def _since(connection: Connection) -> str:
     """Return SQL for an instant before every session that new hits can change.
 
     Tables are read from there on, which skips most of them when hits arrive as they happen. A session that
@@ -378,7 +376,7 @@ def _since(connection: duckdb.DuckDBPyConnection) -> str:
     return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
 
 
-def _gather_nearby(connection: duckdb.DuckDBPyConnection, since: str) -> None:
+def _gather_nearby(connection: Connection, since: str) -> None:
     """Create ``nearby_hits``: the new hits, and the stored ones that may change their session.
 
     The sessions of a tracker are settled up to the last one that opened before its first new hit.
@@ -406,7 +404,7 @@ def _gather_nearby(connection: duckdb.DuckDBPyConnection, since: str) -> None:
     )
 
 
-def _assign_trackers(connection: duckdb.DuckDBPyConnection, ids: HexIds) -> None:
+def _assign_trackers(connection: Connection, ids: HexIds) -> None:
     """Give each unknown tracker a new user."""
     unknown = (
         "(SELECT DISTINCT trackerId AS value FROM temp.arrived_hits ANTI JOIN "
@@ -419,7 +417,7 @@ def _assign_trackers(connection: duckdb.DuckDBPyConnection, ids: HexIds) -> None
     )
 
 
-def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> None:
+def _create_sessions(connection: Connection, project_id: str, since: str) -> None:
     """Create ``sessions``: the recomputed sessions with the user and dates of the stored ones."""
     stored = f"(SELECT * FROM interactions WHERE startDate >= {since})"
     holder = f"(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = {literal(TRACKER)})"
@@ -443,7 +441,7 @@ def _create_sessions(connection: duckdb.DuckDBPyConnection, project_id: str, sin
     )
 
 
-def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str, since: str) -> int:
+def _store_hits(connection: Connection, project_id: str, since: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
     # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
     connection.execute(
@@ -466,7 +464,7 @@ def _store_hits(connection: duckdb.DuckDBPyConnection, project_id: str, since: s
     return int(inserted)
 
 
-def _describe_agents(connection: duckdb.DuckDBPyConnection) -> None:
+def _describe_agents(connection: Connection) -> None:
     """Create ``session_agents``: the properties of each distinct user agent of the sessions."""
     texts = [
         text
@@ -481,7 +479,7 @@ def _describe_agents(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TEMP TABLE session_agents AS FROM {view}")
 
 
-def _store_sessions(connection: duckdb.DuckDBPyConnection, *, project_id: str, now: str, since: str) -> int:
+def _store_sessions(connection: Connection, *, project_id: str, now: str, since: str) -> int:
     """Replace the stored sessions by the recomputed ones; return how many more there are."""
     connection.execute(
         "CREATE TEMP TABLE former_sessions AS SELECT _id, userId FROM interactions "

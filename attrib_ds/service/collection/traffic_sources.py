@@ -6,10 +6,11 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.queries.channel_rules import default_channel, known_site, referrer_host
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, without_placeholders
@@ -25,10 +26,6 @@ from attrib_ds.service.campaigns import (
 from attrib_ds.service.collection.visitors import HOST, capture_sql, create_captured_addresses, is_bot
 from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.tables import arrow_view
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Source and medium of the clicks that ad platforms mark. The first of them that a URL has counts.
 CLICK_IDS: Final = {
@@ -188,7 +185,7 @@ _FIELDS: Final = {
 
 
 def insert_source_nodes(
-    connection: duckdb.DuckDBPyConnection, chains: Iterable[tuple[Node, ...]], *, project_id: str, now: str
+    connection: Connection, chains: Iterable[tuple[Node, ...]], *, project_id: str, now: str
 ) -> int:
     """Insert nodes that are not in the tree yet; return their number.
 
@@ -232,7 +229,7 @@ def insert_source_nodes(
     return int(inserted)
 
 
-def _list_campaigns(connection: duckdb.DuckDBPyConnection) -> None:
+def _list_campaigns(connection: Connection) -> None:
     """List the campaigns below integrations; of several with one slug, one keeps it."""
     connection.execute(
         "UPDATE nodes SET campaignSlug = NULL FROM ("
@@ -247,9 +244,7 @@ def _list_campaigns(connection: duckdb.DuckDBPyConnection) -> None:
 _LONGEST_REFERRER: Final = 2_048
 
 
-def resolve_hits(
-    connection: duckdb.DuckDBPyConnection, hits: str, *, project_id: str, now: str, into: str
-) -> int:
+def resolve_hits(connection: Connection, hits: str, *, project_id: str, now: str, into: str) -> int:
     """Create a table of hits with their nodes; insert nodes that are missing.
 
     Each distinct value is resolved once.
@@ -296,7 +291,7 @@ def resolve_hits(
     return inserted
 
 
-def _create_keys(connection: duckdb.DuckDBPyConnection, hits: str) -> None:
+def _create_keys(connection: Connection, hits: str) -> None:
     """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
     # An underscore may be percent-encoded.
     names = literal(f"(?i)[?&]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
@@ -332,7 +327,7 @@ def _create_keys(connection: duckdb.DuckDBPyConnection, hits: str) -> None:
     )
 
 
-def _resolve_sources(connection: duckdb.DuckDBPyConnection, *, project_id: str, now: str) -> int:
+def _resolve_sources(connection: Connection, *, project_id: str, now: str) -> int:
     """Create ``sources``, the node of each distinct source; return the number of new nodes."""
     keys = connection.execute(
         "SELECT DISTINCT search_key, referrer_key, is_internal FROM temp.keyed_hits"
@@ -364,7 +359,7 @@ def _resolve_sources(connection: duckdb.DuckDBPyConnection, *, project_id: str, 
     return inserted + sum(is_new for _, is_new in campaigns.values())
 
 
-def _campaign_node(connection: duckdb.DuckDBPyConnection, vendor_id: str, slug: str) -> tuple[str, bool]:
+def _campaign_node(connection: Connection, vendor_id: str, slug: str) -> tuple[str, bool]:
     """Return the node of a custom campaign, and whether it is new."""
     integration = require(connection, vendor_id, argument="utm_source")
     existing = find_by_slug(connection, integration, slug)

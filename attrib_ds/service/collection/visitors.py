@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import maxminddb
 import pyarrow as pa
 import ua_parser
 from crawleruseragents import is_crawler
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
 from attrib_ds.contract.json_values import encode
@@ -23,10 +24,6 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import arrow_view
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Longest text that is parsed; the patterns need longer for longer texts.
 _LONGEST: Final = 1_024
@@ -142,9 +139,7 @@ def _condition(text: str, *, captured: str) -> str:
     return f"({host} = {literal(name)} OR ends_with({host}, {literal(f'.{name}')}))"
 
 
-def create_captured_addresses(
-    connection: duckdb.DuckDBPyConnection, filters: Sequence[str], hits: str
-) -> None:
+def create_captured_addresses(connection: Connection, filters: Sequence[str], hits: str) -> None:
     """Create ``captured_addresses``: each distinct ``address`` of hits with the filters that capture it."""
     networks = {
         text: ipaddress.ip_network(text.partition(":")[2], strict=False)
@@ -313,7 +308,7 @@ class AddressLookup:
                 found |= _place(record) if kind == "geo" else _network(record)
         return found
 
-    def create_table(self, connection: duckdb.DuckDBPyConnection, addresses: str, *, into: str) -> None:
+    def create_table(self, connection: Connection, addresses: str, *, into: str) -> None:
         """Create a table of each distinct ``address`` of a relation with :data:`COLUMNS`."""
         texts = [
             text
@@ -422,7 +417,7 @@ def visitor_secret(store: Store) -> str:
     >>> store.close()
     """
 
-    def write(connection: duckdb.DuckDBPyConnection) -> str:
+    def write(connection: Connection) -> str:
         row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
         if row is not None:
             return str(json.loads(row[0]))

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
+
+import ibis.expr.types as ir
+from duckdb import DuckDBPyConnection as Connection
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.events import ExpirationPolicy, GetEventType
+from attrib_ds.contract.events import (
+    ArchiveEventType,
+    CreateEventType,
+    EventTypeField,
+    ExpirationPolicy,
+    GetEventType,
+    ListEventTypes,
+    RestoreEventType,
+    UpdateEventType,
+)
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import fetch, ordering
+from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import (
     changes_of,
     insert_record,
@@ -20,24 +36,6 @@ from attrib_ds.service.store.tables import (
     read_record,
     update_record,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    import duckdb
-    import ibis.expr.types as ir
-    from ibis.backends.duckdb import Backend
-
-    from attrib_ds.contract.events import (
-        ArchiveEventType,
-        CreateEventType,
-        EventTypeField,
-        ListEventTypes,
-        RestoreEventType,
-        UpdateEventType,
-    )
-    from attrib_ds.service.store.store import Store
 
 _POLICY: Final = "expirationPolicy"
 
@@ -124,7 +122,7 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
         **_policy(request.expirationPolicy, request.fields),
     }
 
-    def write(connection: duckdb.DuckDBPyConnection) -> None:
+    def write(connection: Connection) -> None:
         if _find(connection, request.reference) is not None:
             raise Conflict(
                 f"reference: the event type {request.reference!r} exists already; choose another reference",
@@ -158,7 +156,7 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
             [config.model_dump() for config in request.phoneParsingConfig]
         )
 
-    def write(connection: duckdb.DuckDBPyConnection) -> None:
+    def write(connection: Connection) -> None:
         stored = _existing(connection, request.id)
         fields = encode(_with_fields(json.loads(stored["fields"]), request.fields))
         changes = changes_of(stored, {**requested, "fields": fields})
@@ -204,7 +202,7 @@ def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
 def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Answer:
     now = naive(instants.now())
 
-    def write(connection: duckdb.DuckDBPyConnection) -> None:
+    def write(connection: Connection) -> None:
         if (_existing(connection, request.id)["archivedAt"] is not None) != archived:
             connection.execute(
                 "UPDATE event_types SET archivedAt = ?, updatedAt = ? WHERE reference = ?",
@@ -231,9 +229,7 @@ def _with_fields(stored: Sequence[dict[str, Any]], fields: Sequence[EventTypeFie
     return list(by_key.values())
 
 
-def read_event_types(
-    connection: duckdb.DuckDBPyConnection, references: Collection[str]
-) -> dict[str, EventType]:
+def read_event_types(connection: Connection, references: Collection[str]) -> dict[str, EventType]:
     """Return existing event types by reference."""
     rows = connection.execute(
         "SELECT _id, reference, version, archivedAt IS NOT NULL, fields, phoneParsingConfig FROM event_types "
@@ -283,7 +279,7 @@ class Declarations:
         return []
 
 
-def read_declarations(connection: duckdb.DuckDBPyConnection, references: Collection[str]) -> Declarations:
+def read_declarations(connection: Connection, references: Collection[str]) -> Declarations:
     """Return the declarations of existing event types."""
     rows = connection.execute(
         "SELECT reference, version, createdAt, fields FROM event_type_versions "
@@ -304,11 +300,11 @@ def _shown(field: EventTypeField) -> dict[str, Any]:
     return field.model_dump()
 
 
-def _find(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any] | None:
+def _find(connection: Connection, reference: str) -> dict[str, Any] | None:
     return read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
 
 
-def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str, Any]:
+def _existing(connection: Connection, reference: str) -> dict[str, Any]:
     stored = _find(connection, reference)
     if stored is None:
         raise NotFound(f"reference: there is no event type {reference!r}", field="reference")
@@ -316,7 +312,7 @@ def _existing(connection: duckdb.DuckDBPyConnection, reference: str) -> dict[str
 
 
 def _insert_version(
-    connection: duckdb.DuckDBPyConnection, id: Any, reference: str, version: int, fields: str, now: datetime
+    connection: Connection, id: Any, reference: str, version: int, fields: str, now: datetime
 ) -> None:
     record = {
         "eventTypeId": id,

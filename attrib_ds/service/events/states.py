@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.events import UpdateEventState
+from attrib_ds.contract.events import (
+    EventInsights,
+    GetEvent,
+    ListTrashedEvents,
+    UpdateEventState,
+    UpdateEventStatistic,
+)
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
@@ -27,12 +34,6 @@ from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import TABLES, arrow_view, as_arrow, insert_records
 from attrib_ds.service.store.threads import Batches
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from attrib_ds.contract.events import EventInsights, GetEvent, ListTrashedEvents, UpdateEventStatistic
-
 
 Row = dict[str, Any]
 
@@ -84,9 +85,7 @@ class States:
         return self._store.write(lambda connection: _write(connection, self._store, updates))
 
 
-def _write(
-    connection: duckdb.DuckDBPyConnection, store: Store, updates: Sequence[_Update]
-) -> list[Row | Exception]:
+def _write(connection: Connection, store: Store, updates: Sequence[_Update]) -> list[Row | Exception]:
     """Apply updates in order; return the metric or the error of each."""
     events = _read(connection, {update.request.id for update in updates})
     declarations = read_declarations(connection, {event.reference for event in events.values()})
@@ -152,7 +151,7 @@ class _Event:
         return row
 
 
-def _read(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, _Event]:
+def _read(connection: Connection, ids: Collection[str]) -> dict[str, _Event]:
     """Return existing events by id, with their metrics."""
     parameters = [sorted(ids)]
     listed = ", ".join(quoted(name) for name in _COLUMNS)
@@ -227,7 +226,7 @@ def _put_delay(event: _Event, state: Row, now: datetime, store: Store) -> None:
         event.put(key, "number", now, store, deletedAt=now)
 
 
-def _store(connection: duckdb.DuckDBPyConnection, events: Iterable[_Event]) -> None:
+def _store(connection: Connection, events: Iterable[_Event]) -> None:
     """Write updated events and metrics, one statement per table."""
     updated = [event for event in events if event.changed]
     replaced = [{name: row[name] for name in _COLUMNS} for event in updated for row in event.replaced]
@@ -374,7 +373,7 @@ def event_insights(store: Store, request: EventInsights) -> Answer:
         )
 
 
-def read_events(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> pa.Table:
+def read_events(connection: Connection, ids: Sequence[str]) -> pa.Table:
     """Return events with their metrics and whether they are attributable.
 
     Parameters

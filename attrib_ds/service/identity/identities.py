@@ -6,19 +6,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
 from attrib_ds.service.identity.merging import merge
 from attrib_ds.service.store.tables import HexIds, arrow_view, insert_records
-
-if TYPE_CHECKING:
-    import duckdb
-
 
 #: Kind and value of an identity: ``("email", "anna@example.com")``.
 Pair = tuple[str, str]
@@ -29,7 +26,7 @@ TRACKER: Final = "trackerId"
 VENDOR: Final = "vendorUserId"
 
 
-def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[Pair]) -> str:
+def resolve(connection: Connection, ids: HexIds, pairs: Sequence[Pair]) -> str:
     """Return the user of a record's identities, or a new user if all of them are unknown.
 
     Unknown identities are assigned to the user. An anonymous user of the same browser is merged into the
@@ -62,9 +59,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, ids: HexIds, pairs: Sequence[
     return resolve_many(connection, ids, [pairs])[0]
 
 
-def resolve_many(
-    connection: duckdb.DuckDBPyConnection, ids: HexIds, people: Sequence[Sequence[Pair]]
-) -> list[str]:
+def resolve_many(connection: Connection, ids: HexIds, people: Sequence[Sequence[Pair]]) -> list[str]:
     """Resolve the identities of several records in order.
 
     Parameters
@@ -126,7 +121,7 @@ class _Resolution:
         return user
 
 
-def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, before: dict[Pair, str]) -> None:
+def _store(connection: Connection, resolution: _Resolution, before: dict[Pair, str]) -> None:
     """Store new identities, and trackers that moved to another user."""
     now_held = {pair: resolution.final(user) for pair, user in resolution.holders.items()}
     columns = ("kind", "value", "userId")
@@ -147,7 +142,7 @@ def _store(connection: duckdb.DuckDBPyConnection, resolution: _Resolution, befor
             )
 
 
-def _holders(connection: duckdb.DuckDBPyConnection, pairs: Sequence[Pair]) -> dict[Pair, str]:
+def _holders(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str]:
     """Return the users of stored identities."""
     if not pairs:
         return {}
@@ -160,7 +155,7 @@ def _holders(connection: duckdb.DuckDBPyConnection, pairs: Sequence[Pair]) -> di
     return {(kind, value): user for kind, value, user in rows if (kind, value) in wanted}
 
 
-def read_identified(connection: duckdb.DuckDBPyConnection, users: Iterable[str]) -> set[str]:
+def read_identified(connection: Connection, users: Iterable[str]) -> set[str]:
     """Return the users who have a personal identity."""
     ids = list(dict.fromkeys(users))
     if not ids:
@@ -213,7 +208,7 @@ def of_events(rows: str) -> IdentitySource:
     return IdentitySource(rows, '"user"', "eventDate", ".current")
 
 
-def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySource, *, also: str = "") -> str:
+def identities_query(connection: Connection, source: IdentitySource, *, also: str = "") -> str:
     """Return the query of the identities in records.
 
     Parameters
@@ -252,7 +247,7 @@ def identities_query(connection: duckdb.DuckDBPyConnection, source: IdentitySour
 
 
 def assign_identities(
-    connection: duckdb.DuckDBPyConnection, source: IdentitySource, now: datetime, *, may_merge: bool = True
+    connection: Connection, source: IdentitySource, now: datetime, *, may_merge: bool = True
 ) -> None:
     """Assign the identities in loaded records to their users.
 
@@ -301,7 +296,7 @@ def assign_identities(
         merge(connection, _merges(connection, contested), now)
 
 
-def _merges(connection: duckdb.DuckDBPyConnection, contested: list[tuple[str, str]]) -> dict[str, str]:
+def _merges(connection: Connection, contested: list[tuple[str, str]]) -> dict[str, str]:
     """Return the surviving user by merged user, for pairs of which at most one is identified."""
     people = [user for pair in contested for user in pair]
     identified = read_identified(connection, people)
@@ -324,7 +319,7 @@ def _merges(connection: duckdb.DuckDBPyConnection, contested: list[tuple[str, st
     return {gone: final(gone) for gone in survivors}
 
 
-def _identity_kinds(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _identity_kinds(connection: Connection) -> dict[str, str]:
     """Return the kind of identity by member of user data."""
     declared = connection.execute("SELECT fields FROM event_types ORDER BY createdAt, reference").fetchall()
     kinds = dict(_ALWAYS)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer
+from attrib_ds.contract.users import MergeUsers, SplitUser
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import arrow_view
 
-if TYPE_CHECKING:
-    import duckdb
 
-    from attrib_ds.contract.users import MergeUsers, SplitUser
-
-
-def renumber(connection: duckdb.DuckDBPyConnection, users: str) -> None:
+def renumber(connection: Connection, users: str) -> None:
     """Recompute ``userLifetimeIndex`` of the interactions of users.
 
     Parameters
@@ -53,7 +50,7 @@ def renumber(connection: duckdb.DuckDBPyConnection, users: str) -> None:
     )
 
 
-def register(connection: duckdb.DuckDBPyConnection, rows: str, values: Sequence[object] = ()) -> None:
+def register(connection: Connection, rows: str, values: Sequence[object] = ()) -> None:
     """Add the users of new rows to the list.
 
     Parameters
@@ -85,7 +82,7 @@ def register(connection: duckdb.DuckDBPyConnection, rows: str, values: Sequence[
     )
 
 
-def remove_absent(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
+def remove_absent(connection: Connection, rows: str) -> None:
     """Remove users without records from the list, with their identities.
 
     Parameters
@@ -133,7 +130,7 @@ _SEEN: Final = (
 )
 
 
-def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, str]:
+def find_survivors(connection: Connection, ids: Collection[str]) -> dict[str, str]:
     """Return the surviving users of merged ids; ids that were not merged are left out.
 
     Parameters
@@ -154,12 +151,12 @@ def find_survivors(connection: duckdb.DuckDBPyConnection, ids: Collection[str]) 
     return dict(rows.fetchall())
 
 
-def find_survivor(connection: duckdb.DuckDBPyConnection, id: str) -> str:
+def find_survivor(connection: Connection, id: str) -> str:
     """Return the surviving user of an id: the id itself unless it was merged."""
     return find_survivors(connection, [id]).get(id, id)
 
 
-def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
+def surviving(connection: Connection, rows: str) -> str:
     """Return rows with ``userId`` replaced by the surviving user.
 
     Parameters
@@ -182,7 +179,7 @@ def surviving(connection: duckdb.DuckDBPyConnection, rows: str) -> str:
     )
 
 
-def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], now: datetime) -> None:
+def merge(connection: Connection, survivors: Mapping[str, str], now: datetime) -> None:
     """Move all records of users to their survivors, and store the data to undo it.
 
     Parameters
@@ -237,7 +234,7 @@ def merge(connection: duckdb.DuckDBPyConnection, survivors: Mapping[str, str], n
     connection.execute("DROP TABLE temp.merging")
 
 
-def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
+def split(connection: Connection, id: str, now: datetime) -> None:
     """Move the records that a merged user had before the merge back to them; later ones stay.
 
     Parameters
@@ -288,7 +285,7 @@ def split(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None
     renumber(connection, f"VALUES ('{id}'), ('{survivor}')")
 
 
-def split_off(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> bool:
+def split_off(connection: Connection, id: str, now: datetime) -> bool:
     """Split a merged user as :func:`split` does; return whether any of their records existed."""
     try:
         split(connection, id, now)
@@ -301,7 +298,7 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
     """Merge a user into another one by request; return 1."""
     now = naive(instants.now())
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
+    def write(connection: Connection) -> int:
         survivor = _existing(connection, request.id, argument="id")
         gone = _existing(connection, request.userId, argument="user_id")
         if gone == survivor:
@@ -318,7 +315,7 @@ def split_user(store: Store, request: SplitUser) -> Answer:
     """Split a merged user from its survivor; return 1."""
     now = naive(instants.now())
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
+    def write(connection: Connection) -> int:
         survivor = _existing(connection, request.id, argument="id")
         merged = find_survivors(connection, [request.userId])
         if merged.get(request.userId) != survivor:
@@ -329,7 +326,7 @@ def split_user(store: Store, request: SplitUser) -> Answer:
     return Answer(value=store.write(write))
 
 
-def _existing(connection: duckdb.DuckDBPyConnection, id: str, *, argument: str) -> str:
+def _existing(connection: Connection, id: str, *, argument: str) -> str:
     """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
     if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:

@@ -6,21 +6,19 @@ import hashlib
 import json
 import re
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Final
 from uuid import NAMESPACE_OID, uuid5
+
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract.json_values import encode
 from attrib_ds.records.sources import literal
 from attrib_ds.service.store.tables import insert_records
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-    from datetime import datetime
-
-    import duckdb
-
-    #: Kind and value of erased data: ``("nonce", "n1")``.
-    Mark = tuple[str, str]
+#: Kind and value of erased data: ``("nonce", "n1")``.
+Mark = tuple[str, str]
 
 _SALT: Final = "tombstoneSalt"
 _SALT_BYTES: Final = 32
@@ -41,7 +39,7 @@ def identity_kind(kind: str) -> str:
     return f"{IDENTITY}{kind}"
 
 
-def bury(connection: duckdb.DuckDBPyConnection, marks: Iterable[Mark], date: datetime) -> None:
+def bury(connection: Connection, marks: Iterable[Mark], date: datetime) -> None:
     """Insert tombstones of erased data.
 
     Parameters
@@ -74,7 +72,7 @@ def bury(connection: duckdb.DuckDBPyConnection, marks: Iterable[Mark], date: dat
     insert_records(connection, "tombstones", rows)
 
 
-def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) -> dict[Mark, datetime]:
+def find_buried(connection: Connection, marks: Collection[Mark]) -> dict[Mark, datetime]:
     """Return the marks that have tombstones, with the last date of erasure.
 
     Parameters
@@ -105,7 +103,7 @@ def find_buried(connection: duckdb.DuckDBPyConnection, marks: Collection[Mark]) 
     return dates
 
 
-def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) -> dict[str, str]:
+def find_erased(connection: Connection, nonces: Collection[str]) -> dict[str, str]:
     """Return the ids of erased events by nonce.
 
     Parameters
@@ -134,7 +132,7 @@ def find_erased(connection: duckdb.DuckDBPyConnection, nonces: Collection[str]) 
     return derived | stored
 
 
-def buried_rows(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
+def buried_rows(connection: Connection, rows: str) -> str | None:
     """Return the query of rows with data that was erased after the date of the row.
 
     Parameters
@@ -154,7 +152,7 @@ def buried_rows(connection: duckdb.DuckDBPyConnection, rows: str) -> str | None:
     return None if matches is None else f"SELECT DISTINCT row {matches}"
 
 
-def erasure_dates(connection: duckdb.DuckDBPyConnection, rows: str, *, among: str) -> dict[str, datetime]:
+def erasure_dates(connection: Connection, rows: str, *, among: str) -> dict[str, datetime]:
     """Return the last date of erasure of rows with data that was erased after their date.
 
     Parameters
@@ -175,7 +173,7 @@ def erasure_dates(connection: duckdb.DuckDBPyConnection, rows: str, *, among: st
     return dict(connection.execute(f"SELECT row, max(stones.date) {matches} GROUP BY row").fetchall())
 
 
-def _matched(connection: duckdb.DuckDBPyConnection, rows: str, among: str) -> str | None:
+def _matched(connection: Connection, rows: str, among: str) -> str | None:
     salts = read_salts(connection)
     if not salts:
         return None
@@ -199,20 +197,20 @@ def hidden_forms(salts: Sequence[str], nonce: str) -> list[str]:
     return [_hidden(salt, nonce) for salt in salts]
 
 
-def hidden_nonce(connection: duckdb.DuckDBPyConnection, nonce: str) -> str:
+def hidden_nonce(connection: Connection, nonce: str) -> str:
     """Return the hash that replaces the nonce of an erased event."""
     salts = read_salts(connection)
     return _hidden(salts[0], nonce) if salts else nonce
 
 
-def read_salts(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def read_salts(connection: Connection) -> list[str]:
     """Return the salts, that of new tombstones first; none if nothing was ever erased."""
     row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
     salts = [] if row is None else json.loads(row[0])
     return [salts] if isinstance(salts, str) else list(salts)
 
 
-def add_salts(connection: duckdb.DuckDBPyConnection, salts: Sequence[str]) -> None:
+def add_salts(connection: Connection, salts: Sequence[str]) -> None:
     """Prepend salts to the stored ones.
 
     Parameters

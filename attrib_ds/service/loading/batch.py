@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import identifiers
 from attrib_ds.errors import InvalidRequest, closest
@@ -253,7 +253,7 @@ class Checks:
             reason = f"{labelled_value('projectId')} || {literal(f' is not this project, {project_id!r}')}"
             self.rule(other, reason)
 
-    def unique(self, connection: duckdb.DuckDBPyConnection, staged: Staged, name: str) -> None:
+    def unique(self, connection: Connection, staged: Staged, name: str) -> None:
         """Reject duplicate ids; the first otherwise valid row is loaded."""
         if name not in staged.source_columns:
             return
@@ -270,7 +270,7 @@ class Checks:
             f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > first_row"
         )
 
-    def stage(self, connection: duckdb.DuckDBPyConnection) -> Staged:
+    def stage(self, connection: Connection) -> Staged:
         """Create the tables of validated rows and of violations.
 
         Parameters
@@ -415,7 +415,7 @@ class Batch:
 
     staged: Staged
     id_column: str
-    insert: Callable[[duckdb.DuckDBPyConnection, ValidRows], Mapping[str, int]]
+    insert: Callable[[Connection, ValidRows], Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -447,11 +447,11 @@ class ValidRows:
             f"ANTI JOIN {self.conflicts} USING (row) ANTI JOIN {self.unchanged} USING (row))"
         )
 
-    def reject(self, connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    def reject(self, connection: Connection, query: str) -> None:
         """Reject the rows of a query of ``row`` and ``reason``."""
         connection.execute(f"INSERT INTO {self.conflicts} (row, reason) {query}")
 
-    def reject_stored(self, connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
+    def reject_stored(self, connection: Connection, table: str, name: str) -> None:
         """Reject rows with the id of a stored record, unless rows replace stored records."""
         if name in self.staged.source_columns and not self.is_replacing:
             reason = f"{literal(f'{name}: ')} || '''' || {quoted(name)} || ''' is already loaded'"
@@ -464,7 +464,7 @@ class ValidRows:
     @contextmanager
     def replace_stored(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connection: Connection,
         table: str,
         name: str,
         *,
@@ -528,7 +528,7 @@ class ValidRows:
 
     def insert(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connection: Connection,
         table: str,
         *,
         values: Mapping[str, str] | None = None,
@@ -546,7 +546,7 @@ class ValidRows:
 
 
 def insert_implicit_nodes(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project, *, column: str, kind: str
+    connection: Connection, valid: ValidRows, project: Project, *, column: str, kind: str
 ) -> int:
     """Create missing nodes that valid rows refer to; return their number."""
     inserted = connection.execute(
@@ -558,7 +558,7 @@ def insert_implicit_nodes(
     return int(inserted.fetchall()[0][0])
 
 
-def reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows, source: IdentitySource) -> None:
+def reject_erased(connection: Connection, valid: ValidRows, source: IdentitySource) -> None:
     """Reject rows of people who were erased after the date of the row.
 
     Parameters

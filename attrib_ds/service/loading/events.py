@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-import duckdb
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
@@ -41,7 +41,7 @@ _MAPS: Final = ("event", "user")
 _OBJECTS: Final = ("states", "statistics", "expirationPolicy")
 
 
-def check_events(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_events(connection: Connection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Besides the columns of the resource, the source may have ``event.<key>`` and ``user.<key>`` (text),
@@ -90,7 +90,7 @@ def check_events(connection: duckdb.DuckDBPyConnection, source: Source, project:
     table = stage_metrics(connection, staged, keys, project)
     count = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 
-    def insert(writer: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+    def insert(writer: Connection, valid: ValidRows) -> dict[str, int]:
         valid.reject_stored(writer, "events", "_id")
         reject_erased(writer, valid, of_events(valid.rows))
         differing = differing_metrics(valid, table)
@@ -261,7 +261,7 @@ def _add_amount(checks: Checks, name: str) -> None:
     checks.rule(f"{missing} AND {original(currency)} IS NULL", literal(f"{currency}: is missing"))
 
 
-def stage_metrics(connection: duckdb.DuckDBPyConnection, staged: Staged, keys: Keys, project: Project) -> str:
+def stage_metrics(connection: Connection, staged: Staged, keys: Keys, project: Project) -> str:
     """Create the table of all metrics, and list violations of nested ones.
 
     Parameters
@@ -343,7 +343,7 @@ def _from_columns(staged: Staged, keys: Keys) -> list[str]:
     return queries
 
 
-def _read_nested(connection: duckdb.DuckDBPyConnection, staged: Staged, project: Project) -> str:
+def _read_nested(connection: Connection, staged: Staged, project: Project) -> str:
     """Create the table of nested metrics and list violations."""
     table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
     columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
@@ -399,7 +399,7 @@ def _instant(text: str) -> str:
     return truncated(instant(text))
 
 
-def _restore_built_in(connection: duckdb.DuckDBPyConnection, nested: str, table: str) -> None:
+def _restore_built_in(connection: Connection, nested: str, table: str) -> None:
     """Restore ids and dates of exported built-in metrics, and deleted delays."""
     built_in = (
         f"(SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE is_built_in "
@@ -436,7 +436,7 @@ def differing_metrics(valid: ValidRows, table: str) -> str:
 
 
 def insert_metrics(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, table: str, project: Project, *, count: int
+    connection: Connection, valid: ValidRows, table: str, project: Project, *, count: int
 ) -> int:
     """Insert the metrics of valid events; return their number.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import MINUTES_OF_DAY
@@ -45,7 +45,7 @@ _SESSION_ONLY: Final = [
 ]
 
 
-def check_interactions(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_interactions(connection: Connection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -126,9 +126,7 @@ def _check_properties(checks: Checks) -> None:
             checks.text(field.name)
 
 
-def _insert_interactions(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project
-) -> dict[str, int]:
+def _insert_interactions(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
     valid.reject_stored(connection, "interactions", "_id")
     reject_erased(connection, valid, of_interactions(valid.rows))
     with valid.replace_stored(
@@ -166,7 +164,7 @@ def _integration(valid: ValidRows) -> str:
     return f"coalesce(valid.integrationId, {of_node})" if "integrationId" in valid.staged.columns else of_node
 
 
-def _delete_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows, replaced: str) -> None:
+def _delete_hits(connection: Connection, valid: ValidRows, replaced: str) -> None:
     """Delete hits of replaced sessions with other counts; they are loaded again, or unknown."""
     if not valid.is_replacing:
         return
@@ -181,7 +179,7 @@ def _delete_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows, replac
     )
 
 
-def check_hits(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_hits(connection: Connection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -227,7 +225,7 @@ def _check_hit(checks: Checks, names: Collection[str]) -> None:
             checks.text(name)
 
 
-def _insert_hits(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> dict[str, int]:
+def _insert_hits(connection: Connection, valid: ValidRows) -> dict[str, int]:
     valid.reject_stored(connection, "hits", "id")
     valid.reject(
         connection,
@@ -271,7 +269,7 @@ def is_raw(source: Source) -> bool:
 
 
 def check_raw_hits(
-    connection: duckdb.DuckDBPyConnection, source: Source, project: Project, *, lookup: AddressLookup
+    connection: Connection, source: Source, project: Project, *, lookup: AddressLookup
 ) -> Batch:
     """Validate rows and stage them for insertion.
 
@@ -337,7 +335,7 @@ def check_raw_hits(
 
 
 def _insert_raw_hits(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project, *, places: str | None
+    connection: Connection, valid: ValidRows, project: Project, *, places: str | None
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
     _reject_repeated(connection, valid)
@@ -355,7 +353,7 @@ def _insert_raw_hits(
     )
 
 
-def _reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+def _reject_erased(connection: Connection, valid: ValidRows) -> None:
     """Reject hits of browsers of people who were erased after the date of the hit."""
     marks = f"SELECT row, {literal(identity_kind(TRACKER))} AS kind, trackerId AS value, serverDate AS seen"
     erased = buried_rows(connection, f"({marks} FROM {valid.rows})")
@@ -364,7 +362,7 @@ def _reject_erased(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> N
         valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")
 
 
-def _reject_repeated(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+def _reject_repeated(connection: Connection, valid: ValidRows) -> None:
     """Reject stored hits that were given an id, unless rows replace; those without are skipped."""
     if "hitId" in valid.staged.source_columns and not valid.is_replacing:
         reason = f"'hitId: ' || {quote_text(quoted('hitId'))} || ' is already loaded'"

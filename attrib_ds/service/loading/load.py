@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
@@ -22,7 +22,7 @@ from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 from attrib_ds.service.store.store import Store
 
-Check: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Source, Project], Batch]
+Check: TypeAlias = Callable[[Connection, Source, Project], Batch]
 
 REJECTED: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
@@ -107,7 +107,7 @@ def load_records(
 
 
 def _open(
-    connection: duckdb.DuckDBPyConnection, source: object, *, resource: str, store: Store
+    connection: Connection, source: object, *, resource: str, store: Store
 ) -> tuple[Source, dict[str, int]]:
     """Copy a source into a table; of page views, also return how many other rows were skipped."""
     match source:
@@ -126,7 +126,7 @@ def _open(
 
 
 def _insert(
-    connection: duckdb.DuckDBPyConnection, batch: Batch, *, is_replacing: bool
+    connection: Connection, batch: Batch, *, is_replacing: bool
 ) -> tuple[Mapping[str, int], pa.Table]:
     valid = ValidRows(batch.staged, is_replacing=is_replacing)
     connection.execute(
@@ -142,9 +142,7 @@ def _insert(
     return counts, conflicts
 
 
-def _rejected(
-    connection: duckdb.DuckDBPyConnection, batch: Batch, source: Source, conflicts: pa.Table
-) -> pa.Table:
+def _rejected(connection: Connection, batch: Batch, source: Source, conflicts: pa.Table) -> pa.Table:
     connection.register("conflicts", conflicts)
     connection.register("unreadable", source.unreadable)
     has_id = batch.id_column in source.types

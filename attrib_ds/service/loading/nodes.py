@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import duckdb
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
 from attrib_ds.records.sources import Source, quoted
@@ -31,7 +31,7 @@ from attrib_ds.service.loading.batch import (
 _WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
 
 
-def check_nodes(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_nodes(connection: Connection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -70,9 +70,7 @@ def check_nodes(connection: duckdb.DuckDBPyConnection, source: Source, project: 
     return Batch(staged, "_id", lambda writer, valid: _insert_nodes(writer, valid, project))
 
 
-def _insert_nodes(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project
-) -> dict[str, int]:
+def _insert_nodes(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
     # A loaded node replaces the implicit node with its id.
     valid.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
     _reject_taken_slugs(connection, valid)
@@ -88,7 +86,7 @@ def _insert_nodes(
     return {"nodes": loaded}
 
 
-def _reject_taken_slugs(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+def _reject_taken_slugs(connection: Connection, valid: ValidRows) -> None:
     """Reject campaigns whose slug another campaign of their integration has."""
     slug = '"campaignSlug"'
     if "campaignSlug" not in valid.staged.columns:
@@ -115,7 +113,7 @@ def _reject_taken_slugs(connection: duckdb.DuckDBPyConnection, valid: ValidRows)
     )
 
 
-def _reject_unrooted(connection: duckdb.DuckDBPyConnection, valid: ValidRows) -> None:
+def _reject_unrooted(connection: Connection, valid: ValidRows) -> None:
     """Reject nodes without a path to a root: unknown or rejected parents, and cycles."""
     parent = quote_text('"parentId"')
     rows = valid.staged.relation
@@ -149,7 +147,7 @@ def _reject_unrooted(connection: duckdb.DuckDBPyConnection, valid: ValidRows) ->
         connection.execute(f"DROP TABLE temp.{table}")
 
 
-def check_spend(connection: duckdb.DuckDBPyConnection, source: Source, project: Project) -> Batch:
+def check_spend(connection: Connection, source: Source, project: Project) -> Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -198,9 +196,7 @@ def check_spend(connection: duckdb.DuckDBPyConnection, source: Source, project: 
     return Batch(staged, "_id", lambda writer, valid: _insert_spend(writer, valid, project))
 
 
-def _insert_spend(
-    connection: duckdb.DuckDBPyConnection, valid: ValidRows, project: Project
-) -> dict[str, int]:
+def _insert_spend(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
     valid.reject_stored(connection, "outlays", "_id")
     campaigns = f"SELECT campaignId FROM {valid.rows}"
     with valid.replace_stored(connection, "outlays", "_id", changed="updatedAt"):

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, Final
 
-import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
@@ -61,7 +61,7 @@ def create_audience(store: Store, request: contract.CreateAudience) -> Answer:
         "updatedAt": naive(now),
     }
 
-    def write(connection: duckdb.DuckDBPyConnection) -> None:
+    def write(connection: Connection) -> None:
         # An audience of the condition may have been deleted since the check.
         for id in sorted(_audience_ids(request.condition)):
             _require(connection, id, argument="condition")
@@ -99,7 +99,7 @@ def delete_audience(store: Store, request: contract.DeleteAudience) -> Answer:
         If the condition of another audience names it.
     """
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
+    def write(connection: Connection) -> int:
         _require(connection, request.id, argument="id")
         for name, condition in connection.execute(
             "SELECT name, condition FROM audiences ORDER BY _id"
@@ -147,7 +147,7 @@ def _audience_ids(condition: dict[str, object]) -> set[str]:
     return {id for leaf in leaves(condition) if leaf["type"] == "audience" for id in leaf["value"]}
 
 
-def _require(connection: duckdb.DuckDBPyConnection, id: str, *, argument: str) -> None:
+def _require(connection: Connection, id: str, *, argument: str) -> None:
     if not connection.execute("SELECT 1 FROM audiences WHERE _id = ?", [id]).fetchall():
         raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
@@ -101,7 +101,7 @@ def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     """Erase a user; return 1."""
     now = naive(instants.now())
 
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
+    def write(connection: Connection) -> int:
         id = find_survivor(connection, request.id)
         if connection.execute("SELECT 1 FROM users WHERE _id = ?", [id]).fetchone() is None:
             raise NotFound(f"id: there is no user {request.id!r}", field="id")
@@ -111,7 +111,7 @@ def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     return Answer(value=store.write(write))
 
 
-def erase(connection: duckdb.DuckDBPyConnection, id: str, mode: str, date: datetime) -> None:
+def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
     """Erase a user, and bury everything that could bring them back.
 
     Parameters
@@ -139,7 +139,7 @@ def erase(connection: duckdb.DuckDBPyConnection, id: str, mode: str, date: datet
     connection.execute("DROP TABLE temp.own_interactions")
 
 
-def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: datetime) -> None:
+def erase_events(connection: Connection, ids: list[str], date: datetime) -> None:
     """Erase the content of computed events, and delete raw events without a computed one.
 
     Parameters
@@ -157,7 +157,7 @@ def erase_events(connection: duckdb.DuckDBPyConnection, ids: list[str], date: da
     _delete_raw(connection, set(ids) - set(computed_ids))
 
 
-def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
+def _read_person(connection: Connection, id: str) -> _Person:
     identities = set(
         connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall()
     )
@@ -181,9 +181,7 @@ def _read_person(connection: duckdb.DuckDBPyConnection, id: str) -> _Person:
     return _Person(id, frozenset(marks), tuple(others))
 
 
-def _not_of_others(
-    connection: duckdb.DuckDBPyConnection, id: str, identities: set[tuple[str, str]]
-) -> set[tuple[str, str]]:
+def _not_of_others(connection: Connection, id: str, identities: set[tuple[str, str]]) -> set[tuple[str, str]]:
     """Remove identities that belong to other users."""
     if not identities:
         return set()
@@ -194,7 +192,7 @@ def _not_of_others(
     return identities - set(of_others)
 
 
-def _mentioning(connection: duckdb.DuckDBPyConnection, identities: Iterable[tuple[str, str]]) -> list[str]:
+def _mentioning(connection: Connection, identities: Iterable[tuple[str, str]]) -> list[str]:
     """Return the raw events without a computed event that contain an identity in any field."""
     values = {value.lower() for _, value in identities}
     if not values:
@@ -221,12 +219,12 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(member)
 
 
-def _delete_raw(connection: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> None:
+def _delete_raw(connection: Connection, ids: Iterable[str]) -> None:
     for table in ("raw_events", "pending_events", "trashed_events"):
         connection.execute(f"DELETE FROM {table} WHERE _id IN (SELECT unnest(?))", [list(ids)])
 
 
-def _delete(connection: duckdb.DuckDBPyConnection, id: str) -> None:
+def _delete(connection: Connection, id: str) -> None:
     of_events: Mapping[str, str] = {
         "metrics": "eventId",
         "metric_history": "eventId",
@@ -241,7 +239,7 @@ def _delete(connection: duckdb.DuckDBPyConnection, id: str) -> None:
     connection.execute("DELETE FROM merged_users WHERE userId = ?", [id])
 
 
-def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) -> None:
+def _anonymise(connection: Connection, id: str, now: datetime) -> None:
     _hide(
         connection,
         [event_id for (event_id,) in connection.execute("SELECT id FROM temp.own_events").fetchall()],
@@ -256,7 +254,7 @@ def _anonymise(connection: duckdb.DuckDBPyConnection, id: str, now: datetime) ->
     connection.execute("UPDATE merged_users SET undo = NULL WHERE userId = ?", [id])
 
 
-def _hide(connection: duckdb.DuckDBPyConnection, events: list[str], now: datetime) -> None:
+def _hide(connection: Connection, events: list[str], now: datetime) -> None:
     of_project, by_type = read_personal(connection)
 
     def is_personal(field: Field) -> bool:

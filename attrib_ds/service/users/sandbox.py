@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
@@ -127,7 +128,7 @@ class _Scan:
         Unused connections.
     """
 
-    def __init__(self, query: str, schema: pa.Schema, free: Iterator[duckdb.DuckDBPyConnection]) -> None:
+    def __init__(self, query: str, schema: pa.Schema, free: Iterator[Connection]) -> None:
         self._query = query
         self._schema = schema
         self._free = free
@@ -140,7 +141,7 @@ class _Scan:
         return reader.__arrow_c_stream__(requested_schema)
 
 
-def _begin(readers: list[duckdb.DuckDBPyConnection]) -> None:
+def _begin(readers: list[Connection]) -> None:
     """Begin transactions of one snapshot on all connections: all read the same number of writes."""
     while True:
         for reader in readers:
@@ -153,7 +154,7 @@ def _begin(readers: list[duckdb.DuckDBPyConnection]) -> None:
 
 
 @contextmanager
-def _timed(connections: list[duckdb.DuckDBPyConnection], until: float) -> Iterator[threading.Event]:
+def _timed(connections: list[Connection], until: float) -> Iterator[threading.Event]:
     """Interrupt queries on connections at a monotonic time; yields an event that is set then."""
     is_over, is_done = threading.Event(), threading.Event()
 
@@ -176,7 +177,7 @@ def _timed(connections: list[duckdb.DuckDBPyConnection], until: float) -> Iterat
         watching.join()
 
 
-def _run(sandbox: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+def _run(sandbox: Connection, query: str) -> pa.Table:
     """Run the query; return the ids in its first column."""
     first = f"SELECT CAST(value AS VARCHAR) AS _id FROM ({query}) AS found(value)"
     rows, batches = 0, []
@@ -253,9 +254,7 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _view_query(
-    connection: duckdb.DuckDBPyConnection, view: str, columns: Sequence[str], keys: Iterable[str] | None
-) -> str:
+def _view_query(connection: Connection, view: str, columns: Sequence[str], keys: Iterable[str] | None) -> str:
     """Return the query of a view that computes only the requested columns, and user fields of the keys."""
     source = f"SELECT * FROM {view}"
     if view == "users":

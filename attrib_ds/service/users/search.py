@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
@@ -171,7 +171,7 @@ def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer
     return _listed(store, request, "metrics", conditions, chosen, sort, _read_metrics, schema.METRIC)
 
 
-def _read_metrics(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> pa.Table:
+def _read_metrics(connection: Connection, ids: list[str]) -> pa.Table:
     rows = connection.execute("SELECT * FROM metrics WHERE _id IN (SELECT unnest(?))", [ids])
     return as_resource(rows.to_arrow_table().to_pylist())
 
@@ -183,7 +183,7 @@ def _listed(
     conditions: Mapping[str, Any],
     chosen: str,
     sort: str,
-    read: Callable[[duckdb.DuckDBPyConnection, list[str]], pa.Table],
+    read: Callable[[Connection, list[str]], pa.Table],
     columns: pa.Schema,
 ) -> Answer:
     """Return a page of a user's records from one snapshot: find the ids, then read them in batches."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-import duckdb
+from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract.users import PLAIN
 from attrib_ds.errors import InvalidRequest
@@ -73,7 +73,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
     >>> store.close()
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         rows = connection.execute(
             "SELECT versions.reference, versions.fields FROM event_type_versions AS versions "
