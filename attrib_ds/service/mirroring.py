@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,12 +15,12 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
+from attrib_ds.service.events.event_types import insert_version
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import (
     TABLES,
     arrow_view,
     insert_record,
-    insert_records,
     read_record,
     update_record,
 )
@@ -118,7 +117,8 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         existing = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
         if existing is None:
             insert_record(connection, "event_types", {**event_type, "version": 1})
-            _insert_version(connection, event_type, 1, event_type["createdAt"])
+            made_at = naive(event_type["createdAt"])
+            insert_version(connection, event_type["_id"], reference, 1, event_type["fields"], made_at)
             continue
         changes = {
             name: value
@@ -130,21 +130,8 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         version = existing["version"] + ("fields" in changes)
         update_record(connection, "event_types", "reference", reference, {**changes, "version": version})
         if version != existing["version"]:
-            renamed = {**event_type, "_id": existing["_id"]}
-            _insert_version(connection, renamed, version, event_type["updatedAt"])
-
-
-def _insert_version(
-    connection: Connection, event_type: Mapping[str, Any], version: int, made_at: datetime
-) -> None:
-    record = {
-        "eventTypeId": event_type["_id"],
-        "reference": event_type["reference"],
-        "version": version,
-        "fields": event_type["fields"],
-        "createdAt": naive(made_at),
-    }
-    insert_records(connection, "event_type_versions", [record])
+            made_at = naive(event_type["updatedAt"])
+            insert_version(connection, existing["_id"], reference, version, event_type["fields"], made_at)
 
 
 def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) -> None:

@@ -14,16 +14,7 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer
-from attrib_ds.contract.events import (
-    ArchiveEventType,
-    CreateEventType,
-    EventTypeField,
-    ExpirationPolicy,
-    GetEventType,
-    ListEventTypes,
-    RestoreEventType,
-    UpdateEventType,
-)
+from attrib_ds.contract import events as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
@@ -66,7 +57,7 @@ class EventType:
     countries: tuple[str, ...]
 
 
-def list_event_types(store: Store, request: ListEventTypes) -> Answer:
+def list_event_types(store: Store, request: contract.ListEventTypes) -> Answer:
     """Return one page of event types, sorted by reference by default."""
     with store.read() as backend:
         types = _resources(backend)
@@ -90,10 +81,12 @@ def list_event_types(store: Store, request: ListEventTypes) -> Answer:
 def _resources(backend: Backend) -> ir.Table:
     """Return event types with the columns of the resource."""
     types = backend.table("event_types")
-    return types.mutate(**{f"{_POLICY}.{name}": types[name] for name in ExpirationPolicy.model_fields})
+    return types.mutate(
+        **{f"{_POLICY}.{name}": types[name] for name in contract.ExpirationPolicy.model_fields}
+    )
 
 
-def get_event_type(store: Store, request: GetEventType) -> Answer:
+def get_event_type(store: Store, request: contract.GetEventType) -> Answer:
     """Return one event type, archived or not, by its reference."""
     with store.read() as backend:
         types = _resources(backend)
@@ -104,7 +97,7 @@ def get_event_type(store: Store, request: GetEventType) -> Answer:
     return Answer.of(table)
 
 
-def create_event_type(store: Store, request: CreateEventType) -> Answer:
+def create_event_type(store: Store, request: contract.CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types."""
     now = instants.now()
     fields = encode([_shown(field) for field in request.fields])
@@ -129,13 +122,13 @@ def create_event_type(store: Store, request: CreateEventType) -> Answer:
                 field="reference",
             )
         insert_record(connection, "event_types", record)
-        _insert_version(connection, record["_id"], request.reference, 1, fields, naive(now))
+        insert_version(connection, record["_id"], request.reference, 1, fields, naive(now))
 
     store.write(write)
-    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.reference))
+    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.reference))
 
 
-def update_event_type(store: Store, request: UpdateEventType) -> Answer:
+def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer:
     """Update and return an event type; changed fields create a new version.
 
     Existing events keep the version they were validated against.
@@ -166,17 +159,17 @@ def update_event_type(store: Store, request: UpdateEventType) -> Answer:
             changes |= {name: value for name, value in policy.items() if value != stored[name]}
         if "fields" in changes:
             changes["version"] = stored["version"] + 1
-            _insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
+            insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
         if changes:
             changes["updatedAt"] = instants.now()
             update_record(connection, "event_types", "reference", request.id, changes)
 
     store.write(write)
-    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.id))
 
 
 def _policy(
-    policy: ExpirationPolicy | None, fields: Iterable[EventTypeField | dict[str, Any]]
+    policy: contract.ExpirationPolicy | None, fields: Iterable[contract.EventTypeField | dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the columns of a policy; refuse keys that are not fields of the type."""
     if policy is None:
@@ -189,17 +182,17 @@ def _policy(
     return {"retentionDurationInDays": policy.retentionDurationInDays, "piiFields": named}
 
 
-def archive_event_type(store: Store, request: ArchiveEventType) -> Answer:
+def archive_event_type(store: Store, request: contract.ArchiveEventType) -> Answer:
     """Archive an event type, which refuses its events from now on, and return it."""
     return _set_archived(store, request, archived=True)
 
 
-def restore_event_type(store: Store, request: RestoreEventType) -> Answer:
+def restore_event_type(store: Store, request: contract.RestoreEventType) -> Answer:
     """Restore an archived event type, which accepts its events again, and return it."""
     return _set_archived(store, request, archived=False)
 
 
-def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Answer:
+def _set_archived(store: Store, request: contract.GetEventType, *, archived: bool) -> Answer:
     now = naive(instants.now())
 
     def write(connection: Connection) -> None:
@@ -210,10 +203,12 @@ def _set_archived(store: Store, request: GetEventType, *, archived: bool) -> Ans
             )
 
     store.write(write)
-    return get_event_type(store, GetEventType(projectId=request.projectId, id=request.id))
+    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.id))
 
 
-def _with_fields(stored: Sequence[dict[str, Any]], fields: Sequence[EventTypeField]) -> list[dict[str, Any]]:
+def _with_fields(
+    stored: Sequence[dict[str, Any]], fields: Sequence[contract.EventTypeField]
+) -> list[dict[str, Any]]:
     """Return fields with changed ones replaced and new ones appended."""
     by_key = {field["storageKey"]: field for field in stored}
     for position, field in enumerate(fields):
@@ -296,7 +291,7 @@ def _countries(phones: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(config["countryCode"] for config in sorted(phones, key=lambda config: int(config["order"])))
 
 
-def _shown(field: EventTypeField) -> dict[str, Any]:
+def _shown(field: contract.EventTypeField) -> dict[str, Any]:
     return field.model_dump()
 
 
@@ -311,9 +306,10 @@ def _existing(connection: Connection, reference: str) -> dict[str, Any]:
     return stored
 
 
-def _insert_version(
+def insert_version(
     connection: Connection, id: Any, reference: str, version: int, fields: str, now: datetime
 ) -> None:
+    """Insert a version of an event type; its date is naive, in UTC."""
     record = {
         "eventTypeId": id,
         "reference": reference,

@@ -268,21 +268,13 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     {'type': 'state', 'date': '2025-01-31T00:00:00.000Z', 'raw': Decimal('1.0'),
      'current': Decimal('1.0'), 'anonymized': False, 'invalid': False}
     """
-    dates = {name: _written(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
     value = _value(row)
-    return {
-        **{name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")},
-        "data": {
-            "type": row["dataType"],
-            "date": _written(row["date"]),
-            # Metrics are stored normalised only.
-            "raw": value,
-            "current": value,
-            "anonymized": row["anonymized"],
-            "invalid": row["invalid"],
-        },
-        **dates,
-    }
+    ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
+    flags = {name: row[name] for name in ("anonymized", "invalid")}
+    dates = {name: _written(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
+    # Metrics are stored normalised only.
+    data = {"type": row["dataType"], "date": _written(row["date"]), "raw": value, "current": value}
+    return {**ids, "data": {**data, **flags}, **dates}
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

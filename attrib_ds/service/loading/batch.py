@@ -139,10 +139,7 @@ class Checks:
         always: bool = False,
     ) -> None:
         """Add a column of trimmed text that fully matches a pattern, if given."""
-
-        def read(column: str) -> str:
-            return f"lower({self.source.word(column)})" if lower else self.source.word(column)
-
+        read = (lambda column: f"lower({self.source.word(column)})") if lower else self.source.word
         # The dot matches line breaks too.
         wrong = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')" if pattern else None
         self._typed(
@@ -253,7 +250,7 @@ class Checks:
             reason = f"{labelled_value('projectId')} || {literal(f' is not this project, {project_id!r}')}"
             self.rule(other, reason)
 
-    def unique(self, connection: Connection, staged: Staged, name: str) -> None:
+    def _reject_repeated(self, connection: Connection, staged: Staged, name: str) -> None:
         """Reject duplicate ids; the first otherwise valid row is loaded."""
         if name not in staged.source_columns:
             return
@@ -270,13 +267,15 @@ class Checks:
             f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > first_row"
         )
 
-    def stage(self, connection: Connection) -> Staged:
+    def stage(self, connection: Connection, *, id: str) -> Staged:
         """Create the tables of validated rows and of violations.
 
         Parameters
         ----------
         connection : duckdb.DuckDBPyConnection
             Connection to the temporary database with the source.
+        id : str
+            Column that is unique.
 
         Returns
         -------
@@ -309,6 +308,7 @@ class Checks:
             f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
             f"WHERE reason IS NOT NULL"
         )
+        self._reject_repeated(connection, staged, id)
         return staged
 
     def _rule_of_form(self, name: str, wrong: str, form: str) -> None:

@@ -85,8 +85,7 @@ def check_events(connection: Connection, source: Source, project: Project) -> Ba
     for name in _MAPS:
         _add_map(checks, name)
     keys = add_metric_columns(checks)
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "_id")
+    staged = checks.stage(connection, id="_id")
     table = stage_metrics(connection, staged, keys, project)
     count = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 

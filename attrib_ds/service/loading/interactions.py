@@ -88,8 +88,7 @@ def check_interactions(connection: Connection, source: Source, project: Project)
     for name in _SESSION_ONLY:
         if checks.has(name):
             checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "_id")
+    staged = checks.stage(connection, id="_id")
     return Batch(staged, "_id", lambda writer, valid: _insert_interactions(writer, valid, project))
 
 
@@ -209,8 +208,7 @@ def check_hits(connection: Connection, source: Source, project: Project) -> Batc
     checks.instant("serverDate", required=True, recent=True)
     checks.word("hitType", default="'pageview'")
     _check_hit(checks, [name for name in schema.HIT.names if name not in _HIT_WORDS])
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "id")
+    staged = checks.stage(connection, id="id")
     return Batch(staged, "id", _insert_hits)
 
 
@@ -323,8 +321,7 @@ def check_raw_hits(
         for name in ("trackerId", "date", "pageUrl", "referrer", "hitType")
     )
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "hitId")
+    staged = checks.stage(connection, id="hitId")
     places = None
     if lookup:
         places = f"{staged.relation.rsplit('.', 1)[0]}.places"

@@ -65,8 +65,7 @@ def check_nodes(connection: Connection, source: Source, project: Project) -> Bat
     checks.flag("active", default="true")
     for name in ("createdAt", "updatedAt"):
         checks.instant(name, default=project.now)
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "_id")
+    staged = checks.stage(connection, id="_id")
     return Batch(staged, "_id", lambda writer, valid: _insert_nodes(writer, valid, project))
 
 
@@ -191,8 +190,7 @@ def check_spend(connection: Connection, source: Source, project: Project) -> Bat
     checks.instant("deletedAt")
     for name in ("createdAt", "updatedAt"):
         checks.instant(name, default=project.now)
-    staged = checks.stage(connection)
-    checks.unique(connection, staged, "_id")
+    staged = checks.stage(connection, id="_id")
     return Batch(staged, "_id", lambda writer, valid: _insert_spend(writer, valid, project))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import duckdb
@@ -206,12 +207,9 @@ def _write(
 ) -> None:
     for position, name in enumerate(header):
         sheet.write_string(0, position, name)
-    line = 0
-    for rows in batches:
-        for row in rows:
-            line += 1
-            for position, cell in enumerate(row):
-                _write_cell(sheet, dated, line, position, cell)
+    for line, row in enumerate(chain.from_iterable(batches), start=1):
+        for position, cell in enumerate(row):
+            _write_cell(sheet, dated, line, position, cell)
 
 
 def _write_cell(sheet: Any, dated: Any, line: int, position: int, cell: Cell) -> None:
@@ -331,12 +329,9 @@ def _nested(members: dict[str, Any]) -> str | None:
 #: Precision for all digits of the largest double.
 _EXACT: Final = Context(prec=340, rounding=ROUND_HALF_UP)
 _MONTHS: Final = {"year": 12, "semester": 6, "quarter": 3, "month": 1}
-_PARTS: Final[dict[str, dict[str, int]]] = {
-    "second": {"microsecond": 0},
-    "minute": {"second": 0, "microsecond": 0},
-    "hour": {"minute": 0, "second": 0, "microsecond": 0},
-    "day": {"hour": 0, "minute": 0, "second": 0, "microsecond": 0},
-}
+#: Lengths of the periods up to a day.
+_PERIODS: Final = {level: timedelta(**{f"{level}s": 1}) for level in ("second", "minute", "hour", "day")}
+_EPOCH: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def transformation(transformer: contract.Transformer) -> Callable[[Cell], Cell]:
@@ -384,9 +379,9 @@ def _truncated(cell: Cell, level: str) -> Cell:
     if not isinstance(cell, datetime):
         return cell
     instant = cell.astimezone(UTC)
-    if level in _PARTS:
-        return instant.replace(**_PARTS[level])  # type: ignore[arg-type]
-    day = instant.replace(**_PARTS["day"])  # type: ignore[arg-type]
+    day = instant - (instant - _EPOCH) % _PERIODS.get(level, _PERIODS["day"])
+    if level in _PERIODS:
+        return day
     if level == "week":
         return day - timedelta(days=day.weekday())
     months = _MONTHS[level]

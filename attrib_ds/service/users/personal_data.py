@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
@@ -87,16 +86,6 @@ _REVEALING: Final = {
 _OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE userId = ?"
 
 
-@dataclass(frozen=True)
-class _Person:
-    """The user to erase, and everything that identifies them."""
-
-    id: str
-    marks: frozenset[tuple[str, str]]
-    #: Raw events without a computed event that contain an identity of the user.
-    others: tuple[str, ...]
-
-
 def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     """Erase a user; return 1."""
     now = naive(instants.now())
@@ -127,9 +116,9 @@ def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
     """
     connection.execute(_OWN.format(name="own_events", table="events"), [id])
     connection.execute(_OWN.format(name="own_interactions", table="interactions"), [id])
-    person = _read_person(connection, id)
-    tombstones.bury(connection, person.marks, date)
-    _delete_raw(connection, person.others)
+    marks, others = _read_person(connection, id)
+    tombstones.bury(connection, marks, date)
+    _delete_raw(connection, others)
     if mode == "delete":
         _delete(connection, id)
     else:
@@ -157,7 +146,8 @@ def erase_events(connection: Connection, ids: list[str], date: datetime) -> None
     _delete_raw(connection, set(ids) - set(computed_ids))
 
 
-def _read_person(connection: Connection, id: str) -> _Person:
+def _read_person(connection: Connection, id: str) -> tuple[set[tuple[str, str]], list[str]]:
+    """Return the marks of a user, and the raw events without a computed event that mention them."""
     identities = set(
         connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall()
     )
@@ -178,7 +168,7 @@ def _read_person(connection: Connection, id: str) -> _Person:
     marks = {(tombstones.identity_kind(kind), value) for kind, value in identities}
     marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces if not tombstones.is_hidden(nonce)}
     marks |= {(tombstones.USER, user) for user in (id, *(merged_id for (merged_id,) in merged))}
-    return _Person(id, frozenset(marks), tuple(others))
+    return marks, others
 
 
 def _not_of_others(connection: Connection, id: str, identities: set[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -225,12 +215,7 @@ def _delete_raw(connection: Connection, ids: Iterable[str]) -> None:
 
 
 def _delete(connection: Connection, id: str) -> None:
-    of_events: Mapping[str, str] = {
-        "metrics": "eventId",
-        "metric_history": "eventId",
-        "raw_events": "_id",
-        "events": "_id",
-    }
+    of_events = {"metrics": "eventId", "metric_history": "eventId", "raw_events": "_id", "events": "_id"}
     for table, column in of_events.items():
         connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM temp.own_events)")
     for table, column in {"hits": "sessionId", "interactions": "_id"}.items():

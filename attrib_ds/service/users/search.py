@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -354,15 +355,10 @@ def select_users(
     >>> store.close()
     """
     users = backend.table("users").select("_id")
-    bounds = []
-    if id_after is not None:
-        bounds.append(users["_id"] > id_after)
-    if id_from is not None:
-        bounds.append(users["_id"] >= id_from)
-    if id_to is not None:
-        bounds.append(users["_id"] < id_to)
-    if bounds:
-        users = users.filter(bounds)
+    bounds = ((operator.gt, id_after), (operator.ge, id_from), (operator.lt, id_to))
+    for compare, bound in bounds:
+        if bound is not None:
+            users = users.filter(compare(users["_id"], bound))
     if sql is None and audience is None and filters is None:
         return users
     if sql is not None:
