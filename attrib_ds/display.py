@@ -1,7 +1,5 @@
 """What people see: text that is safe to print, HTML of values in a notebook, progress bars of long runs."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

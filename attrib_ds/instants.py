@@ -1,7 +1,5 @@
 """Read RFC 3339 instants and calendar days, and write instants in one canonical form, in UTC."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Final

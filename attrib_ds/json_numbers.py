@@ -4,8 +4,6 @@
 text, as an :class:`ExtremeNumber`: no check of numbers accepts it, and it is written as it came.
 """
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Create local files, privately where needed, and translate errors such as a full disk."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

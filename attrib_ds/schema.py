@@ -5,8 +5,6 @@ DataFrame columns and filters use too. Properties the specification leaves open 
 ``event``, ``fields``) are JSON text, marked by the field metadata ``{"json": "true"}``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 from typing import Final

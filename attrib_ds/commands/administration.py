@@ -1,7 +1,5 @@
 """Commands that create, load, mirror, export and administer projects."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands ``serve``, ``keys`` and ``app``: HTTP server of embedded projects, client keys, and the app."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from contextlib import closing

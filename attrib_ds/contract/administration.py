@@ -1,7 +1,5 @@
 """Requests about a whole project: settings, holdouts, access, audit log, loading, mirrors and backups."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import json

@@ -1,7 +1,5 @@
 """Requests about integrations, custom campaigns, their outlays and exchange rates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Every operation of the service, declared once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final

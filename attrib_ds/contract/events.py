@@ -1,7 +1,5 @@
 """Requests about events, their states and statistics, and about event types."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self

@@ -1,7 +1,5 @@
 """Rules for identifiers: projects, records, references, storage keys, currencies and email addresses."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

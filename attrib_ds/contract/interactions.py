@@ -1,7 +1,5 @@
 """Requests about interactions and nodes, and the hits and opportunities that pages send."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar

@@ -1,7 +1,5 @@
 """Values of JSON in requests: rules with their words and JSON Schema, and exact text."""
 
-from __future__ import annotations
-
 import math
 import re
 import reprlib

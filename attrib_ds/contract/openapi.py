@@ -1,7 +1,5 @@
 """Derives the OpenAPI document from the operations."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from http import HTTPStatus
 from typing import Any, Final

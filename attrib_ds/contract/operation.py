@@ -1,7 +1,5 @@
 """An operation of the service: its declaration, its requests and its answers."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

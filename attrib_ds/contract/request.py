@@ -1,7 +1,5 @@
 """Base classes of request models, their filters, and their validation errors as one ``InvalidRequest``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

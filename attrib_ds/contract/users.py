@@ -1,7 +1,5 @@
 """Requests about users: searches, audiences, identities and exports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Self

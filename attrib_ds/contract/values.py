@@ -1,7 +1,5 @@
 """Rules for values of requests: instants, numbers, flags, sorting, open objects."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta

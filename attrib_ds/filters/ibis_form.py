@@ -1,7 +1,5 @@
 """Turns predicates into Ibis boolean expressions, which are never null."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Checks the values of comparisons and converts them to canonical form."""
 
-from __future__ import annotations
-
 import math
 import re
 import reprlib

@@ -1,7 +1,5 @@
 """The fields of each kind of predicate with their types, and the 22 operators of the specification."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A form in a notebook: controls for the arguments of a call, its code, its result and downloads."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The fields of a form: from a function's signature, its docstring and the contract, in plain words."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The result of an importer: tables of visits, views and conversions, as frames and paths."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """The shipped sample data: six months of a fictional outdoor-goods shop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

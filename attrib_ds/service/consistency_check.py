@@ -1,7 +1,5 @@
 """Checks the consistency of a project's file by a query for violations of each rule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final

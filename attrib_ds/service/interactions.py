@@ -1,7 +1,5 @@
 """Searches, counts and reads interactions, hits and nodes, and creates offline interactions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Operations of a mirror: saves its progress and stores records unchanged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Creates, updates and reads outlays of custom campaigns, and the exchange rates that convert them."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import ibis.expr.types as ir

@@ -1,7 +1,5 @@
 """Validates users' SQL against an allow-list, and regenerates it from DuckDB's own syntax tree."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Accepts the hits of pages, stores them, and recomputes the sessions around them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final

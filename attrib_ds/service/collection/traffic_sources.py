@@ -1,7 +1,5 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """What is known of a visitor: place of the address, user agent, whether a bot, and filtered traffic."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import re

@@ -1,7 +1,5 @@
 """Creates, updates and reads event types and their versions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

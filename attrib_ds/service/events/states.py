@@ -1,7 +1,5 @@
 """Reads events with their states and statistics, and updates these; replaced values are kept."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

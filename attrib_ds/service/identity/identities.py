@@ -1,7 +1,5 @@
 """Identities of users: finds users by them and makes new ones, for single events and loaded records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Users: their register, the numbering of their interactions, merges and splits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Tombstones: salted hashes of erased data, which keep it from returning."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Loads events with their states, statistics and metrics."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias

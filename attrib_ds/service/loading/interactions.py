@@ -1,7 +1,5 @@
 """Loads interactions with their hits, and raw hits, which the service makes into sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Loads records in bulk in one transaction, without Python objects per row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial

@@ -1,7 +1,5 @@
 """Loads the tree of traffic-source nodes, and outlays of campaigns."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from duckdb import DuckDBPyConnection as Connection

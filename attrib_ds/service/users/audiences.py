@@ -1,7 +1,5 @@
 """Creates, reads and deletes audiences; their members are computed on reading."""
 
-from __future__ import annotations
-
 import json
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Gives out and erases all data of a user."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Derives properties of users from their events and interactions; only the requested ones are computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 

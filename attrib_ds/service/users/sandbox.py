@@ -1,7 +1,5 @@
 """Runs users' SQL over flat views in a sandbox, without write access and with limits on time and memory."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """Searches and reads users with their properties, events and metrics, page by page."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack

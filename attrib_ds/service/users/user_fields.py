@@ -1,7 +1,5 @@
 """The fields and keys of users that a project has, and their values, extracted in SQL."""
 
-from __future__ import annotations
-
 import json
 import string
 from collections.abc import Iterable, Mapping
