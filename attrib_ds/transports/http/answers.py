@@ -3,7 +3,7 @@
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, cast
 
@@ -178,10 +178,9 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         known = RESOURCES[str(operation.answer.resource)]
         read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
         table = read.table
-        total = None if read.counters is None else whole(read.counters["total"])
-        if page is not None and read.counters is not None and total is None:
-            # Anything with an empty "data" would pass for an empty page.
-            raise ServiceFailure("the response has no total; expected a page of records with count and total")
+        total = None
+        if page is not None and read.counters is not None:
+            total = _total(read.counters, page.offset, table.num_rows)
         check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
@@ -211,6 +210,21 @@ def check_keys(table: pa.Table) -> None:
         counts = keys.value_counts()
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
         raise ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
+
+
+def _total(counters: Mapping[str, Any], asked: int, rows: int) -> int:
+    """Return the total of a page; raise if its counters contradict its records: a walk would skip some."""
+    count, offset, total = (whole(counters[name]) for name in ("count", "offset", "total"))
+    if total is None:
+        # Anything with an empty "data" would pass for an empty page.
+        raise ServiceFailure("the response has no total; expected a page of records with count and total")
+    is_elsewhere = rows > 0 and (offset not in (None, asked) or total < asked + rows)
+    if count not in (None, rows) or total < 0 or is_elsewhere:
+        raise ServiceFailure(
+            f"the response has {rows} records from offset {asked} on, but says that its count is {count}, "
+            f"its offset {offset} and its total {total}"
+        )
+    return total
 
 
 class _ArrowStream:

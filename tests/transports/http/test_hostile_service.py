@@ -114,6 +114,7 @@ ATTACKS = {
     "JSON: an endless text": (endless(b"a" * MIB, head=b'{"data":[{"_id":"'), "larger than"),
     "JSON: nested too deeply": (Reply(body=b'{"data":' + b"[" * 10**6), "cannot be read"),
     "JSON: a bomb of gzip": (Reply(body=lambda: [bomb()] * 20, headers=GZIP), "larger than"),
+    "JSON: fewer records than counted": (page({"_id": ID}, count=7), "its count is 7"),
     "JSON: an object that is no page": (Reply(body=b'{"data":[]}'), "has no total"),
     "JSON: a page without its total": (page({"_id": ID}, total=None), "has no total"),
     "JSON: a count beyond all numbers": (Reply(body=b'{"data":[],"count":1e999999999,"total":0}'), "cannot be read"),
@@ -124,6 +125,9 @@ ATTACKS = {
         arrow(pa.table({"_id": [ID], "startDate": ["2025-01-01T00:00:00Z"]})), "startDate as string"
     ),
     "Arrow: numbers for instants": (arrow(pa.table({"_id": [ID], "startDate": [5]})), "startDate as int64"),
+    "JSON: a total below its records": (page({"_id": ID}, {"_id": "b"}, total=1), "its total 1"),
+    "JSON: a total below zero": (page(total=-5), "its total -5"),
+    "JSON: another offset than requested": (page({"_id": ID}, offset=5, total=90), "its offset 5"),
     "JSON: more records than requested": (page(*({"_id": str(n)} for n in range(50))), "more than the 40 records"),
     "JSON: an id twice": (page({"_id": ID}, {"_id": "b"}, {"_id": ID}), "'0{24}' more than once"),
     "JSON: no id": (page({"_id": None}, {"_id": "b"}), "1 of 2 records without _id"),
