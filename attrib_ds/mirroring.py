@@ -1,5 +1,7 @@
 """Mirrors a remote project into an embedded one: first all records, later what is new or changed."""
 
+from __future__ import annotations
+
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Randomised experiments: plan, draw and measure holdouts."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from datetime import date, datetime

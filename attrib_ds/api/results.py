@@ -1,5 +1,7 @@
 """Tables in bulk: load them, export them, and results as frames and workbooks."""
 
+from __future__ import annotations
+
 import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

@@ -1,5 +1,7 @@
 """Attribution models as frozen values; a name such as ``"linear"`` stands for its default parameters."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,7 @@
 """Converts predicates to the JSON of the specification and back."""
 
+from __future__ import annotations
+
 import reprlib
 from collections.abc import Mapping
 from functools import singledispatch

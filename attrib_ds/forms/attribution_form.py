@@ -1,5 +1,7 @@
 """The forms that credit conversions to nodes, of a project or of the user's own files."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

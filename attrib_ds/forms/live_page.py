@@ -1,5 +1,7 @@
 """The page that shows today's visits, sources and conversions as they arrive."""
 
+from __future__ import annotations
+
 import asyncio
 import atexit
 import contextvars

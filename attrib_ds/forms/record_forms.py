@@ -1,5 +1,7 @@
 """The forms that search, count, export and send records."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

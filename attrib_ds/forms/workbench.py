@@ -1,5 +1,7 @@
 """The workbench, and how Voilà serves it: a start page, then the forms of the project that was opened."""
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """Read exports of Google Analytics 4, Matomo and Snowplow: visits, page views and conversions."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,5 +1,7 @@
 """Read touchpoints and conversions from users' own files, whose columns are matched by common names."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final

@@ -1,5 +1,7 @@
 """Plots of effects: ranges of nodes next to their credit, and contours of sensitivity."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,5 +1,7 @@
 """Plots of time before the conversion: the histogram of lags, and the timeline of one conversion."""
 
+from __future__ import annotations
+
 from typing import Final
 
 import numpy as np

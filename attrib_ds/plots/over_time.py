@@ -1,5 +1,7 @@
 """Lines and heat maps over calendar intervals: insights and credits."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import date

@@ -1,5 +1,7 @@
 """Plots of paths: the flow of nodes before a conversion, lengths, orders of Markov chains, states."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Access logs and the files of another service's export as tables and raw hits."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Reads the events that Google Analytics 4 exports to BigQuery, and their page views as raw hits."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final

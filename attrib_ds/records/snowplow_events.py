@@ -1,5 +1,7 @@
 """Reads Snowplow's enriched events, and their page views as raw hits."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

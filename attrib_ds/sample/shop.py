@@ -1,5 +1,7 @@
 """The sample project: half a year of a fictional outdoor-goods shop, loaded from the shipped files."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Scenarios to simulate: channels, whom they reach, and their true effects."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Attribute conversions and their value to nodes, under one model or several."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Explain the credits of one conversion: why each touchpoint has its weight."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 from functools import singledispatch

@@ -1,5 +1,7 @@
 """Plan a holdout: how many users to withhold a node from."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
