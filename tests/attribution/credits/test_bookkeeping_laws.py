@@ -46,7 +46,7 @@ def frames(touched, happened):
 
 
 def paths_of(touched, happened, **options):
-    options = {"lookback": LOOKBACKS, "node_lookbacks": OF_NODES, "kind": "kind"} | options
+    options = {"lookback": LOOKBACKS, "node_lookbacks": OF_NODES, "columns": {"kind": "kind"}} | options
     known = {type_ for _, _, type_, _ in touched}
     if options["lookback"] is LOOKBACKS and known != set(LOOKBACKS):
         # Lookbacks of types that no touchpoint has are refused.
@@ -211,7 +211,7 @@ def test_only_conversions_within_the_lookback_of_a_late_touchpoint_have_to_be_do
     on_time = [touch for touch in touched if touch[3] != late]
     touchpoints, conversions = frames(touched, happened)
     before, _ = frames(on_time, happened)
-    options = {"lookback": "5D", "reset": reset, "kind": "kind"}
+    options = {"lookback": "5D", "reset": reset, "columns": {"kind": "kind"}}
     models = ["linear", "time_decay", "last_touch"]
 
     def run(points, chosen):

@@ -15,7 +15,7 @@ OPTIONS = {
     "node_lookbacks": {"c": "36h"},
     "precedence": ("click", "view"),
     "reset": "any",
-    "state": "led",
+    "columns": {"state": "led"},
     "anchor": "state",
     "in_currency": "EUR",
     "rates": RATES,

@@ -32,13 +32,13 @@ def shops(engines):
     ]
 
 
-def paths_of(backend, **settings):
+def paths_of(backend, *, columns=(), **settings):
     tables = {name: backend.table(name) for name in ("touched", "converted", "observed")}
     return at.Paths.from_frames(
         tables["touched"],
         tables["converted"],
         users=tables["observed"],
-        columns={"touch": "touch_id"},
+        columns={"touch": "touch_id", **dict(columns)},
         **settings,
     )
 
@@ -89,11 +89,9 @@ def test_windows_of_types_are_the_same(engines):
 
 def test_milestones_kinds_and_states_are_the_same(engines):
     settings = {
-        "milestones": {"lead": "led"},
-        "kind": "kind",
+        "columns": {"milestone.lead": "led", "kind": "kind", "state": "led"},
         "reset": "same",
         "node_lookbacks": {"Email": "36h", "direct": "1500ms"},
-        "state": "led",
     }
     models = {"lead": at.models.PositionBased(0.3, 0.3, milestones={"lead": 0.3}), "last": "last_touch"}
     same(at.attribute(paths_of(backend, **settings), models) for backend in engines)

@@ -59,7 +59,7 @@ def both(spark):
     touchpoints, conversions, users = journeys()
     lent = [on_spark(spark, *each) for each in (("touched", touchpoints), ("converted", conversions))]
     observed = on_spark(spark, "observed", users)
-    settings = {"lookback": LOOKBACK, "milestones": {"lead": "led"}}
+    settings = {"lookback": LOOKBACK, "columns": {"milestone.lead": "led"}}
     ours = at.Paths.from_frames(touchpoints, conversions, users=users, **settings)
     return ours, at.Paths.from_frames(*lent, users=observed, **settings)
 
