@@ -377,7 +377,7 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
 @pytest.mark.slow
 def test_pages_end_inside_of_a_moment(shop, monkeypatch):
     monkeypatch.setattr(mirroring, "_INTERACTIONS", 2)
-    monkeypatch.setattr(mirroring, "_USERS", 2)
+    monkeypatch.setattr(mirroring, "_BATCH", 2)
     with at.sync(shop, ":memory:", personal=True) as mirror:
         pd.testing.assert_frame_equal(visits(mirror), visits(shop))
         people = [at.search_users(each, columns=FIELDS_OF_USERS) for each in (mirror, shop)]
@@ -509,9 +509,9 @@ def test_a_service_that_does_not_tell_its_currency_is_told(northern, tmp_path):
 SYNC = """
 import sys
 import attrib_ds as at
-from attrib_ds.mirroring import copying
+from attrib_ds import mirroring
 # Small chunks, so that there is much between two of them.
-copying._INTERACTIONS = copying._USERS = 3
+mirroring._INTERACTIONS = mirroring._BATCH = 3
 with at.connect("shop", path=sys.argv[1], read_only=True) as source:
     print("ready", flush=True)
     at.sync(source, sys.argv[2], hits=True, personal=True).close()

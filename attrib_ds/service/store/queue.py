@@ -274,7 +274,10 @@ def _translated(problem: str) -> Iterator[None]:
 
 def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Return the numbers of the last records that the tables have; 0 if there never was one."""
-    numbers = dict(connection.execute("SELECT name, value FROM settings").fetchall())
+    try:
+        numbers = dict(connection.execute("SELECT name, value FROM settings").fetchall())
+    except duckdb.IOException as error:
+        raise Unavailable(f"path: the project's file cannot be read: {with_advice(error)}") from error
     return {table: int(numbers.get(name, 0)) for table, name in _MOVED.items()}
 
 

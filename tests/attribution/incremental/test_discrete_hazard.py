@@ -264,8 +264,8 @@ def test_the_block_size_does_not_matter(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
     model = DiscreteHazard(comparisons=10_000)
     whole = credited(paths_of(world), model)
-    monkeypatch.setattr("attrib_ds.attribution.incremental.adstock._MOST_PAIRS", 300)
-    monkeypatch.setattr("attrib_ds.attribution.incremental.logistic._TOGETHER", 100)
+    monkeypatch.setattr("attrib_ds.attribution.incremental.person_periods._MOST_PAIRS", 300)
+    monkeypatch.setattr("attrib_ds.attribution.incremental.discrete_hazard._TOGETHER", 100)
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 
 
