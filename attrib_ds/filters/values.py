@@ -326,7 +326,7 @@ def expanded_size(pattern: str) -> int:
     int
         About the number of characters and classes once all counted repetitions are written out. A choice, a
         group or an optional part counts as 45 unless the pattern begins with ``^`` and repeats a bounded
-        number of times; what is repeated without end counts as one.
+        number of times; a choice that is repeated without end counts as one.
 
     Examples
     --------
@@ -342,11 +342,11 @@ def expanded_size(pattern: str) -> int:
         text = part.group()
         if part["repetition"] is not None:
             times = max(int(part["least"] or 1), int(part["most"] or 0), 1)
-            if text in {"*", "+"}:
-                # What is repeated without end leads to a single state.
-                sizes[-1] -= max(last - 1, 0)
+            if text in {"*", "+"} and last == choice:
+                # A choice that is repeated without end leads to a single state; a group keeps its size.
+                sizes[-1] -= last - 1
                 last = 1
-            elif part["least"] is None and not is_repeated:
+            elif text == "?" and not is_repeated:
                 sizes[-1] += step
             sizes[-1] += last * (times - 1)
             last *= times

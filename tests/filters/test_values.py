@@ -204,6 +204,8 @@ def test_repetitions_are_written_out(pattern, size):
         "(a|b){40}c",
         "(a|b)" * 30,
         "a?" * 40 + "a" * 40,
+        "(?:a.{40}c)+",
+        "(x{0,1000})*",
     ],
 )
 def test_a_pattern_that_expands_too_far_is_refused(pattern):
