@@ -3,8 +3,8 @@ from .credit_plots import model_comparison as model_comparison
 from .credit_plots import returns as returns
 from .effect_plots import effects as effects
 from .effect_plots import sensitivity as sensitivity
-from .lags import explanation as explanation
-from .lags import lags as lags
+from .lag_plots import explanation as explanation
+from .lag_plots import lags as lags
 from .over_time import insights as insights
 from .over_time import seasonality as seasonality
 from .over_time import series as series

@@ -528,7 +528,10 @@ def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
     content = b"[%b]" % b",".join([b"null" if text is None else text for text in texts])
     if b'"' in content:  # msgspec reads text as a decimal too
         raise Refused
-    values = msgspec.json.decode(content, type=list[int | Decimal | None])
+    try:
+        values = msgspec.json.decode(content, type=list[int | Decimal | None])
+    except msgspec.ValidationError:  # true and false, by its older releases
+        raise Refused from None
     if pa.types.is_integer(column.type):
         numbers = [whole(value) if isinstance(value, Decimal) else value for value in values]
         if numbers.count(None) > values.count(None):
