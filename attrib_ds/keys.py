@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
 
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.local_files import open_private, writing
+from attrib_ds import errors, local_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,11 +200,11 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
     Unavailable
         If it cannot be written.
     """
-    with writing(path, argument=argument):
+    with local_files.writing(path, argument=argument):
         try:
-            descriptor = open_private(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            descriptor = local_files.open_private(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "
                 "lost"
             ) from None
@@ -213,7 +212,7 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
 
             def write(key: KeyFile) -> None:
-                with writing(path, argument=argument):
+                with local_files.writing(path, argument=argument):
                     file.write(key.to_json())
                     file.flush()
                     os.fsync(file.fileno())

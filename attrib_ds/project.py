@@ -12,10 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
 
-from attrib_ds import instants
+from attrib_ds import display, errors, instants
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, wire_order
-from attrib_ds.display import card
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, Unavailable
 from attrib_ds.transports import Transport
 from attrib_ds.transports.http.configuration import Remote, find_remote
 
@@ -73,7 +71,7 @@ class Project:
         try:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, OSError, TypeError, ValueError) as error:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'"
             ) from error
         instant = instants.first_instant if argument == "since" else instants.last_instant
@@ -92,7 +90,7 @@ class Project:
     def _refuse_fork(self) -> None:
         """Raise in a forked process: it shares connections with its parent, but has none of its threads."""
         if os.getpid() != self._process:
-            raise Unavailable(
+            raise errors.Unavailable(
                 "the project was opened in another process; call connect() in the process that needs it, or "
                 "start processes with multiprocessing.get_context('spawn')"
             )
@@ -111,7 +109,7 @@ class Project:
             return local
         try:
             settings = self.send("get_settings").read()
-        except (NotFound, Forbidden, NotSupported):
+        except (errors.NotFound, errors.Forbidden, errors.NotSupported):
             return "UTC"
         return settings["timezone"][0].as_py() or "UTC"
 
@@ -127,7 +125,7 @@ class Project:
         return f"<Project {self.project_id!r} at {self.transport.address}>"
 
     def _repr_html_(self) -> str:
-        return card("Project", {"id": self.project_id, "at": self.transport.address})
+        return display.card("Project", {"id": self.project_id, "at": self.transport.address})
 
 
 def connect(
@@ -205,7 +203,7 @@ def connect(
         embedded_only = {"read_only": read_only, "currency": currency, "timezone": timezone}
         for name, value in embedded_only.items():
             if value:
-                raise InvalidRequest(f"{name}: only for embedded projects; leave it out")
+                raise errors.InvalidRequest(f"{name}: only for embedded projects; leave it out")
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
@@ -344,7 +342,7 @@ def open_embedded(
         held = getattr(opened, name)
         if held != value:
             opened.close()
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes"
             )
     return Project(project_id, opened)
@@ -363,7 +361,7 @@ def _find_remote(given: Mapping[str, Any], path: str | Path | None) -> Remote | 
     if path is None:
         return find_remote(given)
     if named:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"path: is for embedded projects, {named[0]} for remote ones; leave one of them out"
         )
     return None

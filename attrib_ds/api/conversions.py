@@ -13,20 +13,9 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution.calendar import zone_of
-from attrib_ds.attribution.paths.inputs import MILESTONE, STATE, anchored, touch_types
+from attrib_ds.attribution.paths import inputs, project_tables
 from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.attribution.paths.project_tables import (
-    ancestors_at,
-    daily_spend,
-    later_amounts,
-    lazy,
-    nearest_of,
-    replaced,
-    reset_after,
-    state_dates,
-    with_value,
-)
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, closest
 from attrib_ds.filters import Predicate
@@ -178,12 +167,14 @@ def conversion_paths(
     tree = _tree(tables, level, node_lookbacks or {})
     touchpoints = _of_users(_touchpoints(tables, tree, on.get("interaction"), nodes), segment, "user_id")
     if window.named_types:
-        window.require_types([*_TYPES, *touch_types(touchpoints)])
-    conversions = anchored(_dated(tables, events, state, milestones or {}), anchor)
+        window.require_types([*_TYPES, *inputs.touch_types(touchpoints)])
+    conversions = inputs.anchored(_dated(tables, events, state, milestones or {}), anchor)
     if reset != "none":
-        conversions = reset_after(tables, conversions, of_any=reset == "any")
-    conversions = with_value(tables, period.kept(conversions), statistic)
-    conversions, later = apply_later_amounts(conversions, later_amounts(tables, statistic, added), money)
+        conversions = project_tables.reset_after(tables, conversions, of_any=reset == "any")
+    conversions = project_tables.with_value(tables, period.kept(conversions), statistic)
+    conversions, later = apply_later_amounts(
+        conversions, project_tables.later_amounts(tables, statistic, added), money
+    )
     zone = zone_of(tables.timezone)
     spend = None if level is None else _spend(tables, tree, period, zone, money)
     arguments = {
@@ -327,12 +318,12 @@ def _check_keys(
 def _dated(tables: Tables, events: ir.Table, state: str | None, milestones: Mapping[str, str]) -> ir.Table:
     """Return the events with the dates of the state, where one is asked for, and of milestones."""
     rows = events.select(event_id="_id", user_id="userId", event_date="eventDate")
-    wanted = {f"{MILESTONE}{name}": each for name, each in milestones.items()}
+    wanted = {f"{inputs.MILESTONE}{name}": each for name, each in milestones.items()}
     if state is not None:
         rows = rows.mutate(**{OCCURRED: rows.event_date})
-        wanted[STATE] = state
+        wanted[inputs.STATE] = state
     for name, each in wanted.items():
-        dated = state_dates(tables, each)
+        dated = project_tables.state_dates(tables, each)
         joined = rows.left_join(dated, rows.event_id == dated.dated_event)
         rows = joined.drop("dated_event").rename({name: "dated"})
     return rows
@@ -341,7 +332,7 @@ def _dated(tables: Tables, events: ir.Table, state: str | None, milestones: Mapp
 def _tree(tables: Tables, level: str | None, lookbacks: Mapping[str, str | timedelta]) -> pd.DataFrame:
     nodes = to_pandas(tables.nodes.select("_id", "parentId", "type", "name", "channel").to_pyarrow())
     direct = nodes[["_id", "name", "channel"]].apply(lambda names: names.str.lower().isin(DIRECT)).any(axis=1)
-    credited = {} if level is None else ancestors_at(nodes, level)
+    credited = {} if level is None else project_tables.ancestors_at(nodes, level)
     known = set(nodes["_id"])
     for node in lookbacks:
         if node not in known:
@@ -352,9 +343,9 @@ def _tree(tables: Tables, level: str | None, lookbacks: Mapping[str, str | timed
             "parent_id": nodes["parentId"],
             "type": nodes["type"],
             "name": nodes["name"],
-            "credited_id": replaced(nodes["_id"], credited),
+            "credited_id": project_tables.replaced(nodes["_id"], credited),
             "is_direct": direct.astype(bool),
-            WINDOW_NODE: nearest_of(nodes, set(lookbacks)),
+            WINDOW_NODE: project_tables.nearest_of(nodes, set(lookbacks)),
         }
     )
 
@@ -371,7 +362,7 @@ def _touchpoints(
     if nodes is not None:
         eligible = eligible.filter(to_ibis(nodes, eligible, nodes=tables.nodes))
     columns = ["node_id", "credited_id", "is_direct", WINDOW_NODE]
-    touched = lazy(tree[columns].rename(columns={"node_id": "touched_id"}))
+    touched = project_tables.lazy(tree[columns].rename(columns={"node_id": "touched_id"}))
     joined = eligible.left_join(touched, eligible.nodeId == touched.touched_id)
     return joined.select(
         user_id=joined.userId,
@@ -391,13 +382,13 @@ def _spend(
 
     A period without spend has no rows, so that results have the same columns in any period.
     """
-    spent = daily_spend(tables.outlays, zone, since=period.since, until=period.spend_until)
+    spent = project_tables.daily_spend(tables.outlays, zone, since=period.since, until=period.spend_until)
     outlays = tables.outlays
     if spent.empty and outlays.filter(outlays.deletedAt.isnull()).count().to_pyarrow().as_py() == 0:
         return None
     spent = money.converted_spend(spent)
     credited = dict(zip(tree["node_id"], tree["credited_id"], strict=True))
-    spent["node_id"] = replaced(spent["node_id"], credited)
+    spent["node_id"] = project_tables.replaced(spent["node_id"], credited)
     return spent.groupby(["node_id", "date", "currency"])["spend"].sum().reset_index()
 
 
@@ -427,7 +418,7 @@ def users_of_segment(
         raise NotSupported(
             f"{argument}: the project has no table of users; pass users= to open_tables", field=argument
         ) from error
-    return lazy(to_pandas(found.read())[["_id"]])
+    return project_tables.lazy(to_pandas(found.read())[["_id"]])
 
 
 def _of_table(

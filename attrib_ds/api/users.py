@@ -11,8 +11,7 @@ import pandas as pd
 from attrib_ds.api.results import given, page, user_columns_reader, with_event_columns
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
-from attrib_ds.records.declared_fields import typed_metrics
-from attrib_ds.records.frames import to_record
+from attrib_ds.records import declared_fields, frames
 
 
 def search_users(
@@ -142,7 +141,7 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
     True
     """
     user = project.send("get_user", id=id).read()
-    return to_record(user_columns_reader(project)(user))
+    return frames.to_record(user_columns_reader(project)(user))
 
 
 def create_audience(project: Project, name: str, condition: Predicate | Mapping[str, Any]) -> pd.Series[Any]:
@@ -183,7 +182,7 @@ def create_audience(project: Project, name: str, condition: Predicate | Mapping[
     >>> regulars["name"]
     'Regulars'
     """
-    return to_record(project.send("create_audience", name=name, condition=condition).read())
+    return frames.to_record(project.send("create_audience", name=name, condition=condition).read())
 
 
 def list_audiences(project: Project, *, limit: int | None = None, offset: int = 0) -> pd.DataFrame:
@@ -243,7 +242,7 @@ def get_audience(project: Project, id: str) -> pd.Series[Any]:
     >>> at.admin.get_audience(shop, regulars["_id"])["size"] == regulars["size"]
     True
     """
-    return to_record(project.send("get_audience", id=id).read())
+    return frames.to_record(project.send("get_audience", id=id).read())
 
 
 def delete_audience(project: Project, id: str) -> int:
@@ -396,4 +395,4 @@ def list_user_metrics(
     True
     """
     answer = project.send("list_user_metrics", **given(locals()))
-    return page(answer, typed_metrics(answer.read()))
+    return page(answer, declared_fields.typed_metrics(answer.read()))

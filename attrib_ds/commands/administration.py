@@ -11,8 +11,7 @@ from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.filters import Predicate
 from attrib_ds.project import home
-from attrib_ds.records.frames import to_pandas
-from attrib_ds.records.written_files import write_csv
+from attrib_ds.records import frames, written_files
 from attrib_ds.transports.http.configuration import find_remote
 
 #: Arguments of ``create_event_type`` by property in a file.
@@ -80,7 +79,7 @@ def create_integration(options: argparse.Namespace) -> None:
 def list_integrations(options: argparse.Namespace) -> None:
     """Print the integrations of a project."""
     with open_existing(options.project) as project:
-        integrations = to_pandas(project.send("list_integrations").read())
+        integrations = frames.to_pandas(project.send("list_integrations").read())
     for integration in integrations.to_dict("records"):
         show_row(*(integration[name] for name in ("vendorId", "name", "currency", "_id")))
 
@@ -239,7 +238,7 @@ def load(options: argparse.Namespace) -> None:
         first = report.rejected.iloc[0]
         listing = ""
         if options.rejected is not None:
-            write_csv(report.rejected, options.rejected)
+            written_files.write_csv(report.rejected, options.rejected)
             listing = f"; all are listed in {options.rejected}"
         show_error(
             f"{len(report.rejected):,} rows were rejected, the first is row {first['row']} of "

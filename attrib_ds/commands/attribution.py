@@ -19,8 +19,7 @@ from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.report import side_by_side, write_report
-from attrib_ds.records.frames import TEXT
-from attrib_ds.records.written_files import write_csv
+from attrib_ds.records import frames, written_files
 
 if TYPE_CHECKING:
     from attrib_ds.importers.own_paths import FilePaths  # slow to import
@@ -164,7 +163,7 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
         return
     listed = (folder or Path()) / "unreadable-rows.csv"
     listed.parent.mkdir(parents=True, exist_ok=True)
-    write_csv(rejected, listed)
+    written_files.write_csv(rejected, listed)
     first = rejected.iloc[0]
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     show_error(
@@ -193,7 +192,7 @@ def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
         f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
         for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
     ]
-    shown: pd.Series[Any] = pd.Series(cells, index=credits.index, dtype=TEXT)
+    shown: pd.Series[Any] = pd.Series(cells, index=credits.index, dtype=frames.TEXT)
     return shown
 
 

@@ -14,9 +14,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrib_ds import commands
-from attrib_ds.display import printable
-from attrib_ds.errors import AttribError
+from attrib_ds import commands, display, errors
 from attrib_ds.importers.columns import OPTIONS
 from attrib_ds.keys import FULL_ACCESS, SCOPES
 
@@ -47,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["ATTRIB_DS_HOME"] = str(options.home)
     try:
         options.run(options)
-    except (AttribError, OSError) as error:
+    except (errors.AttribError, OSError) as error:
         show_error(str(error))
         return 1
     except KeyboardInterrupt:
@@ -413,7 +411,7 @@ def _positive(text: str) -> int:
 
 def show(text: str) -> None:
     """Print text to standard output."""
-    print(printable(text))
+    print(display.printable(text))
 
 
 def show_row(*cells: str) -> None:
@@ -423,4 +421,4 @@ def show_row(*cells: str) -> None:
 
 def show_error(text: str) -> None:
     """Print a message as one line to standard error."""
-    print(f"attrib-ds: {printable(' '.join(text.split()))}", file=sys.stderr)
+    print(f"attrib-ds: {display.printable(' '.join(text.split()))}", file=sys.stderr)

@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from attrib_ds import instants
+from attrib_ds import errors, instants, project
 from attrib_ds.commands.cli import show, show_row
-from attrib_ds.errors import InvalidRequest, NotSupported
-from attrib_ds.project import home
 
 #: Packages of the extra ``[serve]``.
 _EXTRA: Final = ("httptools", "starlette", "uvicorn")
@@ -24,20 +22,20 @@ def serve(options: argparse.Namespace) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
-        raise NotSupported(
+        raise errors.NotSupported(
             f"serving over HTTP requires {error.name}, which is not installed; install the extra: "
             "pip install 'attrib-ds[serve]'"
         ) from error
     if options.rate and "rates" in options.without:
-        raise InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
+        raise errors.InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
     rates = dict(RATES)
     for text in options.rate:
         name, _, rate = text.partition("=")
         amount, _, seconds = rate.partition("/")
         if name not in RATES:
-            raise InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(RATES)}")
+            raise errors.InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(RATES)}")
         if not all(re.fullmatch("0*[1-9][0-9]{0,17}", number) for number in (amount, seconds)):
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
             )
         rates[name] = Rate(int(amount), float(seconds))
@@ -50,7 +48,7 @@ def serve(options: argparse.Namespace) -> None:
         asn=options.asn,
         max_page_size=options.max_page_size,
     )
-    serve(home(), host=options.host, port=options.port, url=options.url, options=server_options)
+    serve(project.home(), host=options.host, port=options.port, url=options.url, options=server_options)
 
 
 def app(options: argparse.Namespace) -> None:
@@ -64,10 +62,12 @@ def create_key(options: argparse.Namespace) -> None:
     """Create a service account and its key file."""
     from attrib_ds.service.accounts.accounts import create_key
 
-    if not (home() / f"{options.project}.duckdb").exists():
-        raise InvalidRequest(f"there is no project {options.project!r} in {home()}; create it first")
+    if not (project.home() / f"{options.project}.duckdb").exists():
+        raise errors.InvalidRequest(
+            f"there is no project {options.project!r} in {project.home()}; create it first"
+        )
     key = create_key(
-        home(),
+        project.home(),
         options.out,
         projects=[options.project],
         scopes=options.scope or ("full_access",),
@@ -80,7 +80,7 @@ def list_keys(_: argparse.Namespace) -> None:
     """Print the keys."""
     from attrib_ds.service.accounts.accounts import Accounts
 
-    with closing(Accounts.open(home())) as accounts:
+    with closing(Accounts.open(project.home())) as accounts:
         keys = accounts.list_keys()
     for key in keys:
         projects = "all projects" if key.projects is None else " ".join(key.projects)
@@ -111,6 +111,6 @@ def revoke_key(options: argparse.Namespace) -> None:
     """Revoke a key and its tokens."""
     from attrib_ds.service.accounts.accounts import Accounts
 
-    with closing(Accounts.open(home())) as accounts:
+    with closing(Accounts.open(project.home())) as accounts:
         accounts.revoke_key(options.key_id)
     show(f"Revoked {options.key_id}")

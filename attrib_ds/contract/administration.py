@@ -12,13 +12,9 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from attrib_ds import instants
-from attrib_ds.contract.identifiers import StorageKey, Text
+from attrib_ds import errors, instants, keys
+from attrib_ds.contract import identifiers, request, values
 from attrib_ds.contract.json_values import Refused, Rule, Size, choice, pattern, text
-from attrib_ds.contract.request import ProjectRequest, Request, disagreement
-from attrib_ds.contract.values import BOUNDED, Flag, Limit, Offset, above_zero, whole
-from attrib_ds.errors import NotFound, closest
-from attrib_ds.keys import FULL_ACCESS, SCOPES
 
 # ruff: noqa: N815  (attributes carry the names of the API)
 
@@ -131,13 +127,13 @@ def get_holdout(texts: tuple[str, ...], name: str) -> Holdout:
     return found
 
 
-def unknown_holdout(name: str, names: Iterable[str], *, advice: str = "") -> NotFound:
+def unknown_holdout(name: str, names: Iterable[str], *, advice: str = "") -> errors.NotFound:
     """Return the error of a name that no holdout has; it names the closest one and ends with the advice."""
-    message = f"holdout: there is no holdout {name!r}{closest(name, names)}{advice}"
-    return NotFound(message, field="holdout")
+    message = f"holdout: there is no holdout {name!r}{errors.closest(name, names)}{advice}"
+    return errors.NotFound(message, field="holdout")
 
 
-_SHARE: Final = above_zero(f"a number above 0 and below 1, to {_DECIMALS} decimals", below=1)
+_SHARE: Final = values.above_zero(f"a number above 0 and below 1, to {_DECIMALS} decimals", below=1)
 
 
 def _check_share(value: Any) -> float:
@@ -169,11 +165,11 @@ NodeId = Annotated[
 ]
 
 
-class ListHoldouts(ProjectRequest):
+class ListHoldouts(request.ProjectRequest):
     """List the holdouts that the service draws, by name."""
 
 
-class CreateHoldout(ProjectRequest):
+class CreateHoldout(request.ProjectRequest):
     """Create a holdout, or change its period and enlarge its share."""
 
     holdout: HoldoutName
@@ -185,11 +181,11 @@ class CreateHoldout(ProjectRequest):
     @model_validator(mode="after")
     def _check_period(self) -> Self:
         if self.firstDay and self.lastDay and self.firstDay > self.lastDay:
-            raise disagreement(("lastDay", "is before {firstDay}"))
+            raise request.disagreement(("lastDay", "is before {firstDay}"))
         return self
 
 
-class DeleteHoldout(ProjectRequest):
+class DeleteHoldout(request.ProjectRequest):
     """End a holdout."""
 
     holdout: HoldoutName
@@ -197,7 +193,7 @@ class DeleteHoldout(ProjectRequest):
 
 #: 0 keeps values for ever; the maximum is a hundred years.
 RetentionDays = Annotated[
-    int, whole("a whole number of days from 0 (for ever) to 36525", lowest=0, highest=36_525)
+    int, values.whole("a whole number of days from 0 (for ever) to 36525", lowest=0, highest=36_525)
 ]
 
 #: Public and write-only, as in pages of a shop.
@@ -250,36 +246,36 @@ TrafficFilter = Annotated[
 ]
 
 
-class GetSettings(ProjectRequest):
+class GetSettings(request.ProjectRequest):
     """Get the settings of a project, including defaults."""
 
 
-class UpdateSettings(ProjectRequest):
+class UpdateSettings(request.ProjectRequest):
     """Update the settings; attributes that are not given stay as they are; null clears a period."""
 
     null_counts: ClassVar[frozenset[str]] = frozenset({"retentionDurationInDays"})
 
-    lenientOptionalFields: Flag | None = None
+    lenientOptionalFields: values.Flag | None = None
     retentionDurationInDays: RetentionDays | None = None
-    piiFields: Annotated[tuple[StorageKey, ...], BOUNDED] | None = None
-    requireTokenForEvents: Flag | None = None
-    ingestKeys: Annotated[tuple[IngestKey, ...], BOUNDED] | None = None
-    allowedOrigins: Annotated[tuple[Origin, ...], BOUNDED] | None = None
-    excludedReferrers: Annotated[tuple[Host, ...], BOUNDED] | None = None
-    trafficFilters: Annotated[tuple[TrafficFilter, ...], BOUNDED] | None = None
-    respectGpc: Flag | None = None
-    respectDnt: Flag | None = None
+    piiFields: Annotated[tuple[identifiers.StorageKey, ...], values.BOUNDED] | None = None
+    requireTokenForEvents: values.Flag | None = None
+    ingestKeys: Annotated[tuple[IngestKey, ...], values.BOUNDED] | None = None
+    allowedOrigins: Annotated[tuple[Origin, ...], values.BOUNDED] | None = None
+    excludedReferrers: Annotated[tuple[Host, ...], values.BOUNDED] | None = None
+    trafficFilters: Annotated[tuple[TrafficFilter, ...], values.BOUNDED] | None = None
+    respectGpc: values.Flag | None = None
+    respectDnt: values.Flag | None = None
 
 
-class CheckProject(ProjectRequest):
+class CheckProject(request.ProjectRequest):
     """Check the project for inconsistencies."""
 
 
-class BackUpProject(ProjectRequest):
+class BackUpProject(request.ProjectRequest):
     """Back up the project at one point in time."""
 
 
-class RestoreProject(ProjectRequest):
+class RestoreProject(request.ProjectRequest):
     """Replace the project with a backup; over HTTP the body is the file."""
 
     source: Annotated[Path, Field(repr=False)]
@@ -292,7 +288,7 @@ ClientId = Annotated[str, text("the clientId of a key", shortest=1)]
 Assertion = Annotated[str, text("a signed JWT", shortest=1)]
 
 
-class ExchangeToken(Request):
+class ExchangeToken(request.Request):
     """Exchange a signed assertion for an access token."""
 
     grant_type: GrantType
@@ -317,7 +313,7 @@ def _check_expiry(value: Any) -> datetime:
 
 KeyId = Annotated[str, pattern("[a-f0-9]{40}", "40 lower-case hexadecimal digits", shortest=40, longest=40)]
 PublicKey = Annotated[str, text("an RSA public key in PEM", shortest=1, longest=2_048)]
-Scope = Annotated[str, choice(*SCOPES)]
+Scope = Annotated[str, choice(*keys.SCOPES)]
 Expiry = Annotated[
     datetime,
     Rule(
@@ -329,11 +325,11 @@ Expiry = Annotated[
 ]
 
 
-class ListKeys(ProjectRequest):
+class ListKeys(request.ProjectRequest):
     """List the keys of service accounts whose only project is this one."""
 
 
-class CreateKey(ProjectRequest):
+class CreateKey(request.ProjectRequest):
     """Create a service account of this project alone, for a key pair that the client has made.
 
     The private key stays with the client. The same public key again answers the same key.
@@ -341,29 +337,29 @@ class CreateKey(ProjectRequest):
 
     # A client may send its private key by mistake.
     publicKey: PublicKey = Field(repr=False)
-    scopes: Annotated[tuple[Scope, ...], Size(lowest=1, highest=100)] = (FULL_ACCESS,)
+    scopes: Annotated[tuple[Scope, ...], Size(lowest=1, highest=100)] = (keys.FULL_ACCESS,)
     expiresAt: Expiry | None = None
 
 
-class RevokeKey(ProjectRequest):
+class RevokeKey(request.ProjectRequest):
     """Revoke a key and its tokens."""
 
     keyId: KeyId
 
 
-class ListAudit(ProjectRequest):
+class ListAudit(request.ProjectRequest):
     """List the audit log, optionally of one operation or account."""
 
-    operationName: Text | None = None
-    account: Text | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    operationName: identifiers.Text | None = None
+    account: identifiers.Text | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 Loaded = Annotated[str, choice("interactions", "hits", "events", "nodes", "spend")]
 
 
-class LoadRecords(ProjectRequest):
+class LoadRecords(request.ProjectRequest):
     """Load records from a frame, an Arrow table or a file.
 
     ``replace`` overwrites stored records by id; ``geo`` and ``asn`` are MMDB files for addresses of raw hits.
@@ -371,7 +367,7 @@ class LoadRecords(ProjectRequest):
 
     resource: Loaded
     source: Any
-    replace: Flag = False
+    replace: values.Flag = False
     geo: Any = None
     asn: Any = None
 
@@ -379,19 +375,19 @@ class LoadRecords(ProjectRequest):
 Mirrored = Annotated[str, choice("users", "event-types", "campaigns")]
 
 
-class BeginMirror(ProjectRequest):
+class BeginMirror(request.ProjectRequest):
     """Make the project a mirror of a project of another service."""
 
     source: str
 
 
-class KeepMirror(ProjectRequest):
+class KeepMirror(request.ProjectRequest):
     """Store the progress of the mirror."""
 
     progress: dict[str, Any]
 
 
-class MirrorRecords(ProjectRequest):
+class MirrorRecords(request.ProjectRequest):
     """Store records of the source that ``LoadRecords`` does not accept, in the schema of their resource."""
 
     resource: Mirrored

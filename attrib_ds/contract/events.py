@@ -6,18 +6,8 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from attrib_ds.contract.administration import RetentionDays
-from attrib_ds.contract.identifiers import Name, PathText, ProjectId, Reference, StorageKey, Text, Uuid
-from attrib_ds.contract.json_values import Rule, Size, choice, pattern, shown, text
-from attrib_ds.contract.request import (
-    EventTypes,
-    Part,
-    ProjectRequest,
-    Request,
-    Untitled,
-    disagreement,
-    translate,
-)
+from attrib_ds import errors, schema
+from attrib_ds.contract import administration, identifiers, json_values, request
 from attrib_ds.contract.values import (
     BOUNDED,
     Amount,
@@ -33,14 +23,12 @@ from attrib_ds.contract.values import (
     sorting_text,
     whole,
 )
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.schema import EVENT_TYPE, is_json
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-Nonce = Annotated[str, text("1 to 256 characters", shortest=1, longest=256)]
-Grouping = Annotated[str, choice("project", "event-type")]
+Nonce = Annotated[str, json_values.text("1 to 256 characters", shortest=1, longest=256)]
+Grouping = Annotated[str, json_values.choice("project", "event-type")]
 
 #: Consecutive intervals, shortest first; the others are cyclic.
 LINEAR: Final = ("day", "week", "month", "quarter", "semester", "year")
@@ -53,20 +41,20 @@ CYCLIC: Final = (
     "quarterOfYear",
     "semesterOfYear",
 )
-Interval = Annotated[str, choice(*LINEAR, *CYCLIC)]
+Interval = Annotated[str, json_values.choice(*LINEAR, *CYCLIC)]
 
 
-class CreateEvent(ProjectRequest):
+class CreateEvent(request.ProjectRequest):
     """Create an event.
 
     Only the envelope is checked here; processing checks the ``data``, the event type and the date.
     """
 
-    eventType: Text
+    eventType: identifiers.Text
     nonce: Nonce
     data: EventData
     eventDate: EventDate | None = None
-    trackerId: Text | None = None
+    trackerId: identifiers.Text | None = None
 
 
 class ValidateEvent(CreateEvent):
@@ -86,19 +74,22 @@ class Misfit:
     """
 
     given: Any
-    error: InvalidRequest
+    error: errors.InvalidRequest
 
 
 def _check_envelope(value: Any) -> CreateEvent | Misfit:
     if isinstance(value, CreateEvent | Misfit):
         return value
     if not isinstance(value, Mapping):
-        return Misfit(value, InvalidRequest(f"event: {shown(value)} is not allowed; expected an object"))
+        return Misfit(
+            value,
+            errors.InvalidRequest(f"event: {json_values.shown(value)} is not allowed; expected an object"),
+        )
     try:
         given = {name: member for name, member in value.items() if member is not None}
         return CreateEvent.model_validate(given)
     except ValidationError as error:
-        return Misfit(value, translate(error, CreateEvent, call=lambda attribute: f"/{attribute}"))
+        return Misfit(value, request.translate(error, CreateEvent, call=lambda attribute: f"/{attribute}"))
 
 
 def _write_envelope(value: CreateEvent | Misfit) -> Any:
@@ -108,24 +99,24 @@ def _write_envelope(value: CreateEvent | Misfit) -> Any:
 #: An event or an invalid item; an invalid item does not affect the others.
 Envelope = Annotated[
     CreateEvent | Misfit,
-    Rule(
+    json_values.Rule(
         _check_envelope,
         "an object",
-        CreateEvent.model_json_schema(schema_generator=Untitled),
+        CreateEvent.model_json_schema(schema_generator=request.Untitled),
         write=_write_envelope,
     ),
 ]
 
 
-class CreateEvents(Request):
+class CreateEvents(request.Request):
     """Create many events in one request.
 
     ``projectId`` is the project of events without one. With ``wait`` the answer comes after processing and
     includes the errors of invalid events.
     """
 
-    events: Annotated[tuple[Envelope, ...], Size(highest=1_000)]
-    projectId: ProjectId | None = None
+    events: Annotated[tuple[Envelope, ...], json_values.Size(highest=1_000)]
+    projectId: identifiers.ProjectId | None = None
     wait: Flag = False
 
     @property
@@ -155,19 +146,19 @@ class CreateEvents(Request):
         return {**values, "events": completed}
 
 
-class ReplayEvent(ProjectRequest):
+class ReplayEvent(request.ProjectRequest):
     """Process a trashed event again."""
 
-    id: Uuid
+    id: identifiers.Uuid
 
 
-class GetEvent(ProjectRequest):
+class GetEvent(request.ProjectRequest):
     """Get an event, raw or computed."""
 
-    id: Uuid
+    id: identifiers.Uuid
 
 
-class ListTrashedEvents(ProjectRequest):
+class ListTrashedEvents(request.ProjectRequest):
     """List the events that could not be processed."""
 
     since: Instant | None = None
@@ -176,32 +167,32 @@ class ListTrashedEvents(ProjectRequest):
     limit: Limit | None = None
 
 
-class EventInsights(ProjectRequest):
+class EventInsights(request.ProjectRequest):
     """Compute metrics of events over time, by project or event type."""
 
     since: Instant
     until: Instant
-    metrics: Annotated[tuple[Text, ...], BOUNDED]
+    metrics: Annotated[tuple[identifiers.Text, ...], BOUNDED]
     groupBy: Grouping
     interval: Interval
-    filter: EventTypes | None = None
+    filter: request.EventTypes | None = None
     timezone: TimeZone | None = None
 
 
-class UpdateEventState(ProjectRequest):
+class UpdateEventState(request.ProjectRequest):
     """Record that an event reached (1) or left (0) a state."""
 
-    id: Uuid
-    storageKey: PathText
+    id: identifiers.Uuid
+    storageKey: identifiers.PathText
     value: StateValue
     date: Instant | None = None
 
 
-class UpdateEventStatistic(ProjectRequest):
+class UpdateEventStatistic(request.ProjectRequest):
     """Record the value of a statistic of an event."""
 
-    id: Uuid
-    storageKey: PathText
+    id: identifiers.Uuid
+    storageKey: identifiers.PathText
     value: Amount
     date: Instant | None = None
 
@@ -230,24 +221,25 @@ _EVENT_COUNT: Final = "event-count"
 _STATE_DELAY: Final = "state-delay-"
 
 CountryCode = Annotated[
-    str, pattern("[A-Z]{2}", "two capital letters, as in ISO 3166-1", shortest=2, longest=2)
+    str, json_values.pattern("[A-Z]{2}", "two capital letters, as in ISO 3166-1", shortest=2, longest=2)
 ]
 PhoneOrder = Annotated[int, whole("a whole number, 0 or more", lowest=0)]
 EventTypeSort = Annotated[
-    dict[str, int], sorting_text(tuple(column.name for column in EVENT_TYPE if not is_json(column)))
+    dict[str, int],
+    sorting_text(tuple(column.name for column in schema.EVENT_TYPE if not schema.is_json(column))),
 ]
 
 
-class EventTypeField(Part):
+class EventTypeField(request.Part):
     """One field of the events of a type.
 
     ``ingestionKey`` is the key to read it from, the ``storageKey`` by default; None if only updates set it.
     """
 
-    type: Annotated[str, choice(*FIELD_TYPES, *METRIC_TYPES)]
-    entity: Annotated[str, choice("user", "event")]
-    storageKey: StorageKey
-    ingestionKey: Name | None = None
+    type: Annotated[str, json_values.choice(*FIELD_TYPES, *METRIC_TYPES)]
+    entity: Annotated[str, json_values.choice("user", "event")]
+    storageKey: identifiers.StorageKey
+    ingestionKey: identifiers.Name | None = None
     discriminant: Flag = False
     isPii: Flag = False
     isMostProbableLocation: Flag = False
@@ -264,47 +256,47 @@ class EventTypeField(Part):
     def _check_entity(self) -> Self:
         if self.storageKey == _EVENT_COUNT or self.storageKey.startswith(_STATE_DELAY):
             problem = f"{self.storageKey!r} is the name of a built-in statistic; expected another name"
-            raise disagreement(("storageKey", problem))
+            raise request.disagreement(("storageKey", problem))
         if self.entity == "user" and self.type in METRIC_TYPES:
             problem = f"{self.type!r} is not a type of user fields; allowed: {', '.join(FIELD_TYPES)}"
-            raise disagreement(("type", problem))
+            raise request.disagreement(("type", problem))
         return self
 
 
-class PhoneParsing(Part):
+class PhoneParsing(request.Part):
     """A country for parsing national phone numbers; countries are tried in ascending order."""
 
     order: PhoneOrder
     countryCode: CountryCode
 
 
-class ExpirationPolicy(Part):
+class ExpirationPolicy(request.Part):
     """The retention of event values, and which of them are personal.
 
     None applies the settings of the project.
     """
 
-    retentionDurationInDays: RetentionDays | None = None
-    piiFields: Annotated[tuple[StorageKey, ...], BOUNDED] | None = None
+    retentionDurationInDays: administration.RetentionDays | None = None
+    piiFields: Annotated[tuple[identifiers.StorageKey, ...], BOUNDED] | None = None
 
 
-class ListEventTypes(ProjectRequest):
+class ListEventTypes(request.ProjectRequest):
     """List the event types of a project."""
 
-    search: Text | None = None
+    search: identifiers.Text | None = None
     archived: Flag | None = None
-    storageKey: Text | None = None
-    reference: Text | None = None
+    storageKey: identifiers.Text | None = None
+    reference: identifiers.Text | None = None
     sort: EventTypeSort | None = None
     offset: Offset = 0
     limit: Limit | None = None
 
 
-class CreateEventType(ProjectRequest):
+class CreateEventType(request.ProjectRequest):
     """Create an event type."""
 
-    reference: Reference
-    name: Name
+    reference: identifiers.Reference
+    name: identifiers.Name
     fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
     metadata: JsonObject = Field(default_factory=dict)
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] = ()
@@ -316,10 +308,10 @@ class CreateEventType(ProjectRequest):
         return self
 
 
-class GetEventType(ProjectRequest):
+class GetEventType(request.ProjectRequest):
     """Get an event type by its reference."""
 
-    id: PathText
+    id: identifiers.PathText
 
 
 class ArchiveEventType(GetEventType):
@@ -337,7 +329,7 @@ class UpdateEventType(GetEventType):
     the previous one, and applies to new events.
     """
 
-    name: Name | None = None
+    name: identifiers.Name | None = None
     fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
     metadata: JsonObject | None = None
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] | None = None
@@ -358,4 +350,4 @@ def _refuse_repeated(fields: Iterable[EventTypeField]) -> None:
             repeated.append((f"fields/{index}/storageKey", problem))
         keys.add(field.storageKey)
     if repeated:
-        raise disagreement(*repeated)
+        raise request.disagreement(*repeated)

@@ -7,10 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError, model_validator
 
-from attrib_ds.contract.administration import HoldoutName, IngestKey
-from attrib_ds.contract.events import CYCLIC, LINEAR, CreateEventType, EventTypeField
-from attrib_ds.contract.identifiers import HexId, Name, PathText, Text, Uuid
-from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, pattern, shown, text
+from attrib_ds.contract import administration, events, identifiers, json_values
 from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement, translate
 from attrib_ds.contract.values import (
     FILLED,
@@ -53,41 +50,45 @@ GROUPABLE: Final = tuple(
 def _check_group(value: Any) -> str:
     if isinstance(value, str) and value in GROUPABLE:
         return str(value)
-    problem = f"{shown(value)} is not allowed"
+    problem = f"{json_values.shown(value)} is not allowed"
     if isinstance(value, str) and value in properties(INTERACTION):
         problem = f"{value!r} is not a single column of names or counts"
-    raise Refused(f"{problem}{nearest(value, GROUPABLE)}; allowed: {listed(GROUPABLE)}")
+    raise json_values.Refused(
+        f"{problem}{json_values.nearest(value, GROUPABLE)}; allowed: {json_values.listed(GROUPABLE)}"
+    )
 
 
 def _check_node_data(value: Any) -> dict[str, Any]:
     node_data = check_json_object(value)
     if not isinstance(node_data.get("vendorId"), str):
-        raise Refused("has no vendorId; expected an object with the vendorId (text) of an integration")
+        raise json_values.Refused(
+            "has no vendorId; expected an object with the vendorId (text) of an integration"
+        )
     return node_data
 
 
 def _check_user_data(value: Any) -> dict[str, Any]:
     user_data = check_json_object(value)
     if all(field is None or (isinstance(field, str) and not field.strip()) for field in user_data.values()):
-        raise Refused("identifies no user; expected at least one identity field, such as email")
+        raise json_values.Refused("identifies no user; expected at least one identity field, such as email")
     return user_data
 
 
-Projection = Annotated[tuple[Annotated[str, choice(*properties(INTERACTION))], ...], FILLED]
+Projection = Annotated[tuple[Annotated[str, json_values.choice(*properties(INTERACTION))], ...], FILLED]
 InteractionSort = Annotated[dict[str, int], sorting(SORTABLE)]
 InsightSort = Annotated[dict[str, int], sorting(tuple(INTERACTION_INSIGHT.names))]
 Group = Annotated[
     str,
-    Rule(
+    json_values.Rule(
         _check_group,
         "a property of interactions with a column of its own",
         {"type": "string", "enum": list(GROUPABLE)},
     ),
 ]
-Interval = Annotated[str, choice(*LINEAR, "hourOfDay", *CYCLIC, "custom")]
+Interval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC, "custom")]
 NodeData = Annotated[
     dict[str, Any],
-    Rule(
+    json_values.Rule(
         _check_node_data,
         "an object with the vendorId of an integration and the properties of its node",
         {"type": "object", "required": ["vendorId"], "properties": {"vendorId": {"type": "string"}}},
@@ -95,7 +96,7 @@ NodeData = Annotated[
 ]
 UserData = Annotated[
     dict[str, Any],
-    Rule(
+    json_values.Rule(
         _check_user_data, "an object with at least one identity field", {"type": "object", "minProperties": 1}
     ),
 ]
@@ -126,13 +127,13 @@ class SearchInteractions(Population):
 class GetInteraction(ProjectRequest):
     """Get an interaction with all properties."""
 
-    id: HexId
+    id: identifiers.HexId
 
 
 class ListHits(ProjectRequest):
     """List the hits of a session, identified by its first hit."""
 
-    firstHitId: Uuid
+    firstHitId: identifiers.Uuid
 
 
 class InteractionInsights(Population):
@@ -154,7 +155,7 @@ class InteractionInsights(Population):
             raise disagreement(*((name, "is required when {interval} is 'custom'") for name in missing))
         if not 1 <= (self.segmentCount or 0) <= MOST_SEGMENTS:
             expected = f"a whole number from 1 to {MOST_SEGMENTS}"
-            problem = f"{shown(self.segmentCount)} is not allowed; expected {expected}"
+            problem = f"{json_values.shown(self.segmentCount)} is not allowed; expected {expected}"
             raise disagreement(("segmentCount", problem))
         return self
 
@@ -165,17 +166,17 @@ class CreateOfflineInteraction(ProjectRequest):
     date: PastInstant
     userData: UserData
     nodeData: NodeData
-    externalId: Name | None = None
+    externalId: identifiers.Name | None = None
 
 
-NodeType = Annotated[str, choice(*NODE_TYPES)]
+NodeType = Annotated[str, json_values.choice(*NODE_TYPES)]
 
 
 class ListNodes(ProjectRequest):
     """List the nodes of a project's traffic-source tree."""
 
     type: NodeType | None = None
-    search: Text | None = None
+    search: identifiers.Text | None = None
     offset: Offset = 0
     limit: Limit | None = None
 
@@ -183,7 +184,7 @@ class ListNodes(ProjectRequest):
 class GetNode(ProjectRequest):
     """Get one node."""
 
-    id: PathText
+    id: identifiers.PathText
 
 
 # ruff: noqa: N815  (attributes carry the decision's names)
@@ -198,19 +199,26 @@ _LONGEST_DELAY: Final = timedelta(days=7)
 MINUTES_OF_DAY: Final = 1_440
 
 HitId = Annotated[
-    str, pattern("[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}", "a UUID")
+    str,
+    json_values.pattern(
+        "[a-fA-F0-9]{8}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{4}-[a-fA-F0-9]{12}", "a UUID"
+    ),
 ]
-TrackerId = Annotated[str, pattern(r"[^\s\x00\ud800-\udfff]{1,128}", "1 to 128 characters without spaces")]
+TrackerId = Annotated[
+    str, json_values.pattern(r"[^\s\x00\ud800-\udfff]{1,128}", "1 to 128 characters without spaces")
+]
 PageUrl = Annotated[
     str,
-    pattern(
+    json_values.pattern(
         r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\x00\ud800-\udfff]+",
         f"a URL of at most {_LONGEST_URL:,} characters, such as 'https://shop.example/'",
         longest=_LONGEST_URL,
     ),
 ]
-Referrer = Annotated[str, text(f"text of at most {_LONGEST_URL:,} characters", longest=_LONGEST_URL)]
-HitType = Annotated[str, pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
+Referrer = Annotated[
+    str, json_values.text(f"text of at most {_LONGEST_URL:,} characters", longest=_LONGEST_URL)
+]
+HitType = Annotated[str, json_values.pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
 Minutes = Annotated[
     int,
     whole(
@@ -237,7 +245,7 @@ class CollectHit(ProjectRequest):
     hitType: HitType = "pageview"
     date: Instant | None = None
     sentAt: Instant | None = None
-    ingestKey: IngestKey | None = None
+    ingestKey: administration.IngestKey | None = None
 
     @property
     def delay(self) -> timedelta:
@@ -303,18 +311,20 @@ class CollectOpportunity(ProjectRequest):
     hits.
     """
 
-    holdout: HoldoutName
+    holdout: administration.HoldoutName
     trackerId: TrackerId
     opportunityId: HitId
     isPersistent: Flag = True
     referrer: Referrer = ""
-    ingestKey: IngestKey | None = None
+    ingestKey: administration.IngestKey | None = None
 
 
-def opportunity_type(project_id: str) -> CreateEventType:
+def opportunity_type(project_id: str) -> events.CreateEventType:
     """Return the event type that a project needs for its first holdout."""
-    fields = [EventTypeField(type=kind, entity="event", storageKey=key) for key, kind in _FIELDS.items()]
-    return CreateEventType(
+    fields = [
+        events.EventTypeField(type=kind, entity="event", storageKey=key) for key, kind in _FIELDS.items()
+    ]
+    return events.CreateEventType(
         projectId=project_id, reference=OPPORTUNITY, name="Holdout opportunity", fields=tuple(fields)
     )
 

@@ -14,13 +14,9 @@ from uuid import uuid4
 import pyarrow as pa
 from pydantic import ValidationError
 
-from attrib_ds import schema
-from attrib_ds.contract.interactions import SearchInteractions
-from attrib_ds.contract.json_values import DEEPEST, depth, encode, shown
+from attrib_ds import errors, local_files, schema
+from attrib_ds.contract import interactions, json_values, users
 from attrib_ds.contract.request import Request, translate
-from attrib_ds.contract.users import SearchUsers
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.local_files import open_private, writing
 
 _PIECE: Final = 1 << 16
 _NO_COLUMNS: Final = pa.schema([])
@@ -77,9 +73,9 @@ class File:
         [('users.csv', b'_id')]
         """
         part = path.with_name(f".{uuid4().hex}.part")
-        with closing(self), writing(path, argument="path"):
+        with closing(self), local_files.writing(path, argument="path"):
             try:
-                with open(part, "xb", opener=open_private if private else None) as sink:
+                with open(part, "xb", opener=local_files.open_private if private else None) as sink:
                     sink.writelines(self.pieces)
                     sink.flush()
                     os.fsync(sink.fileno())
@@ -360,8 +356,8 @@ def wire_order(operation: Operation, sort: object) -> dict[str, Any]:
     return {"sort": name, "order": "ASC" if direction > 0 else "DESC"}
 
 
-def _refusal(sort: object, allowed: str) -> InvalidRequest:
-    return InvalidRequest(f"sort: {shown(sort)} is not allowed; allowed: {allowed}")
+def _refusal(sort: object, allowed: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(f"sort: {json_values.shown(sort)} is not allowed; allowed: {allowed}")
 
 
 def build(operation: Operation, /, **arguments: Any) -> Request:
@@ -454,10 +450,12 @@ def from_wire(
     elif body is not None and (operation.body or not isinstance(body, Mapping)):
         expected = "an array" if operation.body else "an object"
         message = f"body: {type(body).__name__} is not allowed; expected {expected}"
-        raise InvalidRequest(message, field="body")
+        raise errors.InvalidRequest(message, field="body")
     # The items of an array are checked one by one, so that one with too many levels is refused alone.
-    if not operation.body and depth(body) > DEEPEST:
-        raise InvalidRequest(f"body: is nested too deeply; expected at most {DEEPEST} levels")
+    if not operation.body and json_values.depth(body) > json_values.DEEPEST:
+        raise errors.InvalidRequest(
+            f"body: is nested too deeply; expected at most {json_values.DEEPEST} levels"
+        )
     parts: dict[Location, Mapping[str, Any]] = {"path": path or {}, "query": query or {}, "body": body or {}}
     values = {}
     for attribute, location in operation.locations.items():
@@ -502,7 +500,7 @@ class Wire:
 
     def content(self) -> bytes | None:
         """Return the body as JSON text in UTF-8, decimals exact; None without a body."""
-        return None if self.body is None else encode(self.body).encode()
+        return None if self.body is None else json_values.encode(self.body).encode()
 
 
 def to_wire(operation: Operation, request: Request) -> Wire:
@@ -573,9 +571,9 @@ def columns(operation: Operation, request: Request) -> pa.Schema:
     ['_id', 'asn.asnId', 'asn.asnName']
     """
     resource = schema.RESOURCES[str(operation.answer.resource)]
-    if isinstance(request, SearchInteractions):
+    if isinstance(request, interactions.SearchInteractions):
         return pa.schema([resource.field(name) for name in projected(request.projection)])
-    if isinstance(request, SearchUsers):
+    if isinstance(request, users.SearchUsers):
         return schema.user_columns(request.fields)
     return resource
 

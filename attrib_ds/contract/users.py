@@ -7,13 +7,8 @@ from typing import Annotated, Any, Final, Self
 from pydantic import model_validator
 
 from attrib_ds import instants
-from attrib_ds.contract.identifiers import HexId, Name, PathText, UserIdOrUnknown
-from attrib_ds.contract.json_values import Refused, Rule, choice, listed, nearest, pattern, shown, text
-from attrib_ds.contract.request import Part, ProjectRequest, UserFilter, disagreement
-from attrib_ds.contract.values import BOUNDED, FILLED, Flag, Instant, Limit, Offset, Order, whole
-from attrib_ds.filters import Predicate, from_json, to_json
-from attrib_ds.filters.predicates import check_values, measure
-from attrib_ds.filters.vocabulary import AGGREGATIONS
+from attrib_ds.contract import identifiers, json_values, request, values
+from attrib_ds.filters import Predicate, from_json, predicates, to_json, vocabulary
 from attrib_ds.schema import USER
 
 #: Properties of the user that are keys by themselves, including whole maps.
@@ -26,27 +21,32 @@ _METRIC: Final = re.compile(r"metrics\.[A-Za-z][A-Za-z0-9_-]{0,127}\.([^.]*)")
 _FORMS: Final = (
     "fields.<field>",
     "eventTypesCount.<event type>",
-    f"metrics.<metric>.<{'|'.join(AGGREGATIONS)}>",
+    f"metrics.<metric>.<{'|'.join(vocabulary.AGGREGATIONS)}>",
 )
 
 
 def _check_key(value: Any) -> str:
     if not isinstance(value, str):
-        raise Refused
+        raise json_values.Refused
     metric = _METRIC.fullmatch(value)
-    if metric and metric[1] not in AGGREGATIONS:
-        raise Refused(
-            f"{shown(value)} has an unknown aggregation{nearest(metric[1], AGGREGATIONS)}; "
-            f"allowed: {', '.join(AGGREGATIONS)}"
+    if metric and metric[1] not in vocabulary.AGGREGATIONS:
+        raise json_values.Refused(
+            f"{json_values.shown(value)} has an unknown "
+            f"aggregation{json_values.nearest(metric[1], vocabulary.AGGREGATIONS)}; "
+            f"allowed: {', '.join(vocabulary.AGGREGATIONS)}"
         )
     if not metric and not _FIELD.fullmatch(value) and not _TYPE_COUNT.fullmatch(value) and value not in PLAIN:
-        raise Refused(f"{shown(value)} is not a key{nearest(value, PLAIN)}; allowed: {_ALLOWED}")
+        raise json_values.Refused(
+            f"{json_values.shown(value)} is not a key{json_values.nearest(value, PLAIN)}; allowed: {_ALLOWED}"
+        )
     return str(value)
 
 
-_ALLOWED: Final = listed((*_FORMS, *PLAIN))
+_ALLOWED: Final = json_values.listed((*_FORMS, *PLAIN))
 
-UserKey = Annotated[str, Rule(_check_key, f"one of {_ALLOWED}", {"type": "string", "minLength": 1})]
+UserKey = Annotated[
+    str, json_values.Rule(_check_key, f"one of {_ALLOWED}", {"type": "string", "minLength": 1})
+]
 
 
 _DEEPEST: Final = 10
@@ -63,20 +63,22 @@ _COMPARISONS: Final = (
 )
 #: Members with the rules, by type of node.
 _PARTS: Final = {"condition": "rules", "operation": "operands"}
-_COUNT: Final = whole("a whole number, 0 or more", lowest=0)
+_COUNT: Final = values.whole("a whole number, 0 or more", lowest=0)
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
 
 def _check_condition(value: Any) -> dict[str, Any]:
     if isinstance(value, Predicate):
         if value.kind != "user":
-            raise Refused(f"filters {value.kind}s; expected a predicate that starts with user(...)")
+            raise json_values.Refused(
+                f"filters {value.kind}s; expected a predicate that starts with user(...)"
+            )
         return to_json(value)
     if not isinstance(value, Mapping):
-        raise Refused
+        raise json_values.Refused
     if _check_node(value, level=1) > _MOST_NODES:
-        raise Refused(f"has too many nodes; expected at most {_MOST_NODES}")
-    check_values(_predicates(value))
+        raise json_values.Refused(f"has too many nodes; expected at most {_MOST_NODES}")
+    predicates.check_values(_predicates(value))
     return dict(value)
 
 
@@ -93,9 +95,11 @@ def _predicates(node: Mapping[str, Any]) -> Iterator[Predicate]:
 def _check_node(node: Any, *, level: int) -> int:
     """Check every node of a condition and return their number."""
     if level > _DEEPEST:
-        raise Refused(f"is nested too deeply; expected at most {_DEEPEST} levels")
+        raise json_values.Refused(f"is nested too deeply; expected at most {_DEEPEST} levels")
     if not isinstance(node, Mapping):
-        raise Refused(f"contains the condition {shown(node)}; expected an object with a type")
+        raise json_values.Refused(
+            f"contains the condition {json_values.shown(node)}; expected an object with a type"
+        )
     kind = _name(node, "type", _TYPES)
     if kind in _USER_TYPES:
         from_json(dict(node), kind="user")
@@ -115,9 +119,9 @@ def _check_rules(node: Mapping[str, Any], kind: str, level: int) -> int:
     _name(node, combinator, ("AND", "OR"))
     rules = node.get(members)
     if not isinstance(rules, list | tuple):
-        raise Refused(f"has {members} {shown(rules)}; expected a list of conditions")
+        raise json_values.Refused(f"has {members} {json_values.shown(rules)}; expected a list of conditions")
     if not isinstance(node.get("not", False), bool):
-        raise Refused(f"has 'not' {shown(node['not'])}; expected true or false")
+        raise json_values.Refused(f"has 'not' {json_values.shown(node['not'])}; expected true or false")
     return sum(_check_node(rule, level=level + 1) for rule in rules)
 
 
@@ -125,14 +129,18 @@ def _check_audience(node: Mapping[str, Any]) -> None:
     _name(node, "operator", ("in", "notIn"))
     ids = node.get("value")
     if not isinstance(ids, list | tuple) or not all(isinstance(audience_id, str) for audience_id in ids):
-        raise Refused(f"has the audiences {shown(ids)}; expected a list of audience ids")
+        raise json_values.Refused(
+            f"has the audiences {json_values.shown(ids)}; expected a list of audience ids"
+        )
     if not 1 <= len(ids) <= _MOST_VALUES:
-        raise Refused(f"has {len(ids):,} audience ids; expected 1 to {_MOST_VALUES:,}")
+        raise json_values.Refused(f"has {len(ids):,} audience ids; expected 1 to {_MOST_VALUES:,}")
 
 
 def _check_event(node: Mapping[str, Any]) -> None:
     if not isinstance(node.get("eventType"), str):
-        raise Refused(f"has the eventType {shown(node.get('eventType'))}; expected an event type reference")
+        raise json_values.Refused(
+            f"has the eventType {json_values.shown(node.get('eventType'))}; expected an event type reference"
+        )
     _check_count(node)
     for bound in ("since", "until"):
         if node.get(bound) is not None:
@@ -144,7 +152,7 @@ def _check_interaction(node: Mapping[str, Any]) -> int:
     _check_count(node)
     if node.get("filter") is None:
         return 0
-    _, nodes = measure(from_json(node["filter"], kind="interaction"))
+    _, nodes = predicates.measure(from_json(node["filter"], kind="interaction"))
     return nodes
 
 
@@ -152,28 +160,31 @@ def _check_count(node: Mapping[str, Any]) -> None:
     _name(node, "operator", _COMPARISONS)
     try:
         _COUNT.check(node.get("value"))
-    except Refused:
-        raise Refused(
-            f"compares a count with {shown(node.get('value'))}; expected {_COUNT.expected}"
+    except json_values.Refused:
+        raise json_values.Refused(
+            f"compares a count with {json_values.shown(node.get('value'))}; expected {_COUNT.expected}"
         ) from None
 
 
 def _name(node: Mapping[str, Any], member: str, allowed: tuple[str, ...]) -> str:
     value = node.get(member)
     if not isinstance(value, str) or value not in allowed:
-        raise Refused(f"has {member} {shown(value)}{nearest(value, allowed)}; allowed: {listed(allowed)}")
+        raise json_values.Refused(
+            f"has {member} {json_values.shown(value)}{json_values.nearest(value, allowed)}; allowed: "
+            f"{json_values.listed(allowed)}"
+        )
     return value
 
 
 AudienceCondition = Annotated[
-    dict[str, Any], Rule(_check_condition, "a condition on users", {"type": "object"})
+    dict[str, Any], json_values.Rule(_check_condition, "a condition on users", {"type": "object"})
 ]
 
 
 def _check_reference(value: Any) -> str | dict[str, Any]:
     if isinstance(value, str):
         if not value:
-            raise Refused
+            raise json_values.Refused
         return str(value)
     return _check_condition(value)
 
@@ -181,7 +192,7 @@ def _check_reference(value: Any) -> str | dict[str, Any]:
 #: The id of an audience, or a condition.
 Audience = Annotated[
     str | dict[str, Any],
-    Rule(
+    json_values.Rule(
         _check_reference,
         "the id of an audience, or a condition on users",
         {"oneOf": [{"type": "string", "minLength": 1}, {"type": "object"}]},
@@ -189,148 +200,150 @@ Audience = Annotated[
 ]
 
 
-class CreateAudience(ProjectRequest):
+class CreateAudience(request.ProjectRequest):
     """Create an audience: the users who meet a condition."""
 
-    name: Name
+    name: identifiers.Name
     condition: AudienceCondition
 
 
-class ListAudiences(ProjectRequest):
+class ListAudiences(request.ProjectRequest):
     """List the audiences of a project."""
 
-    offset: Offset = 0
-    limit: Limit | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
-class GetAudience(ProjectRequest):
+class GetAudience(request.ProjectRequest):
     """Get one audience."""
 
-    id: PathText
+    id: identifiers.PathText
 
 
-class DeleteAudience(ProjectRequest):
+class DeleteAudience(request.ProjectRequest):
     """Delete an audience."""
 
-    id: PathText
+    id: identifiers.PathText
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-Query = Annotated[str, text("one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)]
-MultiFieldMode = Annotated[str, choice("latest", "earliest", "alphabetical")]
-EventSort = Annotated[str, choice("eventDate", "createdAt", "updatedAt", "_id")]
-MetricSort = Annotated[str, choice("createdAt", "updatedAt", "metricDate")]
-MetricType = Annotated[str, choice("state", "statistic")]
+Query = Annotated[str, json_values.text("one SELECT of 1 to 8192 characters", shortest=1, longest=8_192)]
+MultiFieldMode = Annotated[str, json_values.choice("latest", "earliest", "alphabetical")]
+EventSort = Annotated[str, json_values.choice("eventDate", "createdAt", "updatedAt", "_id")]
+MetricSort = Annotated[str, json_values.choice("createdAt", "updatedAt", "metricDate")]
+MetricType = Annotated[str, json_values.choice("state", "statistic")]
 
 
-class SearchUsers(ProjectRequest):
+class SearchUsers(request.ProjectRequest):
     """Search users, one page at a time; they must meet all given conditions."""
 
-    fields: Annotated[tuple[UserKey, ...], BOUNDED]
-    filters: UserFilter | None = None
+    fields: Annotated[tuple[UserKey, ...], values.BOUNDED]
+    filters: request.UserFilter | None = None
     audienceCondition: AudienceCondition | None = None
     sqlQuery: Query | None = None
     sort: UserKey | None = None
-    order: Order | None = None
-    idAfter: HexId | None = None
-    idFrom: HexId | None = None
-    idTo: HexId | None = None
+    order: values.Order | None = None
+    idAfter: identifiers.HexId | None = None
+    idFrom: identifiers.HexId | None = None
+    idTo: identifiers.HexId | None = None
     multiFieldMode: MultiFieldMode = "latest"
-    offset: Offset = 0
-    limit: Limit | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
-class GetUser(ProjectRequest):
+class GetUser(request.ProjectRequest):
     """Get a user with all properties."""
 
-    id: HexId
+    id: identifiers.HexId
 
 
-class ListUserEvents(ProjectRequest):
+class ListUserEvents(request.ProjectRequest):
     """List the events of a user."""
 
-    id: UserIdOrUnknown
-    attributable: Flag | None = None
-    since: Instant | None = None
-    until: Instant | None = None
+    id: identifiers.UserIdOrUnknown
+    attributable: values.Flag | None = None
+    since: values.Instant | None = None
+    until: values.Instant | None = None
     sort: EventSort | None = None
-    order: Order | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    order: values.Order | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
-class ListUserMetrics(ProjectRequest):
+class ListUserMetrics(request.ProjectRequest):
     """List the states and statistics of a user's events."""
 
-    id: UserIdOrUnknown
+    id: identifiers.UserIdOrUnknown
     type: MetricType | None = None
-    since: Instant | None = None
-    until: Instant | None = None
+    since: values.Instant | None = None
+    until: values.Instant | None = None
     sort: MetricSort | None = None
-    order: Order | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    order: values.Order | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
-ErasureMode = Annotated[str, choice("anonymise", "delete")]
+ErasureMode = Annotated[str, json_values.choice("anonymise", "delete")]
 
 
-class MergeUsers(ProjectRequest):
+class MergeUsers(request.ProjectRequest):
     """Merge a user into another one, which remains."""
 
-    id: HexId
-    userId: HexId
+    id: identifiers.HexId
+    userId: identifiers.HexId
 
 
-class SplitUser(ProjectRequest):
+class SplitUser(request.ProjectRequest):
     """Split a user from the one it was merged into."""
 
-    id: HexId
-    userId: HexId
+    id: identifiers.HexId
+    userId: identifiers.HexId
 
 
-class DeleteUser(ProjectRequest):
+class DeleteUser(request.ProjectRequest):
     """Delete or anonymise a user.
 
     ``delete`` removes all records; ``anonymise`` keeps the counts and removes personal values.
     """
 
-    id: HexId
+    id: identifiers.HexId
     mode: ErasureMode = "anonymise"
 
 
-class ExportUserData(ProjectRequest):
+class ExportUserData(request.ProjectRequest):
     """Export all data of a user."""
 
-    id: HexId
+    id: identifiers.HexId
 
 
-class AnonymiseExpired(ProjectRequest):
+class AnonymiseExpired(request.ProjectRequest):
     """Anonymise personal values past their retention, by default as of now."""
 
-    now: Instant | None = None
+    now: values.Instant | None = None
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
 #: Allowed levels of each transformer.
-LEVELS: Final[dict[str, Rule]] = {
-    "date": choice("year", "semester", "quarter", "month", "week", "day", "hour", "minute", "second"),
-    "number": whole("0 to 12 decimals", lowest=0, highest=12),
-    "case": choice("upper", "lower"),
-    "hash": choice("sha256"),
-    "join": text("a separator of at most 16 characters", longest=16),
+LEVELS: Final[dict[str, json_values.Rule]] = {
+    "date": json_values.choice(
+        "year", "semester", "quarter", "month", "week", "day", "hour", "minute", "second"
+    ),
+    "number": values.whole("0 to 12 decimals", lowest=0, highest=12),
+    "case": json_values.choice("upper", "lower"),
+    "hash": json_values.choice("sha256"),
+    "join": json_values.text("a separator of at most 16 characters", longest=16),
 }
 
 FileName = Annotated[
     str,
-    pattern(
+    json_values.pattern(
         r"[^/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}",
         "1 to 128 characters without slashes, backslashes and control characters",
         longest=128,
@@ -338,10 +351,10 @@ FileName = Annotated[
 ]
 
 
-class Transformer(Part):
+class Transformer(request.Part):
     """A transformation of one column."""
 
-    type: Annotated[str, choice(*LEVELS)]
+    type: Annotated[str, json_values.choice(*LEVELS)]
     key: UserKey
     level: Any = None
 
@@ -352,36 +365,38 @@ class Transformer(Part):
             return self
         try:
             rule.check(self.level)
-        except Refused:
-            problem = f"{shown(self.level)} is not a level of {self.type!r}; expected {rule.expected}"
-            raise disagreement(("level", problem)) from None
+        except json_values.Refused:
+            problem = (
+                f"{json_values.shown(self.level)} is not a level of {self.type!r}; expected {rule.expected}"
+            )
+            raise request.disagreement(("level", problem)) from None
         return self
 
 
-class ExportedData(Part):
+class ExportedData(request.Part):
     """The columns of the file and the selection of users."""
 
-    columns: Annotated[tuple[UserKey, ...], FILLED]
-    filters: UserFilter | None = None
+    columns: Annotated[tuple[UserKey, ...], values.FILLED]
+    filters: request.UserFilter | None = None
     audience: Audience | None = None
 
 
-class OutputFormat(Part):
+class OutputFormat(request.Part):
     """The file format; only ``type`` is part of the specification."""
 
-    type: Annotated[str, choice("csv", "xlsx", fold=True)]
-    delimiter: Annotated[str, choice(",", ";", "\t", "|")] = ","
-    encoding: Annotated[str, choice("utf-8", "utf-8-bom")] = "utf-8"
-    sanitizeFormulas: Flag = True
+    type: Annotated[str, json_values.choice("csv", "xlsx", fold=True)]
+    delimiter: Annotated[str, json_values.choice(",", ";", "\t", "|")] = ","
+    encoding: Annotated[str, json_values.choice("utf-8", "utf-8-bom")] = "utf-8"
+    sanitizeFormulas: values.Flag = True
 
 
-class ExportUsers(ProjectRequest):
+class ExportUsers(request.ProjectRequest):
     """Export users of a project to a file."""
 
     filename: FileName
     exporterDataConfig: ExportedData
     outputFormatConfig: OutputFormat
-    transformerConfig: Annotated[tuple[Transformer, ...], BOUNDED]
+    transformerConfig: Annotated[tuple[Transformer, ...], values.BOUNDED]
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -395,5 +410,5 @@ class ExportUsers(ProjectRequest):
             if change.key not in columns
         ]
         if violations:
-            raise disagreement(*violations)
+            raise request.disagreement(*violations)
         return self

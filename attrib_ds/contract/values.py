@@ -9,20 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from attrib_ds import instants
-from attrib_ds.contract.json_values import (
-    EncodedObject,
-    Refused,
-    Rule,
-    Size,
-    choice,
-    encode,
-    listed,
-    nearest,
-    shown,
-)
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber
+from attrib_ds import errors, instants, json_numbers
+from attrib_ds.contract import json_values
 from attrib_ds.json_numbers import whole as whole_number
 
 _LARGEST: Final = 2**63 - 1
@@ -40,15 +28,16 @@ _INSTANT_SCHEMA: Final = {"type": "string", "format": "date-time"}
 def _check_instant(value: Any) -> datetime:
     is_long = isinstance(value, str) and len(value) > _LONGEST_INSTANT
     if is_long or not isinstance(value, str | date | np.datetime64):
-        raise Refused
+        raise json_values.Refused
     return instants.parse_exact(value, argument="value")
 
 
 def _check_past(value: Any) -> datetime:
     instant = _check_instant(value)
     if instant < EARLIEST:
-        raise Refused(
-            f"{shown(value)} is before 1990 (were seconds read as milliseconds?); expected 1990 or later"
+        raise json_values.Refused(
+            f"{json_values.shown(value)} is before 1990 (were seconds read as milliseconds?); expected "
+            "1990 or later"
         )
     return instant
 
@@ -56,12 +45,12 @@ def _check_past(value: Any) -> datetime:
 def _check_event_date(value: Any) -> Any:
     try:
         return instants.parse_exact(value, argument="value")
-    except InvalidRequest:
+    except errors.InvalidRequest:
         if value is not None and not isinstance(
-            value, str | int | float | Decimal | ExtremeNumber | list | dict
+            value, str | int | float | Decimal | json_numbers.ExtremeNumber | list | dict
         ):
             raise
-    encode(value)
+    json_values.encode(value)
     return value
 
 
@@ -76,16 +65,18 @@ def _write_event_date(value: Any) -> Any:
 
 Instant = Annotated[
     datetime,
-    Rule(_check_instant, _EXPECTED_INSTANT, _INSTANT_SCHEMA, read=_read_instant, write=instants.format),
+    json_values.Rule(
+        _check_instant, _EXPECTED_INSTANT, _INSTANT_SCHEMA, read=_read_instant, write=instants.format
+    ),
 ]
 #: Instant of something that happened, in 1990 or later.
-PAST: Final = Rule(
+PAST: Final = json_values.Rule(
     _check_past, f"{_EXPECTED_INSTANT}, in 1990 or later", _INSTANT_SCHEMA, write=instants.format
 )
 PastInstant = Annotated[datetime, PAST]
 #: A value that is not an instant stays unchanged: the service moves its event to the trash.
 EventDate = Annotated[
-    Any, Rule(_check_event_date, _EXPECTED_INSTANT, _INSTANT_SCHEMA, write=_write_event_date)
+    Any, json_values.Rule(_check_event_date, _EXPECTED_INSTANT, _INSTANT_SCHEMA, write=_write_event_date)
 ]
 
 
@@ -93,16 +84,16 @@ def _check_timezone(value: Any) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, OSError, TypeError, ValueError):
-        raise Refused from None
+        raise json_values.Refused from None
     return str(value)
 
 
 TimeZone = Annotated[
-    str, Rule(_check_timezone, "an IANA time zone, such as 'Europe/Paris'", {"type": "string"})
+    str, json_values.Rule(_check_timezone, "an IANA time zone, such as 'Europe/Paris'", {"type": "string"})
 ]
 
 
-def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> Rule:
+def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> json_values.Rule:
     """Return the rule for a whole number within bounds.
 
     Parameters
@@ -126,19 +117,19 @@ def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> Rule:
     def check(value: Any) -> int:
         number = whole_number(value)
         if number is None or not lowest <= number <= highest:
-            raise Refused
+            raise json_values.Refused
         return number
 
     def read(value: str) -> Any:
         return int(value) if re.fullmatch(r"-?[0-9]{1,19}", value) else value
 
     bounds = {"minimum": lowest} | ({} if highest == _LARGEST else {"maximum": highest})
-    return Rule(check, expected, {"type": "integer", **bounds}, read=read)
+    return json_values.Rule(check, expected, {"type": "integer", **bounds}, read=read)
 
 
 def _check_flag(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise Refused
+        raise json_values.Refused
     return bool(value)
 
 
@@ -148,47 +139,49 @@ def _read_flag(value: str) -> Any:
 
 def _check_amount(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        raise Refused
+        raise json_values.Refused
     if isinstance(value, int):
-        if abs(value) >= 10**MOST_DIGITS:
-            raise Refused
+        if abs(value) >= 10**json_numbers.MOST_DIGITS:
+            raise json_values.Refused
         return Decimal(value)
     # Through text: repr of a binary float is the decimal its author wrote.
     number = value if isinstance(value, Decimal) else Decimal(str(value))
-    if not number.is_finite() or number.adjusted() >= MOST_DIGITS:
-        raise Refused
+    if not number.is_finite() or number.adjusted() >= json_numbers.MOST_DIGITS:
+        raise json_values.Refused
     digits, exponent = number.as_tuple().digits, number.as_tuple().exponent
     trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     if number and int(exponent) + trailing < -6:
-        raise Refused
-    return Decimal(encode(number)) if number else Decimal(0)
+        raise json_values.Refused
+    return Decimal(json_values.encode(number)) if number else Decimal(0)
 
 
-def above_zero(expected: str, *, below: float) -> Rule:
+def above_zero(expected: str, *, below: float) -> json_values.Rule:
     """Return the rule for numbers above 0 and below a bound, stored as floats."""
 
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-            raise Refused
+            raise json_values.Refused
         # Comparing a NaN raises, if it is a decimal.
         if (isinstance(value, Decimal) and value.is_nan()) or not 0 < value < below:
-            raise Refused
+            raise json_values.Refused
         return float(value)
 
-    return Rule(check, expected, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": below})
+    return json_values.Rule(
+        check, expected, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": below}
+    )
 
 
 def _check_cost(value: Any) -> Decimal:
     number = _check_amount(value)
     if number < 0:
-        raise Refused
+        raise json_values.Refused
     return number
 
 
 def _check_state(value: Any) -> int:
     number = whole_number(value)
     if number not in {0, 1}:
-        raise Refused
+        raise json_values.Refused
     return number
 
 
@@ -196,12 +189,15 @@ Offset = Annotated[int, whole("a whole number, 0 or more", lowest=0)]
 Limit = Annotated[int, whole("a whole number, 0 or more (no limit if left out)", lowest=0)]
 #: The request checks the range, which applies only to custom intervals.
 SegmentCount = Annotated[int, whole("a whole number from 1 to 1000", lowest=-_LARGEST)]
-Flag = Annotated[bool, Rule(_check_flag, "true or false", {"type": "boolean"}, read=_read_flag)]
+Flag = Annotated[bool, json_values.Rule(_check_flag, "true or false", {"type": "boolean"}, read=_read_flag)]
 #: True and False keep one population, null keeps both.
-ThreeState = Annotated[bool, Rule(_check_flag, "true, false, or null for both", {"type": "boolean"})] | None
+ThreeState = (
+    Annotated[bool, json_values.Rule(_check_flag, "true, false, or null for both", {"type": "boolean"})]
+    | None
+)
 Amount = Annotated[
     Decimal,
-    Rule(
+    json_values.Rule(
         _check_amount,
         "a number with at most 18 digits before and 6 after the decimal point",
         {"type": "number"},
@@ -209,27 +205,33 @@ Amount = Annotated[
 ]
 Cost = Annotated[
     Decimal,
-    Rule(
+    json_values.Rule(
         _check_cost,
         "a number, 0 or more, with at most 18 digits before and 6 after the decimal point",
         {"type": "number", "minimum": 0},
     ),
 ]
-StateValue = Annotated[int, Rule(_check_state, "the number 0 or 1", {"type": "integer", "enum": [0, 1]})]
+StateValue = Annotated[
+    int, json_values.Rule(_check_state, "the number 0 or 1", {"type": "integer", "enum": [0, 1]})
+]
 
 
 def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int:
     if not isinstance(name, str) or name not in allowed:
-        raise Refused(f"cannot sort by {shown(name)}{nearest(name, allowed)}; allowed: {listed(allowed)}")
+        raise json_values.Refused(
+            f"cannot sort by {json_values.shown(name)}{json_values.nearest(name, allowed)}; allowed: "
+            f"{json_values.listed(allowed)}"
+        )
     number = whole_number(direction)
     if number not in {1, -1}:
-        raise Refused(
-            f"{shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 (descending)"
+        raise json_values.Refused(
+            f"{json_values.shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 "
+            "(descending)"
         )
     return number
 
 
-def sorting(allowed: tuple[str, ...]) -> Rule:
+def sorting(allowed: tuple[str, ...]) -> json_values.Rule:
     """Return the rule for a sort object.
 
     Parameters
@@ -250,10 +252,10 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
 
     def check(value: Any) -> dict[str, int]:
         if not isinstance(value, Mapping):
-            raise Refused
+            raise json_values.Refused
         return {name: _direction(name, direction, allowed) for name, direction in value.items()}
 
-    return Rule(
+    return json_values.Rule(
         check,
         "an object that maps names to 1 (ascending) or -1 (descending)",
         {
@@ -264,7 +266,7 @@ def sorting(allowed: tuple[str, ...]) -> Rule:
     )
 
 
-def sorting_text(allowed: tuple[str, ...]) -> Rule:
+def sorting_text(allowed: tuple[str, ...]) -> json_values.Rule:
     """Return the rule for comma-separated names to sort by, with a minus sign before descending ones.
 
     Parameters
@@ -294,7 +296,7 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
     def write(value: dict[str, int]) -> str:
         return ",".join(f"-{name}" if direction < 0 else name for name, direction in value.items())
 
-    return Rule(
+    return json_values.Rule(
         check,
         "comma-separated names, with a minus sign before descending ones",
         {"type": "string"},
@@ -305,25 +307,27 @@ def sorting_text(allowed: tuple[str, ...]) -> Rule:
 def check_json_object(value: Any) -> dict[str, Any]:
     """Return a copy of an open JSON object; raise :class:`Refused` if it is not one."""
     if not isinstance(value, Mapping):
-        raise Refused
-    encode(value, level=1)
+        raise json_values.Refused
+    json_values.encode(value, level=1)
     return dict(value)
 
 
-def _check_event_data(value: Any) -> EncodedObject:
+def _check_event_data(value: Any) -> json_values.EncodedObject:
     if not isinstance(value, Mapping):
-        raise Refused
-    data = value if isinstance(value, EncodedObject) else EncodedObject(dict(value))
+        raise json_values.Refused
+    data = value if isinstance(value, json_values.EncodedObject) else json_values.EncodedObject(dict(value))
     size = len(data.text.encode())
     if size > _MOST_BYTES:
-        raise Refused(f"has {size:,} bytes as JSON; expected at most {_MOST_BYTES:,}")
+        raise json_values.Refused(f"has {size:,} bytes as JSON; expected at most {_MOST_BYTES:,}")
     return data
 
 
-BOUNDED: Final = Size()
-FILLED: Final = Size(lowest=1)
+BOUNDED: Final = json_values.Size()
+FILLED: Final = json_values.Size(lowest=1)
 
-Order = Annotated[str, choice("ASC", "DESC")]
-JsonObject = Annotated[dict[str, Any], Rule(check_json_object, "an object", {"type": "object"})]
+Order = Annotated[str, json_values.choice("ASC", "DESC")]
+JsonObject = Annotated[dict[str, Any], json_values.Rule(check_json_object, "an object", {"type": "object"})]
 #: An event is at most 1 MiB.
-EventData = Annotated[EncodedObject, Rule(_check_event_data, "an object", {"type": "object"})]
+EventData = Annotated[
+    json_values.EncodedObject, json_values.Rule(_check_event_data, "an object", {"type": "object"})
+]

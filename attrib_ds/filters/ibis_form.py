@@ -11,9 +11,8 @@ import ibis.expr.types as ir
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters.predicates import Comparison, Condition, Predicate
+from attrib_ds.filters import predicates, vocabulary
 from attrib_ds.filters.values import SEARCHED
-from attrib_ds.filters.vocabulary import OPERATORS, FieldType
 
 #: Number of values up to which a list is written as constants of the expression.
 _FEW: Final = 100
@@ -39,7 +38,9 @@ _LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = None) -> ir.BooleanValue:
+def to_ibis(
+    predicate: predicates.Predicate, table: ir.Table, *, nodes: ir.Table | None = None
+) -> ir.BooleanValue:
     """Translate a predicate to an Ibis boolean expression over a table.
 
     Parameters
@@ -85,27 +86,33 @@ def to_ibis(predicate: Predicate, table: ir.Table, *, nodes: ir.Table | None = N
 
 
 @singledispatch
-def _join(predicate: Predicate, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+def _join(
+    predicate: predicates.Predicate, compare: Callable[[predicates.Comparison], ir.BooleanValue]
+) -> ir.BooleanValue:
     raise NotImplementedError(type(predicate).__name__)
 
 
 @_join.register
-def _(predicate: Comparison, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+def _(
+    predicate: predicates.Comparison, compare: Callable[[predicates.Comparison], ir.BooleanValue]
+) -> ir.BooleanValue:
     positive = compare(predicate)
-    return ~positive if OPERATORS[predicate.operator].negative else positive
+    return ~positive if vocabulary.OPERATORS[predicate.operator].negative else positive
 
 
 @_join.register
-def _(predicate: Condition, compare: Callable[[Comparison], ir.BooleanValue]) -> ir.BooleanValue:
+def _(
+    predicate: predicates.Condition, compare: Callable[[predicates.Comparison], ir.BooleanValue]
+) -> ir.BooleanValue:
     rules = [_join(rule, compare) for rule in predicate.rules]
     join = operator.and_ if predicate.combinator == "AND" else operator.or_
     joined = reduce(join, rules) if rules else ibis.literal(True)
     return ~joined if predicate.negated else joined
 
 
-def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
+def _compare(leaf: predicates.Comparison, *, table: ir.Table) -> ir.BooleanValue:
     """Evaluate the positive form of a comparison on the columns of a row."""
-    if leaf.operator_type != FieldType.OBJECT:
+    if leaf.operator_type != vocabulary.FieldType.OBJECT:
         column = _column(table, leaf.field, leaf.field)
         is_long = isinstance(leaf.value, tuple) and len(leaf.value) > _FEW
         return (
@@ -118,7 +125,7 @@ def _compare(leaf: Comparison, *, table: ir.Table) -> ir.BooleanValue:
 
 
 def _compare_nodes(
-    leaf: Comparison, *, node_ids: ir.StringColumn, nodes: ir.Table, lineage: ir.Table
+    leaf: predicates.Comparison, *, node_ids: ir.StringColumn, nodes: ir.Table, lineage: ir.Table
 ) -> ir.BooleanValue:
     """Evaluate the positive form of a comparison on the node of a row and its ancestors."""
     own = nodes.filter(_holds(leaf, _node_value(nodes, leaf.field)))
@@ -149,11 +156,11 @@ def _column(table: ir.Table, name: str, argument: str) -> Any:
     return table[name]
 
 
-def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
+def _holds(leaf: predicates.Comparison, column: Any) -> ir.BooleanValue:
     """Evaluate the positive form of a comparison on a column, for any of its values if it is an array."""
     if column.type().is_array():
         return column.map(lambda value: _holds(leaf, value)).anys().fill_null(False)
-    positive = OPERATORS[leaf.operator].positive
+    positive = vocabulary.OPERATORS[leaf.operator].positive
     if positive == "isNotNull":
         return column.notnull()
     if positive == "isNotEmpty" and not column.type().is_string():
@@ -164,7 +171,7 @@ def _holds(leaf: Comparison, column: Any) -> ir.BooleanValue:
     return _TESTS[positive](readable, _constant(leaf, readable)).fill_null(False)
 
 
-def _any_is_in(leaf: Comparison, column: Any, table: ir.Table) -> ir.BooleanValue:
+def _any_is_in(leaf: predicates.Comparison, column: Any, table: ir.Table) -> ir.BooleanValue:
     """Test whether any value of an array is in a long list, with joins, which engines refuse in a lambda."""
     # In a structure, since Ibis takes an array to be the list itself.
     key = ibis.struct({"array": column})
@@ -172,24 +179,24 @@ def _any_is_in(leaf: Comparison, column: Any, table: ir.Table) -> ir.BooleanValu
     return key.isin(values.filter(_holds(leaf, values.value)).key).fill_null(False)
 
 
-def _read(leaf: Comparison, column: Any) -> Any:
+def _read(leaf: predicates.Comparison, column: Any) -> Any:
     """Return the column in the type of the comparison, or refuse it."""
     held = column.type()
     wanted = leaf.operator_type
-    if wanted in {FieldType.TEXT, FieldType.TEXTS}:
+    if wanted in {vocabulary.FieldType.TEXT, vocabulary.FieldType.TEXTS}:
         if held.is_uuid():
             return column.cast("string")
         agrees = held.is_string()
-    elif wanted == FieldType.NUMBER:
+    elif wanted == vocabulary.FieldType.NUMBER:
         agrees = held.is_numeric()
-    elif wanted == FieldType.FLAG:
+    elif wanted == vocabulary.FieldType.FLAG:
         agrees = held.is_boolean()
     else:
         if held.is_date():
             return column.cast("timestamp")
         agrees = held.is_timestamp()
     # isNotEmpty has no value of another type.
-    if agrees or OPERATORS[leaf.operator].shape == "none":
+    if agrees or vocabulary.OPERATORS[leaf.operator].shape == "none":
         return column
     raise InvalidRequest(
         f"{leaf.field}: is compared as {wanted}, but the column has type {held}; give a value of that type, "
@@ -198,9 +205,9 @@ def _read(leaf: Comparison, column: Any) -> Any:
     )
 
 
-def _constant(leaf: Comparison, column: Any) -> Any:
+def _constant(leaf: predicates.Comparison, column: Any) -> Any:
     """Return the value or list of values in the type of the column."""
-    if leaf.operator_type != FieldType.INSTANT or leaf.value is None:
+    if leaf.operator_type != vocabulary.FieldType.INSTANT or leaf.value is None:
         return list(leaf.value) if isinstance(leaf.value, tuple) else leaf.value
     if isinstance(leaf.value, tuple) and len(leaf.value) > _FEW:
         zone = None if column.type().timezone is None else UTC
@@ -226,7 +233,7 @@ def _fold(text: str) -> Any:
     return ibis.literal(text).lower()
 
 
-def _equals_email(leaf: Comparison, column: Any) -> ir.BooleanValue:
+def _equals_email(leaf: predicates.Comparison, column: Any) -> ir.BooleanValue:
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     return _is_in(column.strip().lower(), [_fold(str(value).strip()) for value in values]).fill_null(False)
 

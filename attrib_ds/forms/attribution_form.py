@@ -11,21 +11,16 @@ from typing import Any, Final
 
 import ipywidgets
 
-from attrib_ds import plots
+from attrib_ds import errors, plots, schema
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.forms import controls, elements
+from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
 from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, TextInput, control_for, uploads
-from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
-from attrib_ds.forms.form_fields import FormField
-from attrib_ds.forms.record_forms import filter_controls
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.plots.report import report_page
 from attrib_ds.project import Project
-from attrib_ds.schema import NODE_TYPES
 
 
 def attribution(project: Project) -> Form:
@@ -53,12 +48,14 @@ def attribution(project: Project) -> Form:
     """
     event_types, statistics = controls.event_types(project), controls.statistics(project)
     inputs: Inputs = {
-        **filter_controls(project),
-        "audience": partial(Filter, kind="user"),
+        **record_forms.filter_controls(project),
+        "audience": partial(filter_builder.Filter, kind="user"),
         "event_type": partial(TextInput, suggested=event_types),
         "statistic": partial(TextInput, suggested=statistics),
         "lookback": TextInput,
-        "level": lambda form_field: control_for(replace(form_field, kind="choice", allowed=NODE_TYPES)),
+        "level": lambda form_field: control_for(
+            replace(form_field, kind="choice", allowed=schema.NODE_TYPES)
+        ),
     }
     paths = Step(conversion_paths, "paths", ("event_type", "statistic", "level", "since", "until"), inputs)
     value = {"event_type": "order" if "order" in event_types else next(iter(event_types), None)}
@@ -214,7 +211,7 @@ def own_files() -> Form:
     """
     files: dict[str, FileInput] = {}
 
-    def file(form_field: FormField) -> Control:
+    def file(form_field: form_fields.FormField) -> Control:
         files[form_field.name] = FileInput(form_field)
         return files[form_field.name]
 
@@ -238,7 +235,7 @@ def own_files() -> Form:
 class FileInput(Control):
     """An upload button for a file; its value is the path of a copy, or a path that was set."""
 
-    def __init__(self, form_field: FormField) -> None:
+    def __init__(self, form_field: form_fields.FormField) -> None:
         accepted = ".csv,.tsv,.parquet,.ndjson,.json,.xlsx"
         self._upload = controls.upload_button(f"Choose the file of {form_field.label.lower()}", accepted)
         self._folder = tempfile.TemporaryDirectory(prefix="attrib-ds-")
@@ -275,7 +272,7 @@ class FileInput(Control):
 class ColumnChoice(Control):
     """A menu for the column of each role; its value has the roles for which another column was chosen."""
 
-    def __init__(self, files: Mapping[str, FileInput], form_field: FormField) -> None:
+    def __init__(self, files: Mapping[str, FileInput], form_field: form_fields.FormField) -> None:
         self._files = files
         self._menus = {
             role: ipywidgets.Dropdown(options=[_FOUND], description=label) for role, label in _ROLES.items()
@@ -297,7 +294,7 @@ class ColumnChoice(Control):
     def value(self, columns: Mapping[str, str] | None) -> None:
         for role in columns or {}:
             if role not in self._menus:
-                raise InvalidRequest.choice("columns", role, self._menus)
+                raise errors.InvalidRequest.choice("columns", role, self._menus)
         for role, menu in self._menus.items():
             column = (columns or {}).get(role)
             if column is not None and column not in menu.options:

@@ -15,8 +15,7 @@ import ipywidgets
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.events import list_event_types
-from attrib_ds.api.interactions import interaction_insights, list_nodes
+from attrib_ds.api import events, interactions
 from attrib_ds.errors import AttribError, InvalidRequest, NotSupported
 from attrib_ds.filters.vocabulary import Kind
 from attrib_ds.forms import elements
@@ -408,7 +407,7 @@ _NODE_COLUMNS: Final = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
 
 def event_types(project: Project) -> list[str]:
     """Return the references of the project's event types."""
-    return _distinct(list_event_types(project)["reference"])
+    return _distinct(events.list_event_types(project)["reference"])
 
 
 def statistics(project: Project) -> list[str]:
@@ -425,7 +424,7 @@ def statistics(project: Project) -> list[str]:
 def has_channels(project: Project) -> bool:
     """Return whether nodes of the project belong to channels; no if they cannot be listed."""
     try:
-        return bool(list_nodes(project)["channel"].notna().any())
+        return bool(interactions.list_nodes(project)["channel"].notna().any())
     except AttribError:
         return False
 
@@ -466,11 +465,13 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
         return _node_values(project, field)
     if kind != "interaction":
         return []
-    return _distinct(interaction_insights(project, group_by=field, sort="-sessionCount")["group"])
+    return _distinct(
+        interactions.interaction_insights(project, group_by=field, sort="-sessionCount")["group"]
+    )
 
 
 def _node_values(project: Project, field: str) -> list[str]:
-    nodes = list_nodes(project)
+    nodes = interactions.list_nodes(project)
     levels = ("campaign", "adset", "ad")
     level = next((level for level in levels if field in (f"{level}Id", f"{level}Name")), None)
     if level is not None:

@@ -14,8 +14,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.events import list_event_types
-from attrib_ds.api.interactions import event_insights, interaction_insights, search_interactions
+from attrib_ds.api import events, interactions
 from attrib_ds.forms import elements
 from attrib_ds.project import Project
 
@@ -275,9 +274,9 @@ def day_calls(day: date, zone: ZoneInfo, keys: Iterable[str]) -> Calls:
     by_type = {"metrics": metrics, **bounds, "group_by": "event-type", "timezone": zone.key}
     newest = {**bounds, "columns": list(_COLUMNS), "limit": _NEWEST}
     return {
-        "visits": (interaction_insights, by_hour),
-        "conversions": (event_insights, by_type),
-        "newest": (search_interactions, newest),
+        "visits": (interactions.interaction_insights, by_hour),
+        "conversions": (interactions.event_insights, by_type),
+        "newest": (interactions.search_interactions, newest),
     }
 
 
@@ -308,11 +307,11 @@ def read_day(project: Project, day: date, zone: ZoneInfo) -> DayNumbers:
     AttribError
         If a call fails.
     """
-    types = list_event_types(project)
+    types = events.list_event_types(project)
     are_money = statistics(types)
     calls = day_calls(day, zone, are_money)
     results = {name: function(project, **arguments) for name, (function, arguments) in calls.items()}
-    everything = search_interactions(
+    everything = interactions.search_interactions(
         project, **calls["newest"][1] | {"limit": 0, "filtered": None, "bots": None}
     )
     uncounted = everything.attrs["total"] - results["newest"].attrs["total"]

@@ -22,11 +22,9 @@ from attrib_ds.filters.vocabulary import (
     resolve,
     vocabulary,
 )
-from attrib_ds.forms import controls, elements
+from attrib_ds.forms import controls, elements, form, form_fields
 from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput, TextInput, TextLines
 from attrib_ds.forms.elements import Displayed
-from attrib_ds.forms.form import write_assignment, write_program
-from attrib_ds.forms.form_fields import FormField
 from attrib_ds.project import Project
 
 Suggest = Callable[[str], Sequence[str]]
@@ -45,7 +43,7 @@ class FilterForm(Displayed):
 
     def __init__(self, project: Project | None, kind: Kind) -> None:
         suggest = None if project is None else partial(controls.values, project, kind)
-        form_field = FormField("filter", "predicate", label=f"{kind} filter")
+        form_field = form_fields.FormField("filter", "predicate", label=f"{kind} filter")
         self._project, self._builder = project, Filter(form_field, kind, suggest=suggest)
         self.error: Exception | None = None
         self._diagram, self._code, self._status = (elements.html() for _ in range(3))
@@ -73,7 +71,7 @@ class FilterForm(Displayed):
     @property
     def code(self) -> str:
         """Python that builds the same predicate."""
-        return write_program([write_assignment("predicate", self.value)])
+        return form.write_program([form.write_assignment("predicate", self.value)])
 
     def run(self) -> int | None:
         """Count the interactions that satisfy the predicate, and return their number.
@@ -166,7 +164,9 @@ class Filter(Control):
         Takes a field and returns values to suggest.
     """
 
-    def __init__(self, form_field: FormField, kind: Kind, *, suggest: Suggest | None = None) -> None:
+    def __init__(
+        self, form_field: form_fields.FormField, kind: Kind, *, suggest: Suggest | None = None
+    ) -> None:
         self.kind = check_kind(kind)
         self._suggest = suggest or (lambda _: ())
         self.problem = elements.html()
@@ -352,7 +352,7 @@ class _Row:
 
     def _input(self, label: str, *, has_several: bool) -> Control:
         field_type = self._type()
-        form_field = FormField(label.lower(), "text", is_required=True)
+        form_field = form_fields.FormField(label.lower(), "text", is_required=True)
         control: Control
         if has_several:
             control = TextLines(form_field, has_numbers=field_type is FieldType.NUMBER)

@@ -20,9 +20,7 @@ import pandas as pd
 import traitlets
 
 from attrib_ds import instants
-from attrib_ds.api.admin import get_settings
-from attrib_ds.api.events import list_event_types
-from attrib_ds.api.interactions import list_nodes, search_interactions
+from attrib_ds.api import admin, events, interactions
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.forms import day_view, elements
@@ -115,7 +113,7 @@ class Live(Displayed):
         """Python code of the calls for today's numbers."""
         if self._calls is None:
             zone, _ = self._zone_and_currency()
-            keys = statistics(list_event_types(self._project))
+            keys = statistics(events.list_event_types(self._project))
             return self._write(day_calls(self._now().astimezone(zone).date(), zone, keys))
         return self._write(self._calls)
 
@@ -158,7 +156,7 @@ class Live(Displayed):
         """Return the labels of nodes by id; the tree is read again only when a new node appears."""
         missing = {id for id in ids if id is not None} - self._labels.keys()
         if missing:
-            nodes = list_nodes(self._project)
+            nodes = interactions.list_nodes(self._project)
             names = dict(zip(nodes["_id"], nodes["name"].fillna(nodes["_id"]), strict=True))
             self._labels = {id: (id,) for id in missing} | self._labels
             for id, path in zip(nodes["_id"], nodes["path"], strict=True):
@@ -169,7 +167,7 @@ class Live(Displayed):
         """Return the time zone of the page, and the project's currency, or nothing if it is unknown."""
         if self._settings is None:
             try:
-                settings = get_settings(self._project)
+                settings = admin.get_settings(self._project)
                 zone, currency = settings["timezone"], settings["currency"]
             except (NotFound, Forbidden, NotSupported):
                 # Not every key may read them, nor has every service them.
@@ -181,7 +179,9 @@ class Live(Displayed):
     def _find_last_visit(self, day: date, zone: ZoneInfo) -> datetime | None:
         """Return the start of the last visit; searched once a day, since it may be long ago."""
         if self._last_visit is None or self._last_visit[0] != day:
-            found = search_interactions(self._project, columns=["startDate"], limit=1)["startDate"]
+            found = interactions.search_interactions(self._project, columns=["startDate"], limit=1)[
+                "startDate"
+            ]
             self._last_visit = day, found[0].tz_convert(zone).to_pydatetime() if len(found) else None
         return self._last_visit[1]
 

@@ -10,9 +10,7 @@ from typing import Any, Final
 from attrib_ds import plots
 from attrib_ds.api import campaigns as campaign_calls
 from attrib_ds.api import events as event_calls
-from attrib_ds.api.interactions import interaction_insights, search_interactions
-from attrib_ds.api.offline_conversions import send_conversions
-from attrib_ds.api.results import export_users
+from attrib_ds.api import interactions, offline_conversions, results
 from attrib_ds.api.users import search_users
 from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import controls, elements
@@ -96,7 +94,10 @@ def search(project: Project) -> Form:
     3
     """
     step = Step(
-        search_interactions, "interactions", ("where", "since", "until", "limit"), filter_controls(project)
+        interactions.search_interactions,
+        "interactions",
+        ("where", "since", "until", "limit"),
+        filter_controls(project),
     )
     return Form(
         _TEXTS["search"],
@@ -129,7 +130,7 @@ def insights(project: Project) -> Form:
     ['2025-Q1', '2025-Q2']
     """
     first = ("group_by", "interval", "where", "since", "until")
-    step = Step(interaction_insights, "counts", first, filter_controls(project))
+    step = Step(interactions.interaction_insights, "counts", first, filter_controls(project))
     return Form(_TEXTS["insights"], [step], project, _show_counts)
 
 
@@ -189,7 +190,7 @@ def export(project: Project) -> Form:
     file = at.export_users(project, path='users.csv', columns=['_id', 'fields.email'])
     """
     words = {"path": ("File", "Ends with .csv or .xlsx."), **_USER_WORDS}
-    step = Step(export_users, "file", ("path", "columns", "where"), _OF_USERS, words)
+    step = Step(results.export_users, "file", ("path", "columns", "where"), _OF_USERS, words)
     return Form(_TEXTS["export"], [step], project, _show_file)
 
 
@@ -290,7 +291,14 @@ def conversions(project: Project) -> Form:
         "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
     }
     inputs = {"conversions": Table, **_event_type(project)}
-    step = Step(send_conversions, "sent", (*words, "dry_run"), inputs, words, leave_out=("fields",))
+    step = Step(
+        offline_conversions.send_conversions,
+        "sent",
+        (*words, "dry_run"),
+        inputs,
+        words,
+        leave_out=("fields",),
+    )
     return Form(_TEXTS["conversions"], [step], project, partial(_show_sent, caption="Conversions"))
 
 

@@ -7,15 +7,11 @@ from typing import Any, Final
 
 import duckdb
 
-from attrib_ds.display import printable
-from attrib_ds.errors import InputWarning, InvalidRequest, warn
+from attrib_ds import display, errors
 from attrib_ds.importers import journeys
 from attrib_ds.importers.journeys import Journeys, create_table
-from attrib_ds.records.export_tables import Export, gather, open_exports
+from attrib_ds.records import export_tables, ga4_events, snowplow_events, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath
-from attrib_ds.records.ga4_events import MARKS, open_ga4_events
-from attrib_ds.records.snowplow_events import open_snowplow_events
-from attrib_ds.records.written_values import plausible
 
 TRAFFIC: Final = ("session", "last_click")
 
@@ -96,10 +92,10 @@ def read_ga4(
     0  google/cpc/spring          1.0
     """
     if traffic not in TRAFFIC:
-        raise InvalidRequest.choice("traffic", traffic, TRAFFIC)
+        raise errors.InvalidRequest.choice("traffic", traffic, TRAFFIC)
     by_name = journeys.references(conversions)
     connection = duckdb.connect()
-    open_ga4_events(connection, exports)
+    ga4_events.open_ga4_events(connection, exports)
     _create_ga4_visits(connection, is_last_click=traffic == "last_click")
     columns = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     is_view = "event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
@@ -115,7 +111,9 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
         f"FIRST({name} ORDER BY event_order) AS {name}"
         for name in ("first_source", "first_medium", "first_campaign")
     )
-    own = ", ".join(f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in MARKS)
+    own = ", ".join(
+        f"FIRST({name} ORDER BY event_order) FILTER (is_marked) AS {name}" for name in ga4_events.MARKS
+    )
     first_filled = ", ".join(
         f"FIRST({name} ORDER BY event_order) FILTER ({name} IS NOT NULL) AS {name}"
         for name in (
@@ -261,7 +259,7 @@ def read_snowplow(
     """
     by_name = journeys.references(conversions)
     connection = duckdb.connect()
-    open_snowplow_events(connection, events)
+    snowplow_events.open_snowplow_events(connection, events)
     _create_snowplow_visits(connection)
     columns = {"view_key": "event_id", "viewed": "occurred"}
     is_view = "kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
@@ -339,7 +337,7 @@ _ACTIONS: Final = (
 )
 _ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
 #: When an action took place.
-_SECONDS: Final = f"({plausible('try_cast(timestamp AS BIGINT)', per_second=1)})"
+_SECONDS: Final = f"({written_values.plausible('try_cast(timestamp AS BIGINT)', per_second=1)})"
 _REQUIRED: Final = (("idVisit",), ("firstActionTimestamp", "lastActionTimestamp", "serverTimestamp"))
 
 
@@ -397,8 +395,10 @@ def read_matomo(
     0  organic-search/Google   30.0      EUR
     """
     connection = duckdb.connect()
-    opened = open_exports(connection, visits, argument="visits", required=_REQUIRED, opaque=_OPAQUE)
-    gather(
+    opened = export_tables.open_exports(
+        connection, visits, argument="visits", required=_REQUIRED, opaque=_OPAQUE
+    )
+    export_tables.gather(
         connection,
         opened,
         _matomo_columns,
@@ -446,10 +446,10 @@ def read_matomo(
     return journeys.assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
 
 
-def _matomo_columns(export: Export) -> dict[str, str]:
+def _matomo_columns(export: export_tables.Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
     started, ended = (
-        plausible(export.whole(*columns), per_second=1)
+        written_values.plausible(export.whole(*columns), per_second=1)
         for columns in (("firstActionTimestamp",), ("lastActionTimestamp", "serverTimestamp"))
     )
     return export.texts("matomo") | {
@@ -547,7 +547,8 @@ def _warn_without_conversions(
     ).fetchall()
     listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
     others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
-    warn(
-        f"there are no conversions: {expected}. Names in the data: {printable(listed)}{others}. {advice}",
-        InputWarning,
+    errors.warn(
+        f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}{others}. "
+        f"{advice}",
+        errors.InputWarning,
     )

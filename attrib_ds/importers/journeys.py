@@ -10,12 +10,11 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds import display, errors
 from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
-from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest, RejectedRows, UnknownCurrency, warn
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
@@ -146,13 +145,13 @@ class Journeys:
         """
         event_types = sorted(set(self.events["eventType"]))
         if event_type is None and len(event_types) > 1:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"event_type is required with several event types; allowed: {', '.join(event_types)}",
                 field="event_type",
             )
         # Days without any conversion are not an error: they have no paths, for any event type.
         if event_type is not None and event_types and event_type not in event_types:
-            raise InvalidRequest.choice("event_type", event_type, event_types)
+            raise errors.InvalidRequest.choice("event_type", event_type, event_types)
         events = self.events if event_type is None else self.events[self.events["eventType"] == event_type]
         human = self.interactions[~self.interactions["isBot"].astype(bool)]
         touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(
@@ -362,10 +361,10 @@ def _warn_of_rejected(rejected: pd.DataFrame) -> None:
     first = rejected.iloc[0]
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    warn(
-        f"{count} could not be read; the first is {place} ({printable(first['reason'])}). "
+    errors.warn(
+        f"{count} could not be read; the first is {place} ({display.printable(first['reason'])}). "
         "The others are used, and the attribute rejected lists those that are not",
-        RejectedRows,
+        errors.RejectedRows,
     )
 
 
@@ -446,7 +445,7 @@ def checked_currency(currency: str | None) -> str | None:
     """
     code = code_of(currency) if isinstance(currency, str) else None
     if code is None and currency is not None:
-        raise InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
+        raise errors.InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
     return code
 
 
@@ -467,10 +466,10 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
         )
     if sum(unknown.values()):
         words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
-        warn(
+        errors.warn(
             f"{sum(unknown.values()):,} conversions have no value, because their currency is not one of "
-            f"ISO 4217: {printable(words)}",
-            UnknownCurrency,
+            f"ISO 4217: {display.printable(words)}",
+            errors.UnknownCurrency,
         )
     # A currency without an amount means nothing.
     connection.execute(
@@ -484,7 +483,7 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
     if count and not units and not has_units:
         return f"amount AS {quoted(REVENUE)}"
     if count:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"currency: {count:,} conversions have revenue without a currency, for example {example!r}; pass "
             'one, such as currency="EUR"'
         )
@@ -525,15 +524,15 @@ def references(names: Sequence[str] | str) -> dict[str, str]:
     by_name: dict[str, str] = {}
     for name in listed:
         if not isinstance(name, str) or not re.search("[A-Za-z0-9]", name):
-            raise InvalidRequest(f"conversions: {name!r} is not allowed; allowed: names of events")
+            raise errors.InvalidRequest(f"conversions: {name!r} is not allowed; allowed: names of events")
         reference = re.sub("[^a-z0-9]+", "_", name.casefold()).strip("_")[:64].strip("_")
         if reference in by_name.values() and by_name.get(name) != reference:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"conversions: {name!r} and another name both have the reference {reference!r}"
             )
         by_name[name] = reference
     if not by_name:
-        raise InvalidRequest("conversions: at least one event name is required")
+        raise errors.InvalidRequest("conversions: at least one event name is required")
     return by_name
 
 

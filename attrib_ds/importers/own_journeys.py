@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from attrib_ds.errors import InputWarning, InvalidRequest, warn
 from attrib_ds.importers import journeys as journey_tables
+from attrib_ds.importers import own_paths, own_table
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
 from attrib_ds.importers.journeys import Journeys, assemble, checked_currency, create_table, references
-from attrib_ds.importers.own_paths import merge_case
-from attrib_ds.importers.own_table import Formats, OwnTable, workbook_of
 from attrib_ds.queries.traffic_nodes import Traffic
+from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
-from attrib_ds.records.sources import ROW, literal, quoted
-from attrib_ds.records.written_files import sheet_names
 
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
@@ -145,14 +143,14 @@ def read_journeys(
         if role not in OPTIONS:
             raise InvalidRequest.choice("columns", role, OPTIONS)
     currency = checked_currency(currency)
-    formats = Formats(dayfirst, decimal, encoding, sheet)
+    formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     connection = duckdb.connect()
-    touch_table = OwnTable(connection, touchpoints, "touchpoints", formats)
+    touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     if conversions is None:
-        conversion_table = OwnTable(connection, touchpoints, "conversions", formats)
+        conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
     else:
         formats = replace(formats, sheet=conversion_sheet)
-        conversion_table = OwnTable(connection, conversions, "conversions", formats)
+        conversion_table = own_table.OwnTable(connection, conversions, "conversions", formats)
     of_touchpoints, of_conversions = _user_columns((touch_table, conversion_table), named)
     _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
     touch_table.take_user(*of_touchpoints)
@@ -168,7 +166,7 @@ def read_journeys(
     events, rejected_conversions = _read_conversions(
         conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
     )
-    _create_visits(connection, merge_case(points, name=touch_table.name) if ignore_case else points)
+    _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
     is_end = has_own and conversion_table.has_days_only()
     _create_conversions(connection, events, reference, is_end=is_end)
@@ -203,7 +201,7 @@ def read_journeys(
 def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
     """Return the columns of a file or frame, and those that have a common name for each role."""
     # In another encoding, too, the file has columns.
-    table = OwnTable(duckdb.connect(), rows, "file", Formats(encoding="latin-1"))
+    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats(encoding="latin-1"))
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
@@ -219,7 +217,7 @@ def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], d
 
 
 def _user_columns(
-    tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]
+    tables: tuple[own_table.OwnTable, own_table.OwnTable], named: Mapping[str, Named]
 ) -> list[tuple[str | None, str | None]]:
     """Return the columns of the user and of the device in both tables, preferring names that they share.
 
@@ -246,7 +244,7 @@ def _user_columns(
 
 
 def _named_users(
-    tables: tuple[OwnTable, OwnTable], named: Mapping[str, Named]
+    tables: tuple[own_table.OwnTable, own_table.OwnTable], named: Mapping[str, Named]
 ) -> list[tuple[str | None, str | None]]:
     device = named.get("device")
     if device is not None and not any(device in table.source.columns for table in tables):
@@ -262,7 +260,7 @@ def _named_users(
     return chosen
 
 
-def _filled(table: OwnTable, *, is_device: bool | None = None) -> list[str]:
+def _filled(table: own_table.OwnTable, *, is_device: bool | None = None) -> list[str]:
     """Return the columns with values whose names are common for users, for devices, or for both."""
     return [
         column
@@ -285,10 +283,10 @@ def _check_sheets(
     touchpoints: object, conversions: object, sheet: str | None, conversion_sheet: str | None
 ) -> None:
     """Refuse one sheet as both tables, since each touchpoint would be a conversion."""
-    books = [workbook_of(rows) for rows in (touchpoints, conversions)]
+    books = [own_table.workbook_of(rows) for rows in (touchpoints, conversions)]
     if books[0] is None or books[0] != books[1]:
         return
-    names = sheet_names(books[0], "touchpoints")
+    names = written_files.sheet_names(books[0], "touchpoints")
     read = sheet if sheet is not None else names[0]
     if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
         raise InvalidRequest(
@@ -299,7 +297,7 @@ def _check_sheets(
 
 
 def _read_conversions(
-    table: OwnTable,
+    table: own_table.OwnTable,
     named: Mapping[str, Named],
     where: str,
     *,
@@ -340,7 +338,7 @@ def _read_conversions(
     return events, rejected
 
 
-def _warn_of_repeated(table: OwnTable, where: str) -> None:
+def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
     """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
     count = table.count_repeated(where)
     if count:
@@ -354,7 +352,9 @@ def _warn_of_repeated(table: OwnTable, where: str) -> None:
         )
 
 
-def _add_up(table: OwnTable, events: pa.Table, rejected: pd.DataFrame) -> tuple[pa.Table, pd.DataFrame]:
+def _add_up(
+    table: own_table.OwnTable, events: pa.Table, rejected: pd.DataFrame
+) -> tuple[pa.Table, pd.DataFrame]:
     """Return one row per conversion: the sum of the values of its rows, at the earliest date.
 
     A conversion of which a row was rejected is rejected as a whole, because its sum would be too small.
@@ -383,7 +383,7 @@ def _add_up(table: OwnTable, events: pa.Table, rejected: pd.DataFrame) -> tuple[
     rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
     is_partial = (
         f"conversion IN (SELECT {word} FROM {table.source.relation} "
-        f"WHERE {quoted(ROW)} IN ({rows}) AND {word} IS NOT NULL)"
+        f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
     )
     columns = [
         "min(row) AS row, min(date) AS date, conversion",
@@ -394,7 +394,7 @@ def _add_up(table: OwnTable, events: pa.Table, rejected: pd.DataFrame) -> tuple[
         f"SELECT {', '.join(columns)} FROM lines WHERE NOT {is_partial} GROUP BY conversion ORDER BY row"
     ).to_arrow_table()
     left_out = connection.execute(
-        f"SELECT {literal(table.name)} AS file, row, "
+        f"SELECT {sources.literal(table.name)} AS file, row, "
         "'another row of the conversion ' || conversion || ' cannot be read' AS reason "
         f"FROM lines WHERE {is_partial} ORDER BY row"
     ).to_arrow_table()
@@ -437,7 +437,7 @@ def _create_conversions(
     key = f"concat_ws(' ', {person}, strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
     columns = {
         "source_id": "conversion" if "conversion" in events.column_names else key,
-        "kind": literal(reference),
+        "kind": sources.literal(reference),
         "account": '"user"',
         "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
         "amount": "value" if "value" in events.column_names else "NULL",

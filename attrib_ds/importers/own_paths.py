@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InputWarning, closest, warn
+from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
-from attrib_ds.importers.journeys import chains_of, checked_currency
-from attrib_ds.importers.own_table import Formats, OwnTable
 from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records.frames import to_pandas
 
@@ -55,7 +54,7 @@ def read_sequences(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: Formats = Formats(),  # noqa: B008  (frozen)
+    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
     separator: str = " > ",
 ) -> FilePaths:
     """Read aggregated paths from a file.
@@ -86,7 +85,7 @@ def read_sequences(
         If the file or a column is missing, or there are no readable rows.
     """
     named = dict(columns or {})
-    table = OwnTable(duckdb.connect(), file, "paths", formats)
+    table = own_table.OwnTable(duckdb.connect(), file, "paths", formats)
     steps = table.find_steps(named)
     if steps:
         table.take_steps(steps, separator)
@@ -98,7 +97,7 @@ def read_sequences(
         table.take_number("nulls", nulls, minimum=0, is_count=True)
     value = table.find("total_value", named, required=False)
     table.take_value(value)
-    table.take_currency(table.find_currency(named, value), checked_currency(currency))
+    table.take_currency(table.find_currency(named, value), journeys.checked_currency(currency))
     rows, rejected = table.read()
     optional = {name: name for name in ("value", "currency", "nulls") if name in rows.column_names}
     paths = Paths.from_sequences(
@@ -112,7 +111,7 @@ def read_spend(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: Formats = Formats(),  # noqa: B008  (frozen)
+    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
     ignore_case: bool = True,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
@@ -131,7 +130,7 @@ def read_spend(
         If nodes are not among the known ones.
     """
     named = dict(columns or {})
-    table = OwnTable(duckdb.connect(), file, "spend", formats)
+    table = own_table.OwnTable(duckdb.connect(), file, "spend", formats)
     of_touchpoints = named.pop("node", None)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")
@@ -145,13 +144,13 @@ def read_spend(
         table.require_any(node)
     spend = table.find("spend", named)
     table.take_number("spend", spend, minimum=0)
-    table.take_currency(table.find_currency(named, spend), checked_currency(currency))
+    table.take_currency(table.find_currency(named, spend), journeys.checked_currency(currency))
     rows, rejected = table.read(may_be_empty=True)
     if not rows.num_rows:
         warn(f"{table.name} has no rows, so that no spend is known", InputWarning)
     if ignore_case:
         rows = merge_case(rows, name=table.name)
-    node_ids = [nodes[-1].node_id for nodes in chains_of(rows)]
+    node_ids = [nodes[-1].node_id for nodes in journeys.chains_of(rows)]
     if ignore_case:
         node_ids = _like_known(node_ids, known_nodes)
     kept = rows.select([name for name in ("spend", "currency") if name in rows.column_names])

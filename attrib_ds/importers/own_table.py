@@ -11,16 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import display, errors
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
-from attrib_ds.display import printable
-from attrib_ds.errors import InputWarning, InvalidRequest, closest, warn
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
-from attrib_ds.records import written_values
-from attrib_ds.records.frames import TEXT, to_pandas
-from attrib_ds.records.sources import ROW, literal, open_source, quoted
-from attrib_ds.records.text_files import foreign_encoding
-from attrib_ds.records.written_files import WORKBOOKS, read_sheet, sheet_columns
+from attrib_ds.records import frames, sources, text_files, written_files, written_values
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
@@ -101,19 +96,19 @@ class OwnTable:
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         self._workbook = workbook_of(rows)
-        encoding = foreign_encoding(rows, argument, formats.encoding)
+        encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
             rows = self._read_sheet(formats.sheet)
-        self.source = open_source(connection, rows, argument=argument, encoding=encoding)
+        self.source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
 
     def _read_sheet(self, sheet: str) -> pd.DataFrame:
         called = _SHEETS[self.argument][0]
         if self._workbook is None:
             name = self.argument if self.name == self.argument else repr(Path(self.name).name)
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file"
             )
-        return read_sheet(self._workbook, sheet, argument=self.argument, called=called)
+        return written_files.read_sheet(self._workbook, sheet, argument=self.argument, called=called)
 
     def _scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -133,7 +128,7 @@ class OwnTable:
             return self._checked(role, name, called)
         column = self._best(self.common(role))
         if column is None and required:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
                 f"{', '.join(self.source.columns)}; {_how_to_name(called)}{self._other_sheets()}",
                 field=role,
@@ -159,11 +154,11 @@ class OwnTable:
 
     def _checked(self, role: str, name: Named, called: str) -> str:
         if not isinstance(name, str):
-            raise InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
+            raise errors.InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
             advice = "" if called == role else f"; {_how_to_name(called)}"
-            raise InvalidRequest(
-                f"{role}: {self.name} has no column {name!r}{closest(name, self.source.columns)}; "
+            raise errors.InvalidRequest(
+                f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
                 f"columns: {', '.join(self.source.columns)}{advice}"
             )
         return name
@@ -176,7 +171,7 @@ class OwnTable:
         names = [{folded(name) for role in each.split() for name in COMMON_NAMES[role]} for each in roles]
         found = [
             sheet
-            for sheet, columns in sheet_columns(self._workbook).items()
+            for sheet, columns in written_files.sheet_columns(self._workbook).items()
             if not any(of_role.isdisjoint(map(folded, columns)) for of_role in names)
         ]
         if not found:
@@ -194,7 +189,7 @@ class OwnTable:
         if given is not None:
             columns = [given] if isinstance(given, str) else list(given)
             if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
-                raise InvalidRequest(
+                raise errors.InvalidRequest(
                     f"node: {given!r} is not allowed; allowed: one column, or up to {len(LEVEL_NAMES)} "
                     "different ones from the highest level down"
                 )
@@ -278,7 +273,7 @@ class OwnTable:
         if given is not None:
             columns = [given] if isinstance(given, str) else list(given)
             if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
-                raise InvalidRequest(
+                raise errors.InvalidRequest(
                     f"date: {given!r} is not allowed; allowed: one column, or those of the day and of the "
                     "time of day"
                 )
@@ -306,11 +301,12 @@ class OwnTable:
 
     def _warn_of_times(self, column: str, day: str) -> None:
         example = self._scalar(f"min({self.source.word(column)}) FILTER ({self._clock(column)} IS NULL)")
-        warn(
+        errors.warn(
             f"the column {column!r} of {self.name} is not used: its values, such as "
-            f"{printable(repr(example))}, are no times of day such as 14:05, so that the days of {day!r} "
+            f"{display.printable(repr(example))}, are no times of day such as 14:05, so that the days of "
+            f"{day!r} "
             "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
-            InputWarning,
+            errors.InputWarning,
         )
 
     # -- reading cells
@@ -343,12 +339,12 @@ class OwnTable:
             If any cell is neither yes nor no.
         """
         if self.source.types[column] == "BOOLEAN":
-            return f"coalesce({quoted(column)}, false)"
+            return f"coalesce({sources.quoted(column)}, false)"
         word = f"lower({self.source.word(column)})"
-        yes, no = (", ".join(map(literal, words)) for words in (_YES, _NO))
+        yes, no = (", ".join(map(sources.literal, words)) for words in (_YES, _NO))
         other = self._scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
         if other is not None:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
                 "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
                 "columns={'flag': COLUMN}, or --flag COLUMN in the command"
@@ -384,15 +380,20 @@ class OwnTable:
         """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
         word = self.source.word(column)
         shown = f"left({word}, {_MAX_SHOWN}) || CASE WHEN length({word}) > {_MAX_SHOWN} THEN '…' ELSE '' END"
-        problem = f"{literal(f'{column} {complaint}: ')} || chr(39) || {shown} || chr(39) || {advice}"
+        problem = f"{sources.literal(f'{column} {complaint}: ')} || chr(39) || {shown} || chr(39) || {advice}"
         self._rules.append(
-            (condition, f"CASE WHEN {word} IS NULL THEN {literal(f'{column} is missing')} ELSE {problem} END")
+            (
+                condition,
+                f"CASE WHEN {word} IS NULL THEN {sources.literal(f'{column} is missing')} ELSE {problem} END",
+            )
         )
 
     def require_any(self, columns: Sequence[str]) -> None:
         """Reject rows without a value in any of some columns."""
         words = ", ".join(self.source.word(column) for column in columns)
-        self._rules.append((f"coalesce({words}) IS NULL", literal(f"{' and '.join(columns)} are missing")))
+        self._rules.append(
+            (f"coalesce({words}) IS NULL", sources.literal(f"{' and '.join(columns)} are missing"))
+        )
 
     def take_user(self, user: str | None, device: str | None) -> None:
         """Select the columns of the user and of the device, at least one of which every row requires."""
@@ -428,10 +429,10 @@ class OwnTable:
     def take_steps(self, columns: Sequence[str], separator: str) -> None:
         """Select the steps of wide journeys as one path; journeys without a step are rejected."""
         words = ", ".join(self.source.word(column) for column in columns)
-        path = f"nullif(concat_ws({literal(separator)}, {words}), '')"
+        path = f"nullif(concat_ws({sources.literal(separator)}, {words}), '')"
         self.columns["path"] = list(columns)
         self._select["path"] = path
-        self._rules.append((f"{path} IS NULL", literal(f"{columns[0]} to {columns[-1]} are missing")))
+        self._rules.append((f"{path} IS NULL", sources.literal(f"{columns[0]} to {columns[-1]} are missing")))
 
     def take_outcome(self, column: str) -> None:
         """Select a flag as the numbers of conversions and of null paths."""
@@ -443,15 +444,17 @@ class OwnTable:
         """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
         if column is None:
             if code is not None:
-                self._select["currency"] = literal(code)
+                self._select["currency"] = sources.literal(code)
             return
         self.columns["currency"] = column
         word = self.source.word(column)
         words = self._scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
         codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
-        whens = " ".join(f"WHEN {literal(name)} THEN {literal(known)}" for name, known in codes.items())
+        whens = " ".join(
+            f"WHEN {sources.literal(name)} THEN {sources.literal(known)}" for name, known in codes.items()
+        )
         own = f"CASE {word} {whens} END" if whens else "CAST(NULL AS VARCHAR)"
-        self._select["currency"] = own if code is None else f"coalesce({own}, {literal(code)})"
+        self._select["currency"] = own if code is None else f"coalesce({own}, {sources.literal(code)})"
         amount = self._select.get("value", self._select.get("spend"))
         if amount is not None:
             is_unknown = f"{word} IS NOT NULL AND {own} IS NULL AND {amount} IS NOT NULL"
@@ -501,7 +504,7 @@ class OwnTable:
         day, *clocks = columns
         word, at = self.source.word(day), self._moment(day)
         is_count = f"TRY_CAST({word} AS DOUBLE) IS NOT NULL"
-        form = f"CASE WHEN {is_count} THEN {literal(_AS_COUNT)} ELSE {literal(_AS_TEXT)} END"
+        form = f"CASE WHEN {is_count} THEN {sources.literal(_AS_COUNT)} ELSE {sources.literal(_AS_TEXT)} END"
         said = written_values.advice(word, dayfirst=self.formats.dayfirst)
         self._reject(f"{at} IS NULL", day, "is not an instant", f"coalesce(nullif({said}, ''), {form})")
         self.columns["date"] = [*columns] if clocks else day
@@ -527,7 +530,7 @@ class OwnTable:
     def count_repeated(self, where: str) -> int:
         """Return the number of valid rows that repeat another one in all columns."""
         is_invalid = " OR ".join(f"({condition})" for condition, _ in self._rules)
-        columns = f"* EXCLUDE ({quoted(ROW)})"
+        columns = f"* EXCLUDE ({sources.quoted(sources.ROW)})"
         rows = f"FROM {self.source.relation} WHERE ({where}) AND NOT ({is_invalid})"
         distinct = f"SELECT count(*) FROM (SELECT DISTINCT {columns} {rows})"
         return int(self.connection.execute(f"SELECT count(*) - ({distinct}) {rows}").fetchall()[0][0])
@@ -543,21 +546,21 @@ class OwnTable:
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
         rows = self.connection.execute(
-            f"SELECT {quoted(ROW)} AS row, {columns}, concat_ws('; ', {reasons}) AS reason "
-            f"FROM {self.source.relation} WHERE {where} ORDER BY {quoted(ROW)}"
+            f"SELECT {sources.quoted(sources.ROW)} AS row, {columns}, concat_ws('; ', {reasons}) AS reason "
+            f"FROM {self.source.relation} WHERE {where} ORDER BY {sources.quoted(sources.ROW)}"
         ).to_arrow_table()
         is_valid = pc.equal(rows["reason"], "")
         valid = rows.filter(is_valid).drop_columns("reason")
         invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])
         unreadable = self.source.unreadable
-        rejected = to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
-        rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=TEXT))
+        rejected = frames.to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
+        rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=frames.TEXT))
         if not valid.num_rows and (len(rejected) or not may_be_empty):
             problem = "has no rows"
             if len(rejected):
                 first = rejected.iloc[0]
                 problem = f"has no readable rows (row {first['row']}: {first['reason']})"
-            raise InvalidRequest(f"{self.argument}: {self.name} {problem}")
+            raise errors.InvalidRequest(f"{self.argument}: {self.name} {problem}")
         return valid, rejected
 
 
@@ -569,7 +572,11 @@ def level_of(column: str) -> str | None:
 def workbook_of(rows: object) -> Path | None:
     """Return the path of a workbook; None for everything else."""
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
-    return path if path is not None and path.is_file() and path.suffix.casefold() in WORKBOOKS else None
+    return (
+        path
+        if path is not None and path.is_file() and path.suffix.casefold() in written_files.WORKBOOKS
+        else None
+    )
 
 
 def _how_to_name(role: str) -> str:

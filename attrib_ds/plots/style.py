@@ -19,8 +19,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
-from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import display, errors
 
 # Okabe & Ito, "Color Universal Design" (2008), with a wine red from Tol's muted scheme in place of the
 # yellow, which vanishes on white. Any two of these and the grey differ by at least 15 (CIE76) for viewers
@@ -289,7 +288,7 @@ def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:
 
 def _on_one_line(name: str) -> str:
     """Return a name without line breaks; matplotlib repeats control characters in its warnings."""
-    return printable(" ".join(name.split()))
+    return display.printable(" ".join(name.split()))
 
 
 def _keep_differences(names: list[str], width: int) -> dict[str, str]:
@@ -319,13 +318,13 @@ def _shared_start(one: str, two: str) -> int:
 def require_choice(argument: str, got: object, allowed: Collection[str]) -> None:
     """Raise unless ``got`` is one of ``allowed``."""
     if not isinstance(got, str) or got not in allowed:
-        raise InvalidRequest.choice(argument, got, allowed)
+        raise errors.InvalidRequest.choice(argument, got, allowed)
 
 
 def require_count(argument: str, got: object) -> None:
     """Raise unless ``got`` is a whole number of at least 1."""
     if not isinstance(got, int) or isinstance(got, bool) or got < 1:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {got!r} is not allowed; allowed: whole numbers from 1", field=argument
         )
 
@@ -335,6 +334,6 @@ def numbers(argument: str, frame: pd.DataFrame, column: str) -> pd.Series[float]
     try:
         return pd.to_numeric(frame[column]).astype("Float64").astype("float64")
     except (TypeError, ValueError) as error:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: column {column!r} is {frame[column].dtype}; allowed: numbers", field=argument
         ) from error

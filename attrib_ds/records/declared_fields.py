@@ -9,15 +9,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from attrib_ds import instants
+from attrib_ds import errors, instants, json_numbers, schema
 from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.vocabulary import AGGREGATIONS
-from attrib_ds.json_numbers import load_exact, whole
-from attrib_ds.schema import INSTANT
 
 #: Column types of field types; all others are text.
-_TYPES: Final = {"number": pa.float64(), "boolean": pa.bool_(), "date": INSTANT}
+_TYPES: Final = {"number": pa.float64(), "boolean": pa.bool_(), "date": schema.INSTANT}
 #: User fields of every project, declared or not.
 _EVERYWHERE: Final = ("email", "phone", "vendorUserId")
 _FLAGS: Final[dict[str | bool, bool]] = {"true": True, "false": False, True: True, False: False}
@@ -26,7 +23,7 @@ _FIELD: Final = "fields."
 #: Maps with the columns of an entry, by what follows its key in their names.
 _MAPS: Final[dict[str, dict[str, pa.DataType]]] = {
     "eventTypesCount": {"": pa.int64()},
-    "eventTypeMeta": {".count": pa.int64(), ".firstDate": INSTANT, ".lastDate": INSTANT},
+    "eventTypeMeta": {".count": pa.int64(), ".firstDate": schema.INSTANT, ".lastDate": schema.INSTANT},
     "metrics": {f".{name}": pa.int64() if name == "count" else pa.float64() for name in AGGREGATIONS},
 }
 
@@ -83,7 +80,7 @@ def declared_fields(event_types: pa.Table) -> DeclaredFields:
     maps: dict[str, dict[str, pa.DataType]] = {"event": {}, "user": {}}
     metrics: dict[str, dict[str, None]] = {"number": {}, "currency": {}, "state": {}}
     for fields in event_types["fields"].to_pylist():
-        for declared in load_exact(fields):
+        for declared in json_numbers.load_exact(fields):
             entity, kind, key = declared["entity"], declared["type"], declared["storageKey"]
             if entity == "event" and kind in metrics:
                 metrics[kind][key] = None
@@ -175,7 +172,7 @@ def _cell(entry: object, member: str, kind: pa.DataType) -> Any:
     value = entry.get(member.removeprefix(".")) if isinstance(entry, dict) else entry
     if kind == pa.int64():
         # A count is never missing.
-        return whole(value) or 0
+        return json_numbers.whole(value) or 0
     return number(value) if kind == pa.float64() else typed(value, kind)
 
 
@@ -241,7 +238,7 @@ def _metric_columns(texts: Sequence[str | None], declared: DeclaredFields) -> di
             kinds[f"statistics.{key}.amount"] = pa.float64()
             kinds[f"statistics.{key}.currency"] = pa.string()
     for key in declared.states:
-        kinds |= {f"states.{key}": pa.int64(), f"states.{key}.date": INSTANT}
+        kinds |= {f"states.{key}": pa.int64(), f"states.{key}.date": schema.INSTANT}
     cells: dict[str, list[Any]] = {name: [None] * len(texts) for name in kinds}
     rest, built_in = [], declared.built_in
     for row, text in enumerate(texts):
@@ -265,8 +262,8 @@ def _metric_values(metric: object) -> dict[str, Any] | None:
     key, data = metric.get("key"), metric["data"]
     current = data.get("current")
     if metric.get("type") == "state":
-        value: object = whole(current)
-        values = {f"states.{key}": value, f"states.{key}.date": typed(data.get("date"), INSTANT)}
+        value: object = json_numbers.whole(current)
+        values = {f"states.{key}": value, f"states.{key}.date": typed(data.get("date"), schema.INSTANT)}
     elif data.get("type") == "currency":
         money = current if isinstance(current, dict) else {}
         value = number(money.get("amount"))
@@ -307,7 +304,7 @@ def typed_metrics(metrics: pa.Table) -> pa.Table:
 
 def parse(text: str | None) -> Any:
     """Return the value of JSON text, numbers exact; None if there is no text."""
-    return None if text is None else load_exact(text)
+    return None if text is None else json_numbers.load_exact(text)
 
 
 def typed(value: object, kind: pa.DataType) -> Any:
@@ -355,7 +352,7 @@ def _flag(value: object) -> bool | None:
 def _instant(value: object) -> datetime | None:
     try:
         return instants.parse(value, argument="value") if isinstance(value, str) else None
-    except InvalidRequest:
+    except errors.InvalidRequest:
         return None
 
 
@@ -363,5 +360,5 @@ _READERS: Final[dict[pa.DataType, Callable[[object], Any]]] = {
     pa.string(): _text,
     pa.float64(): number,
     pa.bool_(): _flag,
-    INSTANT: _instant,
+    schema.INSTANT: _instant,
 }

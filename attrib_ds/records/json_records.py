@@ -18,10 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import instants
+from attrib_ds import errors, instants, json_numbers
 from attrib_ds.contract.json_values import Refused, encode, shown
-from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.json_numbers import exact_integer, exact_number, load_exact, whole
 from attrib_ds.schema import INSTANT, NULL_UNKNOWN, SESSION_ONLY, is_json
 
 _NULL: Final = "null"
@@ -194,7 +192,7 @@ def decode(text: bytes) -> Any:
         problem = "is nested too deeply"
     except ValueError:
         problem = "contains a number that is too large"
-    raise InvalidRequest(f"body: is not JSON: {problem}") from None
+    raise errors.InvalidRequest(f"body: is not JSON: {problem}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -203,7 +201,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 #: As `json.loads`, which makes a decoder for each text.
 _DECODER: Final = json.JSONDecoder(
-    parse_float=exact_number, parse_int=exact_integer, parse_constant=_refuse_constant
+    parse_float=json_numbers.exact_number,
+    parse_int=json_numbers.exact_integer,
+    parse_constant=_refuse_constant,
 )
 
 
@@ -224,7 +224,7 @@ _FIRST_INSTANT, _LAST_INSTANT = (
 _LARGEST_POWER: Final = 400
 _PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MISFITS: Final = (Refused, InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
+_MISFITS: Final = (Refused, errors.InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class Unreadable(ValueError):
@@ -310,7 +310,7 @@ def read_page(
         counters = {"offset": answer.offset, "count": answer.count, "total": answer.total}
     records = [answer] if is_record else getattr(answer, "data", answer)
     if most is not None and len(records) > most:
-        raise ServiceFailure(f"the response has more than the {most} records that were requested")
+        raise errors.ServiceFailure(f"the response has more than the {most} records that were requested")
     try:
         return Page(_Reader(columns, known).read(records), counters)
     except UnicodeDecodeError:
@@ -414,7 +414,7 @@ class _Reader:
                 _array(column, [value], is_text=is_text)
             except _MISFITS:
                 raise _misfit(_plain(value), column) from None
-        raise ServiceFailure(f"the service answered values for {column.name} that cannot be read")
+        raise errors.ServiceFailure(f"the service answered values for {column.name} that cannot be read")
 
     def _learn(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> None:
         """Prepare to read records that the decoder refused; raise if a value does not fit its column."""
@@ -444,18 +444,20 @@ class _Reader:
         # msgspec has no members of such names.
         return len(self._new) < _MOST_NEW and _UNNAMEABLE.search(key) is None
 
-    def _refusal(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> ServiceFailure:
+    def _refusal(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> errors.ServiceFailure:
         """Return the error that shows the value that the decoder refused."""
         place = _PLACE.search(problem)
         if place is None:
-            return ServiceFailure(f"the service answered records that cannot be read: {problem}")
+            return errors.ServiceFailure(f"the service answered records that cannot be read: {problem}")
         value = _plain(records[int(place[1])])
         member: Any = self._root
         for key in place[2].split(".")[1:]:
             value, member = value[key], member.members[key]
         if isinstance(member, _Object):
             name = member.path.removesuffix(".") or "a record"
-            return ServiceFailure(f"the service answered {shown(value)} for {name}; expected an object")
+            return errors.ServiceFailure(
+                f"the service answered {shown(value)} for {name}; expected an object"
+            )
         return _misfit(value, member)
 
     def _prepare(self) -> None:
@@ -533,7 +535,7 @@ def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
     except msgspec.ValidationError:  # true and false, by its older releases
         raise Refused from None
     if pa.types.is_integer(column.type):
-        numbers = [whole(value) if isinstance(value, Decimal) else value for value in values]
+        numbers = [json_numbers.whole(value) if isinstance(value, Decimal) else value for value in values]
         if numbers.count(None) > values.count(None):
             raise Refused
         return numbers
@@ -572,14 +574,14 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, bytes | msgspec.Raw):
         return value
     try:
-        return load_exact(bytes(value))
+        return json_numbers.load_exact(bytes(value))
     except UnicodeDecodeError:
         raise
     except ValueError:
         return "a number with too many digits"
 
 
-def _misfit(value: Any, column: pa.Field) -> ServiceFailure:
+def _misfit(value: Any, column: pa.Field) -> errors.ServiceFailure:
     kind = column.type
     if pa.types.is_timestamp(kind):
         expected = "an instant"
@@ -588,4 +590,6 @@ def _misfit(value: Any, column: pa.Field) -> ServiceFailure:
     else:
         names = {"string": "text", "int64": "a whole number", "double": "a number", "bool": "true or false"}
         expected = names.get(str(kind), "an amount")
-    return ServiceFailure(f"the service answered {shown(value)} for {column.name}; expected {expected}")
+    return errors.ServiceFailure(
+        f"the service answered {shown(value)} for {column.name}; expected {expected}"
+    )

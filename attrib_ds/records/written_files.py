@@ -18,8 +18,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from attrib_ds.errors import InvalidRequest, NotSupported, closest
-from attrib_ds.local_files import writing
+from attrib_ds import errors, local_files
 
 #: Prefixes that make spreadsheets evaluate a cell as a formula.
 _FORMULA_PREFIXES: Final = (
@@ -133,7 +132,7 @@ def xlsxwriter() -> ModuleType:
     try:
         import xlsxwriter as library
     except ModuleNotFoundError as error:
-        raise NotSupported(
+        raise errors.NotSupported(
             "XLSX files need XlsxWriter, which is not installed; it comes with the extra: "
             "pip install 'attrib-ds[excel]'",
             field="format",
@@ -150,13 +149,13 @@ def _check_sheets(sheets: Mapping[str, pd.DataFrame]) -> None:
     seen: set[str] = set()
     for name, frame in sheets.items():
         if not isinstance(name, str) or not _SHEET_NAME.fullmatch(name) or name.lower() in {*seen, "history"}:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"frames: a sheet cannot have the name {name!r}; allowed: 1 to 31 characters without "
                 "[ ] : * ? / \\ and apostrophes at the ends, not 'History', each once whatever its case"
             )
         seen.add(name.lower())
         if len(frame) >= _MOST_ROWS or len(frame.columns) > _MOST_COLUMNS:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"frames: {name!r} has {len(frame):,} rows and {len(frame.columns):,} columns; a sheet holds "
                 f"{_MOST_ROWS - 1:,} rows and {_MOST_COLUMNS:,} columns; write it with to_parquet or to_csv"
             )
@@ -222,14 +221,16 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         names = list(map(str, book.sheet_names))
         sheet = None if sheet is None else str(sheet)
         if sheet is not None and sheet not in names:
-            raise InvalidRequest(
-                f"{called}: {path.name!r} has no sheet {sheet!r}{closest(sheet, names)}; "
+            raise errors.InvalidRequest(
+                f"{called}: {path.name!r} has no sheet {sheet!r}{errors.closest(sheet, names)}; "
                 f"sheets: {', '.join(names)}"
             )
         rows = pd.read_excel(book, sheet_name=sheet or 0, keep_default_na=False, na_values=[""])
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
-        raise InvalidRequest(f"{argument}: the sheet {sheet or names[0]!r} of {path.name!r} is empty{others}")
+        raise errors.InvalidRequest(
+            f"{argument}: the sheet {sheet or names[0]!r} of {path.name!r} is empty{others}"
+        )
     return rows
 
 
@@ -254,14 +255,14 @@ def _opened(path: Path, argument: str) -> Iterator[pd.ExcelFile]:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             yield book
     except ImportError as error:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {path.name!r} needs the package openpyxl; install attrib-ds[excel], or save the "
             "sheet as CSV"
         ) from error
-    except InvalidRequest:
+    except errors.InvalidRequest:
         raise
     except _DAMAGES as error:
-        raise InvalidRequest(f"{argument}: {path.name!r} is not a workbook: {error}") from error
+        raise errors.InvalidRequest(f"{argument}: {path.name!r} is not a workbook: {error}") from error
 
 
 #: Bytes of buffered tables per row group.
@@ -303,7 +304,9 @@ class ParquetSpool:
         self._path = Path(path)
         if self._path.is_dir() or not self._path.parent.is_dir():
             problem = "is a folder" if self._path.is_dir() else "is in a folder that does not exist"
-            raise InvalidRequest(f"path: {str(path)!r} {problem}; expected a file in an existing folder")
+            raise errors.InvalidRequest(
+                f"path: {str(path)!r} {problem}; expected a file in an existing folder"
+            )
         self._columns = columns
         self._waiting: list[pa.Table] = []
         self._bytes = 0
@@ -343,7 +346,7 @@ class ParquetSpool:
                 self._writer.write_table(group, row_group_size=group.num_rows)
 
     def _writing(self) -> AbstractContextManager[None]:
-        return writing(self._path, argument="path")
+        return local_files.writing(self._path, argument="path")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.identifiers import NO_SIGN, code_of, normal_email
-from attrib_ds.contract.json_values import shown
+from attrib_ds.contract import identifiers, json_values
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.written_values import moments, plain_numbers
@@ -148,7 +147,7 @@ def described(cell: Any) -> str:
     if isinstance(cell, int | float | Decimal):
         return f"number {cell}"
     kind = "text " if isinstance(cell, str) else "date " if isinstance(cell, datetime) else ""
-    return f"{kind}{shown(cell) if isinstance(cell, str) else cell}"
+    return f"{kind}{json_values.shown(cell) if isinstance(cell, str) else cell}"
 
 
 def identifier(cell: Any) -> str:
@@ -171,7 +170,7 @@ def email(cell: Any) -> str:
     Files write one address in several ways, and the last one sent is the address of the user.
     """
     try:
-        return normal_email(text(cell)).lower()
+        return identifiers.normal_email(text(cell)).lower()
     except ValueError:
         raise Unfit("an email address") from None
 
@@ -201,9 +200,9 @@ def amount(cell: Any) -> Any:
 
 def currency(cell: Any) -> str:
     """Return a cell that holds the code of a currency."""
-    code = code_of(cell) if isinstance(cell, str) else None
+    code = identifiers.code_of(cell) if isinstance(cell, str) else None
     if code is None:
-        raise Unfit(NO_SIGN)
+        raise Unfit(identifiers.NO_SIGN)
     return code
 
 

@@ -14,18 +14,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from attrib_ds import instants
+from attrib_ds import display, errors, instants
 from attrib_ds.contract import OPERATIONS, Answer, Request, build
 from attrib_ds.contract.json_values import Refused, encode
-from attrib_ds.display import progress
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT
 
 #: Status, id and error of one row.
 Outcome = tuple[str, str | None, str | None]
 #: Takes the positions of the rows of one request.
-Send = Callable[[Sequence[int]], Sequence[Outcome | AttribError]]
+Send = Callable[[Sequence[int]], Sequence[Outcome | errors.AttribError]]
 
 #: Concurrent requests; the service commits those that arrive together with one flush of its file.
 _MAX_WORKERS: Final = 128
@@ -34,7 +32,7 @@ _POLL_SECONDS: Final = 0.5
 _UNSENT: Final = ("unsent", None, None)
 _NOT_STORED: Final = frozenset({"unsent", "rejected", "failed"})
 #: Errors about one row, and not about the service or the account.
-_ROW_ERRORS: Final = (InvalidRequest, NotFound, Conflict)
+_ROW_ERRORS: Final = (errors.InvalidRequest, errors.NotFound, errors.Conflict)
 
 
 class Delivery:
@@ -61,18 +59,18 @@ class Delivery:
         self, project: Project, operation: str, index: pd.Index[Any], arguments: Iterable[Mapping[str, Any]]
     ) -> None:
         self.project, self.operation, self.index = project, operation, index
-        self.requests: list[Request | InvalidRequest] = []
+        self.requests: list[Request | errors.InvalidRequest] = []
         for row in arguments:
             try:
                 request = build(OPERATIONS[operation], project_id=project.project_id, **row)
                 self.requests.append(request)
-            except InvalidRequest as error:
+            except errors.InvalidRequest as error:
                 self.requests.append(error)
 
     def request(self, position: int) -> Request:
         """Return the request of a row; raises if the row is invalid."""
         request = self.requests[position]
-        if isinstance(request, InvalidRequest):
+        if isinstance(request, errors.InvalidRequest):
             raise request
         return request
 
@@ -106,7 +104,7 @@ class Delivery:
 
     def send(self, send: Send, **ways: Any) -> pd.DataFrame:
         """Send the rows with a progress bar; ``ways`` are those of :func:`send_rows`."""
-        with progress("rows", len(self.index)) as advance:
+        with display.progress("rows", len(self.index)) as advance:
             return send_rows(self.index, send, **ways, advance=advance)
 
 
@@ -160,7 +158,7 @@ def send_rows(
     y  rejected  NaN  amount: is missing
     """
     outcomes: list[Outcome] = [_UNSENT] * len(index)
-    failures: list[AttribError] = []
+    failures: list[errors.AttribError] = []
     stop = threading.Event()
 
     def work(positions: Sequence[int]) -> None:
@@ -168,14 +166,14 @@ def send_rows(
             if stop.is_set():
                 return
             batch = positions[start : start + size]
-            results: Sequence[Outcome | AttribError]
+            results: Sequence[Outcome | errors.AttribError]
             try:
                 found = find(batch[0]) if find else None
                 results = [found] if found else send(batch)
-            except AttribError as error:
+            except errors.AttribError as error:
                 results = [error] * len(batch)
             for position, result in zip(batch, results, strict=True):
-                if not isinstance(result, AttribError):
+                if not isinstance(result, errors.AttribError):
                     outcomes[position] = result
                 elif isinstance(result, _ROW_ERRORS):
                     outcomes[position] = ("rejected", None, str(result))
@@ -246,11 +244,11 @@ def check_nonce_columns(nonce_columns: Sequence[str], columns: Sequence[str]) ->
     """
     names = [] if isinstance(nonce_columns, str) else list(nonce_columns)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"nonce_columns: {nonce_columns!r} is not allowed; allowed: a list of one or more columns"
         )
     if "nonce" in columns:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             "nonce_columns: cannot be combined with the column 'nonce'; leave one of them out"
         )
 
@@ -352,8 +350,8 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
     if not by_columns:
         for detail in details:
             if detail["problem"] != _UNDATED:
-                raise InvalidRequest(str(detail["problem"]), details=details)
-        raise InvalidRequest(
+                raise errors.InvalidRequest(str(detail["problem"]), details=details)
+        raise errors.InvalidRequest(
             f"{_UNDATED}; {len(details):,} rows have neither, so sending them again would store them "
             "twice or not at all",
             field="events",
@@ -364,7 +362,7 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
         for detail in details[:_MAX_SHOWN]
     ]
     more = [f"… ({len(details):,} rows in all; dry_run=True lists them)"] if len(details) > _MAX_SHOWN else []
-    raise InvalidRequest(
+    raise errors.InvalidRequest(
         f"nonce_columns: must identify each row, so nothing was sent: {'; '.join([*shown, *more])}",
         details=details,
     )
@@ -386,5 +384,5 @@ def _cell_text(cell: Any) -> str:
 def _date_text(value: Any) -> Any:
     try:
         return instants.format(instants.parse_exact(value, argument="eventDate"))
-    except InvalidRequest:
+    except errors.InvalidRequest:
         return str(value)

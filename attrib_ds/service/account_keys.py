@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from attrib_ds import schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.administration import CreateKey, ListKeys, RevokeKey
-from attrib_ds.errors import AttribError, NotFound
-from attrib_ds.instants import truncate
 from attrib_ds.service.accounts import Accounts, Key
 from attrib_ds.service.store import audit
 from attrib_ds.service.store.audit import AuditEntry
@@ -45,7 +43,7 @@ def create_key(home: Path, store: Store, request: CreateKey, line: AuditEntry | 
             _log(store, line, key.key_id)
         except BaseException:
             # No key works without its line in the audit log.
-            with suppress(AttribError):
+            with suppress(errors.AttribError):
                 accounts.revoke_key(key.key_id)
             raise
     return _answer([key], value=is_new)
@@ -55,7 +53,7 @@ def revoke_key(home: Path, store: Store, request: RevokeKey, line: AuditEntry | 
     """Revoke a key of an account whose only project is this one, and its tokens."""
     store.require_writing()
     if not _has_accounts(home):
-        raise NotFound(f"key_id: the project has no key {request.keyId!r}", field="key_id")
+        raise errors.NotFound(f"key_id: the project has no key {request.keyId!r}", field="key_id")
     with _accounts(home) as accounts:
         is_changed = accounts.revoke_key_of_project(request.projectId, request.keyId)
     _log(store, line, request.keyId)
@@ -88,9 +86,9 @@ def _answer(keys: Sequence[Key], *, value: object = None) -> Answer:
             "clientId": key.client_id,
             "serviceAccountEmail": key.email,
             "scopes": list(key.scopes),
-            "createdAt": truncate(key.created_at),
-            "expiresAt": key.expires_at and truncate(key.expires_at),
-            "revokedAt": key.revoked_at and truncate(key.revoked_at),
+            "createdAt": instants.truncate(key.created_at),
+            "expiresAt": key.expires_at and instants.truncate(key.expires_at),
+            "revokedAt": key.revoked_at and instants.truncate(key.revoked_at),
         }
         for key in keys
     ]

@@ -24,19 +24,8 @@ from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, Pr
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.merging import find_survivor, split_off
-from attrib_ds.service.store import audit
+from attrib_ds.service.store import audit, files
 from attrib_ds.service.store.audit import AuditEntry
-from attrib_ds.service.store.files import (
-    DAMAGED,
-    counter_of,
-    create_private_file,
-    create_private_folder,
-    flush_folder,
-    log_of,
-    logs_of,
-    private_creation,
-    with_advice,
-)
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.tables import TABLES, arrow_view, differences, foreign
 from attrib_ds.service.users.personal_data import erase, erase_events
@@ -60,7 +49,7 @@ def temporary_file(beside: Path) -> Iterator[Path]:
     try:
         yield part
     finally:
-        for path in (part, counter_of(part), *logs_of(part)):
+        for path in (part, files.counter_of(part), *files.logs_of(part)):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 
@@ -84,10 +73,10 @@ def copy_database(connection: Connection, catalog: str, path: Path) -> None:
     """
     name = quoted(f"copy_{uuid4().hex}")
     try:
-        with private_creation():
+        with files.private_creation():
             connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_WRITE)")
         try:
-            create_private_file(log_of(path))
+            files.create_private_file(files.log_of(path))
             # One transaction, so that the copy is a snapshot.
             connection.begin()
             connection.execute(f"COPY FROM DATABASE {catalog} TO {name}")
@@ -100,14 +89,14 @@ def copy_database(connection: Connection, catalog: str, path: Path) -> None:
         finally:
             connection.execute(f"DETACH {name}")
     except duckdb.Error as error:
-        raise Unavailable(f"the project cannot be copied: {with_advice(error)}") from error
+        raise Unavailable(f"the project cannot be copied: {files.with_advice(error)}") from error
 
 
 def replace_durably(part: Path, path: Path) -> None:
     """Replace a file atomically and durably by a complete one."""
     _flush(part)
     part.replace(path)
-    flush_folder(path.parent)
+    files.flush_folder(path.parent)
 
 
 def _flush(path: Path) -> None:
@@ -176,7 +165,7 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
     if not source.is_file():
         raise NotFound(f"source: there is no file {str(source)!r}", field="source")
     try:
-        create_private_folder(target.parent)
+        files.create_private_folder(target.parent)
     except OSError as error:
         raise Unavailable(f"the folder {str(target.parent)!r} cannot be created: {error}") from error
     with temporary_file(target) as part:
@@ -206,8 +195,8 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
         raise ProjectInUse(problem, field="source") from error
     except (InvalidRequest, Unavailable) as error:
         # Without the path, also within messages of DuckDB: that of an uploaded file is a path of the server.
-        if DAMAGED in error.message:
-            raise _refused(DAMAGED) from error
+        if files.DAMAGED in error.message:
+            raise _refused(files.DAMAGED) from error
         if error.field == "path":
             problem = error.message.removeprefix(f"path: {str(source)!r} ")
             raise _refused(problem.replace(str(source), "the file")) from error
@@ -245,15 +234,15 @@ def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
             if preserved is not None:
                 carry_over(preserved, part, line)
             # Logs of the replaced file must not be replayed into the new one.
-            for log in logs_of(target):
+            for log in files.logs_of(target):
                 if log.exists():
                     log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
-            counter_of(target).unlink(missing_ok=True)
+            files.counter_of(target).unlink(missing_ok=True)
             replace_durably(part, target)
     except OSError as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}", field="path") from error
     except duckdb.Error as error:
-        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {with_advice(error)}") from error
+        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}") from error
 
 
 @contextmanager
@@ -271,7 +260,9 @@ def _locked(target: Path) -> Iterator[PreservedRecords | None]:
             # A damaged file, one of the reasons to restore a backup.
             connection = None
         except duckdb.Error as error:
-            raise Unavailable(f"path: {str(target)!r} cannot be replaced: {with_advice(error)}") from error
+            raise Unavailable(
+                f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}"
+            ) from error
     if connection is not None and os.name != "posix":
         # On Windows, an open file cannot be replaced.
         connection.close()

@@ -11,20 +11,11 @@ from duckdb import DuckDBPyConnection as Connection
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, identifiers, json_values
 from attrib_ds.contract import campaigns as contract
-from attrib_ds.contract.identifiers import VendorId
-from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import (
-    changes_of,
-    insert_record,
-    read_page,
-    read_record,
-    read_table,
-    update_record,
-)
 
 #: FROM clause of the campaigns of an integration by ``vendorId``.
 OF_VENDOR: Final = (
@@ -44,7 +35,7 @@ def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
     conditions = {condition: value for condition, value in filters.items() if value is not None}
     sort = request.sort or "name"
     with store.read() as backend:
-        return read_page(
+        return tables.read_page(
             backend,
             " AND ".join([OF_VENDOR, *conditions]),
             [request.vendorId, *conditions.values()],
@@ -61,7 +52,7 @@ def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
     """Return one campaign, explicit or implicit."""
     with store.read() as backend:
         query = f"{OF_VENDOR} AND id = ?"
-        table = read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
+        table = tables.read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
     if not table.num_rows:
         raise NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}", field="id")
     return Answer.of(table)
@@ -101,12 +92,12 @@ def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
         stored = integration and find_by_id(connection, integration, request.id)
         if not stored:
             return 0
-        changes = changes_of(stored, {"name": request.name, "active": request.active})
+        changes = tables.changes_of(stored, {"name": request.name, "active": request.active})
         if not changes:
             return 0
         changes["updatedAt"] = instants.now()
-        update_record(connection, "campaigns", "id", request.id, changes)
-        update_record(connection, "nodes", "_id", request.id, changes)
+        tables.update_record(connection, "campaigns", "id", request.id, changes)
+        tables.update_record(connection, "nodes", "_id", request.id, changes)
         return 1
 
     return Answer(value=store.write(job))
@@ -115,13 +106,13 @@ def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
 def find_by_id(connection: Connection, integration: Integration, id: str) -> dict[str, Any] | None:
     """Return a campaign of the integration by id, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND id = ?"
-    return read_record(connection, query, integration.id, id)
+    return tables.read_record(connection, query, integration.id, id)
 
 
 def find_by_slug(connection: Connection, integration: Integration, slug: str) -> dict[str, Any] | None:
     """Return a campaign of the integration by slug, or None."""
     query = "SELECT * FROM campaigns WHERE integrationId = ? AND campaignSlug = ?"
-    return read_record(connection, query, integration.id, slug)
+    return tables.read_record(connection, query, integration.id, slug)
 
 
 def insert_campaign(
@@ -157,7 +148,7 @@ def insert_campaign(
         "createdAt": now,
         "updatedAt": now,
     }
-    insert_record(connection, "campaigns", campaign)
+    tables.insert_record(connection, "campaigns", campaign)
     of_node = {name: properties[name] for name in ("externalId", "implicit") if name in properties}
     insert_campaign_node(connection, integration, campaign, of_node)
 
@@ -181,7 +172,7 @@ def insert_campaign_node(
         "implicit": False,
         **properties,
     }
-    insert_record(connection, "nodes", node)
+    tables.insert_record(connection, "nodes", node)
 
 
 CUSTOM_ADS: Final = "custom-ads"
@@ -241,7 +232,7 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
                     field="vendor_id",
                 )
             changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
-            update_record(connection, "integrations", "_id", existing.id, changed)
+            tables.update_record(connection, "integrations", "_id", existing.id, changed)
             connection.execute(
                 "UPDATE nodes SET channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
                 [request.channel, existing.node_id, existing.node_id],
@@ -258,8 +249,8 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
             "implicit": False,
             **{name: record[name] for name in names},
         }
-        insert_record(connection, "nodes", node)
-        insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
+        tables.insert_record(connection, "nodes", node)
+        tables.insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
         return new_id
 
     return Answer(value=store.write(job))
@@ -276,7 +267,7 @@ def integration_record(
         "type": CUSTOM_ADS,
         "name": name,
         "currency": currency,
-        "parameters": encode(parameters),
+        "parameters": json_values.encode(parameters),
         "createdAt": now,
         "updatedAt": now,
     }
@@ -286,12 +277,12 @@ def list_integrations(store: Store, request: contract.ListIntegrations) -> Answe
     """Return all integrations, sorted by ``vendorId``."""
     with store.read() as backend:
         listed = "integrations WHERE deletedAt IS NULL ORDER BY vendorId"
-        return Answer.of(read_table(backend.con, listed, [], schema.INTEGRATION))
+        return Answer.of(tables.read_table(backend.con, listed, [], schema.INTEGRATION))
 
 
 def find(connection: Connection, vendor_id: str) -> Integration | None:
     """Return the integration with a ``vendorId``, or None."""
-    record = read_record(
+    record = tables.read_record(
         connection,
         "SELECT integration.*, nodes.path, nodes.channel FROM integrations AS integration "
         "JOIN nodes ON nodes._id = integration.nodeId "
@@ -308,7 +299,7 @@ def find(connection: Connection, vendor_id: str) -> Integration | None:
         node_id=record["nodeId"],
         path=tuple(record["path"]),
         channel=record["channel"],
-        is_loaded=record["parameters"] == encode(LOADED),
+        is_loaded=record["parameters"] == json_values.encode(LOADED),
     )
 
 
@@ -364,7 +355,7 @@ def register_integrations(
         seen.add(vendor_id)
         taken.add(integration_id)
         record = integration_record(project_id, vendor_id, name, currency, LOADED)
-        insert_record(connection, "integrations", {"_id": integration_id, **record, "nodeId": node_id})
+        tables.insert_record(connection, "integrations", {"_id": integration_id, **record, "nodeId": node_id})
     connection.execute(
         "UPDATE nodes SET integrationId = coalesce(nodes.integrationId, integration._id), "
         "vendorId = coalesce(nodes.vendorId, integration.vendorId) FROM integrations AS integration "
@@ -392,7 +383,7 @@ def register_campaigns(connection: Connection) -> None:
 
 def _is_vendor_id(text: str) -> bool:
     try:
-        TypeAdapter(VendorId).validate_python(text)
+        TypeAdapter(identifiers.VendorId).validate_python(text)
     except ValidationError:
         return False
     return True

@@ -14,23 +14,18 @@ from ibis.backends.duckdb import Backend
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
-from attrib_ds.contract.identifiers import Slug
-from attrib_ds.contract.json_values import encode, shown
-from attrib_ds.contract.operation import projected
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_by_id, find_by_slug, insert_campaign, require
 from attrib_ds.service.events.validation import Conventions as Settings
 from attrib_ds.service.events.validation import InvalidValue, identity, is_missing, normalise
+from attrib_ds.service.identity import merging, tombstones
 from attrib_ds.service.identity.identities import VENDOR, resolve
-from attrib_ds.service.identity.merging import register, renumber
-from attrib_ds.service.identity.tombstones import find_buried, identity_kind
-from attrib_ds.service.store.connections import BATCH_ROWS
+from attrib_ds.service.store import connections, tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import insert_record, read_record, read_table
 
 _NEWEST_FIRST = {"startDate": -1}
 
@@ -40,7 +35,7 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
 
     The tables always have the column ``type``: JSON of offline interactions omits some properties.
     """
-    columns = projected(request.projection)
+    columns = operation.projected(request.projection)
     names = columns if "type" in columns else [*columns, "type"]
     read = pa.schema([schema.INTERACTION.field(name) for name in names])
     with ExitStack() as stack:
@@ -50,7 +45,7 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
         total = int(matching.count().to_pyarrow().as_py())
         # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 1.5 deprecates.
         query = backend.compile(ordered.limit(request.limit, offset=request.offset))
-        reader = backend.raw_sql(query).to_arrow_reader(BATCH_ROWS)
+        reader = backend.raw_sql(query).to_arrow_reader(connections.BATCH_ROWS)
         remaining = max(total - request.offset, 0)
         return Answer(
             pa.schema([schema.INTERACTION.field(name) for name in columns]),
@@ -168,25 +163,27 @@ def create_offline_interaction(store: Store, request: contract.CreateOfflineInte
             "duration": 0.0,
             "ingestedAt": now,
             "createdAt": now,
-            "userData": encode(person.user_data),
+            "userData": json_values.encode(person.user_data),
             "integrationId": integration.id,
             "nodeId": node_id,
             "externalId": request.externalId,
             "isBot": False,
             "partialResolvedVendorId": None if is_complete else integration.vendor_id,
-            "rawUserData": encode(request.userData),
-            "rawNodeData": encode(request.nodeData),
+            "rawUserData": json_values.encode(request.userData),
+            "rawNodeData": json_values.encode(request.nodeData),
         }
-        insert_record(connection, "interactions", interaction)
-        register(connection, f"(SELECT userId, ingestedAt AS seen FROM interactions WHERE _id = '{new_id}')")
-        renumber(connection, f"SELECT '{user_id}'")
+        tables.insert_record(connection, "interactions", interaction)
+        merging.register(
+            connection, f"(SELECT userId, ingestedAt AS seen FROM interactions WHERE _id = '{new_id}')"
+        )
+        merging.renumber(connection, f"SELECT '{user_id}'")
         return _stored(connection, new_id, is_new=True)
 
     return store.write(job)
 
 
 def _stored(connection: Connection, id: str, *, is_new: bool) -> Answer:
-    interactions = read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
+    interactions = tables.read_table(connection, "interactions WHERE _id = ?", [id], schema.INTERACTION)
     return Answer.of(interactions, value=is_new)
 
 
@@ -194,7 +191,7 @@ def _first(connection: Connection, integration: Integration, external_id: str | 
     """Return the id of the first interaction with the external id, or None."""
     if external_id is None:
         return None
-    first = read_record(
+    first = tables.read_record(
         connection,
         "SELECT _id FROM interactions WHERE type = 'offline' AND integrationId = ? AND externalId = ? "
         "ORDER BY ingestedAt, _id LIMIT 1",
@@ -229,7 +226,8 @@ def _read_person(connection: Connection, user_data: dict[str, Any], *, currency:
             # Keep an unparsable phone number as text unless it must identify the user.
             if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
                 raise InvalidRequest(
-                    f"{argument}: {shown(value)} is not allowed; allowed: a value of type {field['type']!r}"
+                    f"{argument}: {json_values.shown(value)} is not allowed; allowed: a value of type "
+                    f"{field['type']!r}"
                 ) from None
             normalised[key] = value.strip()
         pair = identity(field, normalised[key])
@@ -262,8 +260,8 @@ def _identity_fields(
 
 def _refuse_erased(connection: Connection, person: _Person, date: datetime) -> None:
     """Refuse data of a person who was erased after its date."""
-    marks = [(identity_kind(kind), value) for kind, value in person.identities]
-    erased = find_buried(connection, marks).values()
+    marks = [(tombstones.identity_kind(kind), value) for kind, value in person.identities]
+    erased = tombstones.find_buried(connection, marks).values()
     if any(naive(date) <= erased_at for erased_at in erased):
         raise InvalidRequest(
             f"user_data: belongs to a person who was erased after {instants.format(date)}; allowed: "
@@ -362,7 +360,7 @@ def _create_campaign(
     if find_by_id(connection, integration, value) is not None:
         return value
     # Use the ad platform's id, so that a tree loaded later replaces this node.
-    is_free = read_record(connection, "SELECT _id FROM nodes WHERE _id = ?", value) is None
+    is_free = tables.read_record(connection, "SELECT _id FROM nodes WHERE _id = ?", value) is None
     id = value if is_free else new_id
     insert_campaign(connection, integration, id, None, value, {"externalId": value, "implicit": True})
     return id
@@ -375,14 +373,15 @@ def _text(name: str, value: object) -> str:
     text = str(value) if is_whole or isinstance(value, str) else ""
     if not text.strip() or len(text) > _LONGEST:
         raise InvalidRequest(
-            f"{field}: {shown(value)} is not allowed; expected text of 1 to {_LONGEST} characters or a "
+            f"{field}: {json_values.shown(value)} is not allowed; expected text of 1 to {_LONGEST} "
+            "characters or a "
             "whole number"
         )
     if name == "campaignSlug":
         try:
-            TypeAdapter(Slug).validate_python(text)
+            TypeAdapter(identifiers.Slug).validate_python(text)
         except ValidationError as error:
             expected = error.errors()[0]["msg"]
-            refusal = f"{field}: {shown(value)} is not allowed; expected {expected}"
+            refusal = f"{field}: {json_values.shown(value)} is not allowed; expected {expected}"
             raise InvalidRequest(refusal, field=field) from None
     return text

@@ -7,21 +7,14 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
+from attrib_ds import errors, instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract import administration as contract
 from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.instants import naive
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import (
-    TABLES,
-    arrow_view,
-    insert_record,
-    read_record,
-    update_record,
-)
 
 #: Name of the setting with the state of the mirror.
 _SETTING: Final = "sync"
@@ -45,22 +38,24 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
         progress = _read(connection)
         if progress is None:
             filled = [
-                table for table in TABLES if table not in _ADMINISTRATION and _has_rows(connection, table)
+                table
+                for table in tables.TABLES
+                if table not in _ADMINISTRATION and _has_rows(connection, table)
             ]
             if filled:
-                raise InvalidRequest(
+                raise errors.InvalidRequest(
                     f"to: the project is not a mirror: it has its own {filled[0].replace('_', ' ')}; "
                     "allowed: a new file, or a mirror created by sync"
                 )
             progress = {"source": request.source}
             _save(connection, progress)
         elif progress["source"] != request.source:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"to: the project mirrors {progress['source']}, not {request.source}; "
                 "allowed: a new file, or a mirror of the same source"
             )
         elif _has_rows(connection, "raw_events"):
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "to: events were sent to the mirror instead of its source; send them to the source, "
                 "and sync into a new file"
             )
@@ -98,7 +93,7 @@ def _has_rows(connection: Connection, table: str) -> bool:
 
 def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
     """Set the creation date of users; users without records are ignored."""
-    with arrow_view(connection, users.select(["_id", "createdAt"])) as view:
+    with tables.arrow_view(connection, users.select(["_id", "createdAt"])) as view:
         connection.execute(
             "UPDATE users SET createdAt = source.created_at "
             f"FROM (SELECT _id AS id, CAST(createdAt AS TIMESTAMP) AS created_at FROM {view}) AS source "
@@ -110,12 +105,12 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
     """Store event types; changed fields create a new version, as in the source."""
     for record in types.to_pylist():
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
-        event_type = {name: flat[name] for name in TABLES["event_types"] if name in flat}
+        event_type = {name: flat[name] for name in tables.TABLES["event_types"] if name in flat}
         reference = event_type["reference"]
-        existing = read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
+        existing = tables.read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
         if existing is None:
-            insert_record(connection, "event_types", {**event_type, "version": 1})
-            made_at = naive(event_type["createdAt"])
+            tables.insert_record(connection, "event_types", {**event_type, "version": 1})
+            made_at = instants.naive(event_type["createdAt"])
             insert_version(connection, event_type["_id"], reference, 1, event_type["fields"], made_at)
             continue
         changes = {
@@ -126,9 +121,11 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         if not changes:
             continue
         version = existing["version"] + ("fields" in changes)
-        update_record(connection, "event_types", "reference", reference, {**changes, "version": version})
+        tables.update_record(
+            connection, "event_types", "reference", reference, {**changes, "version": version}
+        )
         if version != existing["version"]:
-            made_at = naive(event_type["updatedAt"])
+            made_at = instants.naive(event_type["updatedAt"])
             insert_version(connection, existing["_id"], reference, version, event_type["fields"], made_at)
 
 
@@ -141,7 +138,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
     for campaign in campaigns.to_pylist():
         integration = find(connection, vendors[campaign["integrationId"]])
         connection.execute("DELETE FROM campaigns WHERE id = ?", [campaign["id"]])
-        insert_record(connection, "campaigns", campaign)
+        tables.insert_record(connection, "campaigns", campaign)
         if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
@@ -152,17 +149,17 @@ def _store_integration(connection: Connection, id: str, store: Store) -> None:
     """Create an integration from the root of its nodes, unless it exists."""
     if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
         return
-    root = read_record(
+    root = tables.read_record(
         connection,
         "SELECT _id, vendorId, name FROM nodes WHERE integrationId = ? AND vendorId IS NOT NULL "
         "ORDER BY type = 'integration' DESC, len(path), _id LIMIT 1",
         id,
     )
     if root is None:
-        raise InvalidRequest(f"records: no node belongs to the integration {id!r}")
+        raise errors.InvalidRequest(f"records: no node belongs to the integration {id!r}")
     meta = store.meta
     record = integration_record(meta.project_id, root["vendorId"], root["name"], meta.currency, {})
-    insert_record(connection, "integrations", {"_id": id, **record, "nodeId": root["_id"]})
+    tables.insert_record(connection, "integrations", {"_id": id, **record, "nodeId": root["_id"]})
 
 
 _STORE_BY_RESOURCE: Final[dict[str, Callable[[Connection, pa.Table, Store], None]]] = {

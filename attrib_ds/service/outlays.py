@@ -14,18 +14,8 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
 from attrib_ds.service.campaigns import OF_VENDOR, Integration, find, find_by_id, require
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import (
-    arrow_view,
-    changes_of,
-    insert_record,
-    insert_records,
-    read_page,
-    read_record,
-    read_table,
-    sql_table,
-    update_record,
-)
 
 #: FROM clause of the outlays of a campaign, including deleted ones.
 _OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"
@@ -48,7 +38,7 @@ def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
         bounds["?"] = request.since <= request.until
     sort = request.sort or "startDate"
     with store.read() as backend:
-        return read_page(
+        return tables.read_page(
             backend,
             " AND ".join([_OF_CAMPAIGN, *bounds]),
             [request.vendorId, request.parentCampaignId, *bounds.values()],
@@ -65,7 +55,7 @@ def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
     """Return one outlay of the campaign; outlays of other campaigns are not found."""
     with store.read() as backend:
         values = [request.vendorId, request.parentCampaignId, request.outlayId]
-        table = read_table(
+        table = tables.read_table(
             backend.con, f"{_OF_CAMPAIGN} AND _id = ? AND deletedAt IS NULL", values, schema.OUTLAY
         )
     if not table.num_rows:
@@ -101,7 +91,7 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
             "createdAt": now,
             "updatedAt": now,
         }
-        insert_record(connection, "outlays", outlay)
+        tables.insert_record(connection, "outlays", outlay)
 
     store.write(job)
     return Answer(value=id)
@@ -134,12 +124,12 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
             "country": request.country,
             "region": request.region,
         }
-        changes = changes_of(stored, requested)
+        changes = tables.changes_of(stored, requested)
         _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
         if not changes:
             return 0
         changes["updatedAt"] = instants.now()
-        update_record(connection, "outlays", "_id", request.outlayId, changes)
+        tables.update_record(connection, "outlays", "_id", request.outlayId, changes)
         return 1
 
     return Answer(value=store.write(job))
@@ -159,7 +149,9 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
         if not integration or not _find(connection, integration, request):
             raise _unknown(request)
         now = instants.now()
-        update_record(connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now})
+        tables.update_record(
+            connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now}
+        )
         return 1
 
     return Answer(value=store.write(job))
@@ -171,7 +163,7 @@ def _find(
     if find_by_id(connection, integration, request.parentCampaignId) is None:
         return None
     query = "SELECT * FROM outlays WHERE _id = ? AND campaignId = ? AND deletedAt IS NULL"
-    return read_record(connection, query, request.outlayId, request.parentCampaignId)
+    return tables.read_record(connection, query, request.outlayId, request.parentCampaignId)
 
 
 def _require_campaign(connection: Connection, integration: Integration, id: str, *, argument: str) -> None:
@@ -235,7 +227,9 @@ def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> i
     ['17.000000', '5.000000']
     >>> store.close()
     """
-    return sql_table(backend, in_project_currency_query(str(backend.compile(metrics)), literal(currency)))
+    return tables.sql_table(
+        backend, in_project_currency_query(str(backend.compile(metrics)), literal(currency))
+    )
 
 
 def in_project_currency_query(metrics: str, currency: str) -> str:
@@ -293,7 +287,7 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
         if changed:
             columns = {"currency": pa.string(), "date": pa.timestamp("us")}
             keys = pa.Table.from_pylist([dict(zip(columns, key, strict=True)) for key in changed])
-            with arrow_view(connection, keys.cast(pa.schema(columns))) as view:
+            with tables.arrow_view(connection, keys.cast(pa.schema(columns))) as view:
                 connection.execute(
                     f"DELETE FROM rates USING {view} AS new "
                     "WHERE rates.currency = new.currency AND rates.date = new.date"
@@ -303,7 +297,7 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
                 for (currency, date), rate in changed.items()
                 if rate is not None
             ]
-            insert_records(connection, "rates", records)
+            tables.insert_records(connection, "rates", records)
         return len(changed)
 
     return Answer(value=store.write(write))
@@ -312,7 +306,7 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
 def list_rates(store: Store, request: contract.ListRates) -> Answer:
     """Return one page of rates, by currency, then by date."""
     with store.read() as backend:
-        return read_page(
+        return tables.read_page(
             backend,
             "rates WHERE currency = coalesce(?, currency)",
             [request.currency],

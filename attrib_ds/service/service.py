@@ -13,9 +13,7 @@ import ibis
 import pyarrow as pa
 
 from attrib_ds.attribution.paths.project_tables import Tables
-from attrib_ds.contract import OPERATIONS, Answer, File, Operation
-from attrib_ds.contract.administration import CreateHoldout, LoadRecords, RestoreProject
-from attrib_ds.contract.events import CreateEvent
+from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
@@ -35,16 +33,13 @@ from attrib_ds.service.events.ingestion import Ingestion
 from attrib_ds.service.events.retention import Expirations
 from attrib_ds.service.identity import merging
 from attrib_ds.service.loading import load_records
-from attrib_ds.service.store import audit, settings
+from attrib_ds.service.store import audit, connections, files, settings, threads
 from attrib_ds.service.store.audit import AuditEntry
-from attrib_ds.service.store.connections import Cancellation
-from attrib_ds.service.store.files import is_final, with_advice
 from attrib_ds.service.store.settings import ProjectSettings
 from attrib_ds.service.store.store import MEMORY, Store
-from attrib_ds.service.store.threads import ReadersWriterLock
 from attrib_ds.service.users import audiences, exports, personal_data, search
 
-Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, Cancellation | None], Answer]
+Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, connections.Cancellation | None], Answer]
 T = TypeVar("T")
 
 #: Operations that accept events, or read none.
@@ -62,7 +57,7 @@ class Service:
     def __init__(self, store: Store, address: str, *, is_served: bool = False) -> None:
         self._address = address
         self._is_served = is_served
-        self._lock = ReadersWriterLock()
+        self._lock = threads.ReadersWriterLock()
         self._is_broken = False
         self._use(store)
 
@@ -198,7 +193,7 @@ class Service:
         request: Any,
         account: str | None = None,
         *,
-        cancellation: Cancellation | None = None,
+        cancellation: connections.Cancellation | None = None,
     ) -> Answer:
         """Carry out one operation and stream its records.
 
@@ -241,7 +236,7 @@ class Service:
         return replace(answer, tables=tables, close=close)
 
     def start(
-        self, operation: Operation, request: CreateEvent, account: str | None = None
+        self, operation: Operation, request: events.CreateEvent, account: str | None = None
     ) -> Future[Answer | None] | None:
         """Start to create one event, without making the thread wait.
 
@@ -308,10 +303,10 @@ class Service:
 
     def _note(self, error: BaseException | None) -> None:
         """Remember that the database has shut down, if an error says so."""
-        self._is_broken |= error is not None and is_final(error) and self._address != MEMORY
+        self._is_broken |= error is not None and files.is_final(error) and self._address != MEMORY
 
     def _carry_out(
-        self, name: str, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
+        self, name: str, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
     ) -> Answer:
         handler = _HANDLERS.get(name)
         if handler is None:
@@ -362,7 +357,7 @@ class Service:
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
 
-    def _restore(self, request: RestoreProject, line: AuditEntry | None) -> Answer:
+    def _restore(self, request: administration.RestoreProject, line: AuditEntry | None) -> Answer:
         """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""
         self._store.require_writing()
         if self._address == MEMORY:
@@ -411,7 +406,7 @@ class Service:
         except (AttribError, duckdb.Error) as error:
             self._note(error)
             if isinstance(error, duckdb.Error):
-                raise ServiceFailure(f"the database failed: {with_advice(error)}") from error
+                raise ServiceFailure(f"the database failed: {files.with_advice(error)}") from error
             raise
 
     def _reopen(self) -> None:
@@ -465,7 +460,7 @@ class Service:
         self._store.close()
 
 
-def _load(store: Store, request: LoadRecords) -> Answer:
+def _load(store: Store, request: administration.LoadRecords) -> Answer:
     options = {"replace": request.replace, "geo": request.geo, "asn": request.asn}
     counts, rejected = load_records(store, request.resource, request.source, **options)
     return Answer.of(rejected, value=counts)
@@ -473,7 +468,7 @@ def _load(store: Store, request: LoadRecords) -> Answer:
 
 def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
     def handler(
-        service: Service, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
+        service: Service, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
     ) -> Answer:
         store = service._store
         if cancellation is not None:
@@ -487,7 +482,9 @@ def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
 
 
 def _with_accounts(handle: Callable[[Path, Store, Any, AuditEntry | None], Answer]) -> Handler:
-    def handler(service: Service, request: Any, line: AuditEntry | None, _: Cancellation | None) -> Answer:
+    def handler(
+        service: Service, request: Any, line: AuditEntry | None, _: connections.Cancellation | None
+    ) -> Answer:
         if service._address == MEMORY:
             raise NotSupported("a project in memory has no keys; connect to one with a path")
         # A server of this folder has its accounts in the same file.
@@ -501,9 +498,9 @@ def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
     """Return the handler of an operation that changes settings."""
 
     def handler(
-        service: Service, request: Any, line: AuditEntry | None, cancellation: Cancellation | None
+        service: Service, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
     ) -> Answer:
-        if isinstance(request, CreateHoldout):
+        if isinstance(request, administration.CreateHoldout):
             with suppress(Conflict):  # the event type exists
                 event_types.create_event_type(service._store, opportunity_type(request.projectId))
         try:

@@ -11,8 +11,7 @@ import duckdb
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.filters.predicates import LARGEST_PATTERNS
-from attrib_ds.filters.values import LARGEST_PATTERN, SEARCHED, expanded_size
+from attrib_ds.filters import predicates, values
 
 #: A node of a syntax tree, as DuckDB writes it with `json_serialize_sql`.
 Node = dict[str, Any]
@@ -244,7 +243,7 @@ def _check(query: Node) -> None:
                 _check_column(node["column_names"], tables)
             joined += len(arguments) if name in {"concat", "||", "row"} else 0
             searches += name in SEARCHES
-            size += expanded_size(_text(arguments[1]) or "") if name in PATTERNED else 0
+            size += values.expanded_size(_text(arguments[1]) or "") if name in PATTERNED else 0
         elif isinstance(node.get("type"), str):
             _check_clause(node)
         elif "id" in node and node["id"] not in TYPES:
@@ -259,8 +258,11 @@ def _check(query: Node) -> None:
         _refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
     if searches > _MOST_SEARCHES:
         _refuse(f"texts are searched too often; allowed: {_MOST_SEARCHES} patterns and substrings")
-    if size > LARGEST_PATTERNS:
-        _refuse(f"the patterns are too large together; allowed: {LARGEST_PATTERNS:,} characters and classes")
+    if size > predicates.LARGEST_PATTERNS:
+        _refuse(
+            f"the patterns are too large together; allowed: {predicates.LARGEST_PATTERNS:,} characters and "
+            "classes"
+        )
 
 
 def _compared(query: Node) -> set[int]:
@@ -359,8 +361,11 @@ def _check_pattern(name: str, pattern: str | None) -> None:
         _refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
     if name in LIKES:
         return
-    if expanded_size(pattern) > LARGEST_PATTERN:
-        _refuse(f"a pattern repeats too often; allowed: {LARGEST_PATTERN} characters and classes written out")
+    if values.expanded_size(pattern) > values.LARGEST_PATTERN:
+        _refuse(
+            f"a pattern repeats too often; allowed: {values.LARGEST_PATTERN} characters and classes "
+            "written out"
+        )
 
 
 def _call(node: Node) -> tuple[str, list[Node]]:
@@ -480,7 +485,7 @@ def _shorten_searched(query: Node) -> None:
     for node, _ in list(_nodes(query)):
         if node.get("class") == "FUNCTION" and _folded(node["function_name"]) in SEARCHES:
             text, *others = node["children"]
-            value = {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": SEARCHED}
+            value = {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": values.SEARCHED}
             length = {
                 "class": "CONSTANT",
                 "type": "VALUE_CONSTANT",

@@ -23,9 +23,8 @@ from attrib_ds.attribution.credits.touches import (
     models_by_label,
 )
 from attrib_ds.attribution.models import DiscreteHazard, Model, PathModel, SequenceModel
-from attrib_ds.attribution.paths.inputs import MILESTONE
+from attrib_ds.attribution.paths import inputs, sequences
 from attrib_ds.attribution.paths.paths import Paths, require_paths
-from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
 
@@ -125,9 +124,9 @@ def _weighted(
     """Return the touchpoints of the conversion with their weights and the model's own columns."""
     narrow = replace(paths, touches=of_event)
     if not isinstance(model, PathModel):
-        rows = to_pandas(credited_touches(narrow, model, Sequences.of(narrow)).to_pyarrow())
+        rows = to_pandas(credited_touches(narrow, model, sequences.Sequences.of(narrow)).to_pyarrow())
         return touches.merge(rows[["position", "weight"]], on="position")
-    shares = touch_shares(model, Sequences.of(paths))
+    shares = touch_shares(model, sequences.Sequences.of(paths))
     shares = shares.filter(pc.equal(shares["event_id"], pa.scalar(event_id, shares["event_id"].type)))
     joined = joined_shares(narrow, shares, leaves_rest=isinstance(model, DiscreteHazard))
     rows = to_pandas(joined.to_pyarrow())
@@ -230,7 +229,7 @@ def _time_decay(model: models.TimeDecay, rows: pd.DataFrame) -> list[str]:
 def _position_based(model: models.PositionBased, rows: pd.DataFrame) -> list[str]:
     keys = {"first": 1, "last": len(rows)}
     for name, _ in model.roles:
-        reached = rows.loc[rows["date"] <= rows[f"{MILESTONE}{name}"], "position"]
+        reached = rows.loc[rows["date"] <= rows[f"{inputs.MILESTONE}{name}"], "position"]
         if len(reached):
             keys[f"last before {name!r}"] = int(reached.max())
     if len(rows) == 1:

@@ -6,10 +6,8 @@ import pandas as pd
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from attrib_ds.attribution import conversion_rates, models
+from attrib_ds.attribution import conversion_rates, intervals, markov, models
 from attrib_ds.attribution.incremental.discrete_hazard import credit_discrete_hazard, share_discrete_hazard
-from attrib_ds.attribution.intervals import GROUPS, Tally, Uncertainty
-from attrib_ds.attribution.markov import credit_markov
 from attrib_ds.attribution.models import DiscreteHazard, PathModel
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -17,7 +15,7 @@ from attrib_ds.errors import InvalidRequest
 
 
 def path_credits(
-    paths: Paths, wanted: list[PathModel], *, uncertainty: Uncertainty | None
+    paths: Paths, wanted: list[PathModel], *, uncertainty: intervals.Uncertainty | None
 ) -> list[pd.DataFrame]:
     """Compute path models, sharing the counts that several of them need.
 
@@ -52,7 +50,7 @@ def path_credits(
     is_jackknife = uncertainty is not None and not is_bootstrap and paths.has_users
     sequences = Sequences.of(
         paths,
-        folds=GROUPS if is_jackknife else 1,
+        folds=intervals.GROUPS if is_jackknife else 1,
         bootstrap=uncertainty if is_bootstrap else None,
         counts_sets=any(isinstance(model, models.ConversionRateShapley) for model in wanted),
     )
@@ -77,12 +75,12 @@ def _demand(model: PathModel) -> tuple[int, bool]:
 
 
 @singledispatch
-def credit(model: PathModel, sequences: Sequences) -> Tally:
+def credit(model: PathModel, sequences: Sequences) -> intervals.Tally:
     """Credit conversions and value under a path model."""
     raise NotImplementedError(type(model).__name__)
 
 
-credit.register(models.Markov, credit_markov)
+credit.register(models.Markov, markov.credit_markov)
 credit.register(models.ConversionRateShapley, conversion_rates.credit_conversion_rates)
 credit.register(models.Fractribution, conversion_rates.credit_fractribution)
 credit.register(models.DiscreteHazard, credit_discrete_hazard)

@@ -13,12 +13,10 @@ import pandas as pd
 
 from attrib_ds import instants
 from attrib_ds.attribution.calendar import counted_in_part, first_days, labels, local_days, starts_of, zone_of
-from attrib_ds.attribution.credits.path_credits import touch_shares
-from attrib_ds.attribution.credits.returns import checked_spend, in_one_currency, with_ratios
+from attrib_ds.attribution.credits import path_credits, returns
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.models import Model, PathModel
-from attrib_ds.attribution.paths.inputs import STATE
-from attrib_ds.attribution.paths.money import ALLOWED, OCCURRED, ORIGINAL, local_days_of
+from attrib_ds.attribution.paths import inputs, money
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.attribution.rules import credit_sums, credits_of, weighted_touches
@@ -169,16 +167,16 @@ class _Dated:
     def of(cls, paths: Paths, date: str) -> _Dated:
         """Return the columns for a choice of ``date``."""
         columns = paths.touches.columns
-        of_event = OCCURRED if OCCURRED in columns else "event_date"
+        of_event = money.OCCURRED if money.OCCURRED in columns else "event_date"
         if date != "state":
             return cls(of_event, "value", None, date == "touch")
-        if STATE not in columns and paths.later is None:
+        if inputs.STATE not in columns and paths.later is None:
             raise InvalidRequest(
                 "date: 'state' needs the dates of a state or of later amounts, which the paths do not have; "
                 "build the paths with state= or adjustments="
             )
-        value = "value" if paths.later is None else ORIGINAL
-        return cls(STATE if STATE in columns else of_event, value, paths.later, False)
+        value = "value" if paths.later is None else money.ORIGINAL
+        return cls(inputs.STATE if inputs.STATE in columns else of_event, value, paths.later, False)
 
 
 def _by_rules(
@@ -226,7 +224,7 @@ def _bounds(dates: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime
 
 def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: ZoneInfo) -> pd.DataFrame:
     """Sum the credit of a path model from the shares of touchpoints."""
-    shares = to_pandas(touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
+    shares = to_pandas(path_credits.touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
     touches = sequences.paths.touches
     last = touches.filter(touches.position == touches.length)
     events = to_pandas(
@@ -258,14 +256,14 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
     """Return the spend by local day, or None if it has no dates."""
     if spend is None or "date" not in spend.columns:
         return None
-    rows = checked_spend(spend)
-    days = local_days_of(spend["date"], zone)
+    rows = returns.checked_spend(spend)
+    days = money.local_days_of(spend["date"], zone)
     is_missing = np.asarray(days.isna())
     if is_missing.any():
         row = int(is_missing.argmax())
         date = spend["date"].tolist()[row]
         found = "missing" if pd.isna(date) else repr(date)
-        raise InvalidRequest(f"spend: the column 'date' is {found} in row {row}; allowed: {ALLOWED}")
+        raise InvalidRequest(f"spend: the column 'date' is {found} in row {row}; allowed: {money.ALLOWED}")
     return rows.assign(day=days)
 
 
@@ -292,7 +290,7 @@ def _by_period(by_day: dict[str, pd.DataFrame], interval: str, spend: pd.DataFra
     """Sum the days of each model into periods, and join the spend of each period to its credit."""
     rows = pd.concat([rows.assign(model=label) for label, rows in by_day.items()], ignore_index=True)
     if spend is not None:
-        rows, spend = in_one_currency(rows, spend)
+        rows, spend = returns.in_one_currency(rows, spend)
     parts = [
         _summed(rows[rows["model"] == label].drop(columns="model"), interval, spend).assign(model=label)
         for label in by_day
@@ -318,7 +316,7 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
     if spend is not None:
         # A node with spend and no credit has a value of 0 if conversions have values.
         summed["value"] = summed["value"].fillna(0.0 if is_valued else np.nan)
-        summed = with_ratios(summed.assign(monetary=is_monetary))
+        summed = returns.with_ratios(summed.assign(monetary=is_monetary))
     order = summed.assign(unattributed=summed["node_id"].isna())
     order = order.sort_values(["start", "unattributed", "node_id", "currency"])
     return summed.loc[order.index]

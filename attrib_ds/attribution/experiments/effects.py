@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 import pandas as pd
 
+from attrib_ds import display, errors
 from attrib_ds.attribution.arrays import Flags, Numbers
 from attrib_ds.attribution.experiments.segments import ObservedShare, ObservedShares
 from attrib_ds.attribution.models import check_level
-from attrib_ds.display import card
-from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.records.frames import TEXT
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def unavailable(reason: str) -> Callable[..., Any]:
     """Return a method that raises, because a result does not have what it reports."""
 
     def method(self: Effects, *args: object, **options: object) -> Any:  # noqa: ARG001
-        raise NotSupported(f"{self.label}: {reason}")
+        raise errors.NotSupported(f"{self.label}: {reason}")
 
     method.__doc__ = f"Raise :class:`~attrib_ds.errors.NotSupported`: {reason}."
     return method
@@ -199,9 +198,11 @@ class Effects:
         """
         shares = ObservedShares.read(observed_share)
         if shares.column is not None:
-            raise NotSupported(f"{self.label}: an experiment is not divided by segment; pass one share")
+            raise errors.NotSupported(
+                f"{self.label}: an experiment is not divided by segment; pass one share"
+            )
         if self.observed_share != (1.0, 0.0):
-            raise NotSupported(f"{self.label}: the effects are scaled already")
+            raise errors.NotSupported(f"{self.label}: the effects are scaled already")
         return replace(self, observed_share=shares.of_segment(None))
 
     def __repr__(self) -> str:
@@ -214,7 +215,7 @@ class Effects:
         facts = dict(self._facts())
         noted = "".join(f"<p>{escape(text)}</p>" for text in self.warnings)
         facts.pop("warnings", None)
-        return f"{card(f'Effects: {self.label}', facts)}{table}{noted}"
+        return f"{display.card(f'Effects: {self.label}', facts)}{table}{noted}"
 
     def _facts(self) -> dict[str, str]:
         """Return what is worth knowing besides the table, by name."""
@@ -242,7 +243,9 @@ class Effects:
     def _node(self, argument: str, node: str) -> int:
         """Return the position of a node."""
         if not isinstance(node, str) or node not in self.node_ids:
-            raise InvalidRequest.choice(argument, node, [each for each in self.node_ids if each is not None])
+            raise errors.InvalidRequest.choice(
+                argument, node, [each for each in self.node_ids if each is not None]
+            )
         return self.node_ids.index(node)
 
 
@@ -282,7 +285,7 @@ def compare(results: Mapping[str, Effects], *, confidence: float = LEVEL) -> pd.
     """
     is_valid = isinstance(results, Mapping) and all(isinstance(each, Effects) for each in results.values())
     if not is_valid or not results:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"results: {type(results).__name__} is not allowed; allowed: a mapping from labels to results, "
             "as in {'hazard': effects, 'holdout': holdout}"
         )

@@ -14,9 +14,8 @@ from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import engine
 from attrib_ds.attribution.experiments import contrasts
 from attrib_ds.attribution.experiments.effects import Effects, Ranges, around, recorded, weighted
-from attrib_ds.attribution.paths.inputs import Input
+from attrib_ds.attribution.paths import inputs, sequences
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.attribution.paths.sequences import number_currencies
 from attrib_ds.errors import HoldoutWarning, InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 
@@ -220,7 +219,7 @@ def read_draws(frame: object) -> pd.DataFrame:
     InvalidRequest
         If a column is missing or of another kind, there are no rows, or rows contradict each other.
     """
-    given = Input.open(engine(), frame, argument="withheld")
+    given = inputs.Input.open(engine(), frame, argument="withheld")
     columns: dict[str, Any] = {name: given.keys(name, role=None) for name in _PAIR}
     if given.has("withheld"):
         columns["withheld"] = given.flags("withheld", role=None)
@@ -369,7 +368,7 @@ class _Outcomes:
         names = ("event_id", "user_id", "event_date", "conversions", "value", "currency")
         # A fixed order makes floating-point sums reproducible.
         table = last.select(*names).order_by("event_id").to_pyarrow()
-        number, currencies = number_currencies(table["currency"], np.ones(len(table), bool))
+        number, currencies = sequences.number_currencies(table["currency"], np.ones(len(table), bool))
         rows = to_pandas(table.select(["user_id", "event_date", "conversions", "value"]))
         user = users.get_indexer(pd.Index(rows["user_id"]))
         took_part = user >= 0

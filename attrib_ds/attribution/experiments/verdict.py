@@ -9,9 +9,8 @@ from scipy.stats import f as fisher
 from scipy.stats import poisson
 from scipy.stats import t as student
 
-from attrib_ds.attribution.arrays import Numbers
+from attrib_ds.attribution import arrays, intervals
 from attrib_ds.attribution.incremental.histories import preceding
-from attrib_ds.attribution.intervals import GROUPS
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning, warn
 
@@ -58,12 +57,12 @@ UNTESTED: Final = ControlsTest("cannot tell", np.nan, np.nan, np.nan)
 
 
 def judge_controls(
-    credited: Numbers,
-    error: Numbers,
+    credited: arrays.Numbers,
+    error: arrays.Numbers,
     total: float,
     total_error: float,
-    others: Numbers,
-    others_error: Numbers,
+    others: arrays.Numbers,
+    others_error: arrays.Numbers,
     *,
     conversions: float,
     confidence: float,
@@ -91,13 +90,15 @@ def judge_controls(
     low, high = _ratio_bounds(total, total_error, rest, rest_error, confidence)
     if is_confounded(credited, error, total, total_error, min(float(np.abs(others).sum()), conversions)):
         return ControlsTest("confounded", share, low, high)
-    reach = student.ppf(1 - CLEAR_SIGNIFICANCE, GROUPS - 1)
+    reach = student.ppf(1 - CLEAR_SIGNIFICANCE, intervals.GROUPS - 1)
     spread = np.hypot(total_error, _NEGLIGIBLE_SHARE * rest_error)
     is_clear = abs(total) + reach * spread < _NEGLIGIBLE_SHARE * rest
     return ControlsTest("clear" if is_clear else "cannot tell", share, low, high)
 
 
-def is_confounded(credited: Numbers, error: Numbers, total: float, total_error: float, others: float) -> bool:
+def is_confounded(
+    credited: arrays.Numbers, error: arrays.Numbers, total: float, total_error: float, others: float
+) -> bool:
     """Return whether controls earn more credit than sampling error explains, and a relevant share.
 
     Parameters
@@ -114,8 +115,8 @@ def is_confounded(credited: Numbers, error: Numbers, total: float, total_error: 
     # A joint F test of all controls, and a test of their sum: half the significance level for each.
     squares = np.divide(credited, error, out=np.full(len(credited), np.inf), where=error > 0) ** 2
     statistic = float(squares[credited != 0].sum()) / len(credited)
-    is_joint = statistic > fisher.ppf(1 - SIGNIFICANCE / 2, len(credited), GROUPS - 1)
-    reach = student.ppf(1 - SIGNIFICANCE / 4, GROUPS - 1)
+    is_joint = statistic > fisher.ppf(1 - SIGNIFICANCE / 2, len(credited), intervals.GROUPS - 1)
+    reach = student.ppf(1 - SIGNIFICANCE / 4, intervals.GROUPS - 1)
     return bool(is_joint or abs(total) > reach * total_error)
 
 
@@ -123,7 +124,7 @@ def _ratio_bounds(
     part: float, part_error: float, whole: float, whole_error: float, confidence: float
 ) -> tuple[float, float]:
     """Return Fieller's bounds of a ratio of independent estimates; infinite if the whole may be zero."""
-    reach = float(student.ppf(0.5 + confidence / 2, GROUPS - 1))
+    reach = float(student.ppf(0.5 + confidence / 2, intervals.GROUPS - 1))
     square = whole**2 - (reach * whole_error) ** 2
     if square <= 0:
         return -np.inf, np.inf
@@ -132,13 +133,15 @@ def _ratio_bounds(
     return float(middle - half), float(middle + half)
 
 
-def jackknife_error(without: Numbers) -> Numbers:
+def jackknife_error(without: arrays.Numbers) -> arrays.Numbers:
     """Return the standard errors of sums over users from those without each group of users."""
-    scaled = without * (GROUPS / (GROUPS - 1))
-    return np.asarray(np.sqrt((GROUPS - 1) / GROUPS * ((scaled - scaled.mean(axis=0)) ** 2).sum(axis=0)))
+    scaled = without * (intervals.GROUPS / (intervals.GROUPS - 1))
+    return np.asarray(
+        np.sqrt((intervals.GROUPS - 1) / intervals.GROUPS * ((scaled - scaled.mean(axis=0)) ** 2).sum(axis=0))
+    )
 
 
-def warn_of_confounding(label: str, controls: list[str], credited: Numbers, others: float) -> None:
+def warn_of_confounding(label: str, controls: list[str], credited: arrays.Numbers, others: float) -> None:
     """Warn that a model is confounded."""
     shown = ", ".join(f"{node} {amount:,.0f}" for node, amount in zip(controls, credited, strict=True))
     warn(

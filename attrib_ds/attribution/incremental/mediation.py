@@ -6,11 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from attrib_ds.attribution.arrays import Codes, Numbers
+from attrib_ds.attribution import arrays, intervals
 from attrib_ds.attribution.incremental import discrete_hazard as hazard
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.person_periods import Design
-from attrib_ds.attribution.intervals import GROUPS
 
 #: Days before a touchpoint at which the touchpoints that may have caused it are counted.
 _BEFORE: Final = 1e-9
@@ -39,15 +38,15 @@ class _Mediator:
     """
 
     node: int
-    case: Codes
-    touch: Codes
-    age: Numbers
-    caused: list[Numbers]
+    case: arrays.Codes
+    touch: arrays.Codes
+    age: arrays.Numbers
+    caused: list[arrays.Numbers]
 
 
 def lost_in_total(
     sample: hazard.HazardSample, fit: hazard.HazardFit, mediators_of: Mapping[int, Sequence[int]]
-) -> dict[int, list[Numbers]]:
+) -> dict[int, list[arrays.Numbers]]:
     """Return the share of each conversion lost without a node, directly and through mediators.
 
     The touchpoints of a mediator are the outcome of a discrete hazard of their own. Without the node, each
@@ -92,7 +91,7 @@ def _mediator(sample: hazard.HazardSample, node: int, *, is_jackknife: bool) -> 
     )
 
 
-def _earlier_touches(histories: Histories, node: int) -> tuple[Codes, Codes]:
+def _earlier_touches(histories: Histories, node: int) -> tuple[arrays.Codes, arrays.Codes]:
     """Return all pairs of a conversion and an earlier touchpoint of the node, of the same user."""
     touches = np.flatnonzero(histories.touch_node == node)
     user = histories.touch_user[touches]
@@ -105,7 +104,9 @@ def _earlier_touches(histories: Histories, node: int) -> tuple[Codes, Codes]:
     return case[is_earlier], touch[is_earlier]
 
 
-def _caused(sample: hazard.HazardSample, node: int, touches: Codes, *, is_jackknife: bool) -> list[Numbers]:
+def _caused(
+    sample: hazard.HazardSample, node: int, touches: arrays.Codes, *, is_jackknife: bool
+) -> list[arrays.Numbers]:
     """Return the share of touchpoints that would not have happened without each node.
 
     Touchpoints outside the observation of their user, or at its very beginning, are caused by nothing: an
@@ -115,7 +116,7 @@ def _caused(sample: hazard.HazardSample, node: int, touches: Codes, *, is_jackkn
     user, time = histories.touch_user, histories.touch_time
     is_outcome = (histories.touch_node == node) & (time > histories.since[user])
     outcome = np.flatnonzero(is_outcome)
-    shares = [np.zeros((len(touches), nodes))] * (1 + GROUPS if is_jackknife else 1)
+    shares = [np.zeros((len(touches), nodes))] * (1 + intervals.GROUPS if is_jackknife else 1)
     if not len(outcome):
         return shares
     of_touches = replace(
@@ -156,7 +157,7 @@ def _caused(sample: hazard.HazardSample, node: int, touches: Codes, *, is_jackkn
 
 def _lost(
     sample: hazard.HazardSample, fit: hazard.HazardFit, node: int, mediators: list[_Mediator], number: int
-) -> Numbers:
+) -> arrays.Numbers:
     """Return the share of each conversion lost without a node, in one sample of users."""
     coefficients = fit.coefficients[number]
     cases = fit.cases

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.arrays import Codes, Numbers
-from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, lost_without, probabilities, solved
-from attrib_ds.attribution.incremental.person_periods import Design
+from attrib_ds.attribution.incremental import discrete_hazard, person_periods
 from attrib_ds.records.frames import TEXT
 
 #: Partial R2 of observed variables, with exposure and with conversions.
@@ -31,7 +30,7 @@ _TYPES: Final = {name: TEXT if name == "benchmark" else "float64" for name in SE
 
 
 def sensitivity_rows(
-    fit: HazardFit, effects: pd.DataFrame, *, node_ids: Sequence[str], controls: Sequence[str]
+    fit: discrete_hazard.HazardFit, effects: pd.DataFrame, *, node_ids: Sequence[str], controls: Sequence[str]
 ) -> pd.DataFrame:
     """Return the columns of :data:`SENSITIVITY` for the effects of a fitted hazard.
 
@@ -170,7 +169,7 @@ def e_value(risk_ratio: float) -> float:
     return float(above + np.sqrt(above * (above - 1))) if np.isfinite(above) else np.inf
 
 
-def columns_of_covariates(fit: HazardFit) -> dict[str, Codes]:
+def columns_of_covariates(fit: discrete_hazard.HazardFit) -> dict[str, Codes]:
     """Return the columns of the design of each covariate that differs between users."""
     columns: dict[str, list[int]] = {}
     # The intercept comes first. A covariate may be constant in a segment of users.
@@ -181,7 +180,7 @@ def columns_of_covariates(fit: HazardFit) -> dict[str, Codes]:
 
 
 def omitted_variables(
-    fit: HazardFit, benchmarks: Mapping[str, Codes]
+    fit: discrete_hazard.HazardFit, benchmarks: Mapping[str, Codes]
 ) -> dict[tuple[int, int], tuple[float, float, Benchmarks]]:
     """Return the bias of an omitted variable for each node and currency with an effect.
 
@@ -209,14 +208,14 @@ def omitted_variables(
     """
     coefficients = fit.coefficients[0]
     information = fit.hessian - np.diag(fit.penalty)
-    inverse = solved(fit.hessian, np.eye(len(fit.hessian)))
+    inverse = discrete_hazard.solved(fit.hessian, np.eye(len(fit.hessian)))
     outcome = {
         name: _outcome_r2(coefficients[columns], inverse[np.ix_(columns, columns)], fit.weight.sum())
         for name, columns in benchmarks.items()
     }
-    lost = lost_without(fit.cases, coefficients)
+    lost = discrete_hazard.lost_without(fit.cases, coefficients)
     parts = fit.cases.parts(coefficients)
-    baseline = 1 - probabilities(fit.cases.log_odds(coefficients))
+    baseline = 1 - discrete_hazard.probabilities(fit.cases.log_odds(coefficients))
     variables = {}
     for node in range(lost.shape[1]):
         columns = fit.design.columns_of(node)
@@ -242,7 +241,7 @@ def omitted_variables(
     return variables
 
 
-def _rows_of(cases: Design, columns: Codes) -> Numbers:
+def _rows_of(cases: person_periods.Design, columns: Codes) -> Numbers:
     """Return some of the columns of effects, at all cases."""
     begin = cases.plain.shape[1] + cases.stretches
     return np.asarray(cases.columns()[:, columns - begin] / cases.scale[columns - begin])
@@ -252,7 +251,7 @@ def _outcome_r2(coefficients: Numbers, covariance: Numbers, periods: float) -> f
     """Return the partial R2 of columns with the outcome, given all others, from their Wald statistic."""
     if not coefficients.any():
         return 0.0
-    statistic = float(coefficients @ solved(covariance, coefficients))
+    statistic = float(coefficients @ discrete_hazard.solved(covariance, coefficients))
     return max(statistic, 0.0) / (max(statistic, 0.0) + periods)
 
 
@@ -272,4 +271,4 @@ def _residual(products: Numbers, columns: Codes, direction: Numbers, given: Code
     """Return the sum of squares of exposure that other columns leave."""
     across = products[np.ix_(given, columns)] @ direction
     total = direction @ products[np.ix_(columns, columns)] @ direction
-    return float(total - across @ solved(products[np.ix_(given, given)], across))
+    return float(total - across @ discrete_hazard.solved(products[np.ix_(given, given)], across))

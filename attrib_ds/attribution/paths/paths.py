@@ -12,13 +12,12 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds import display, errors
 from attrib_ds.attribution.engines.engine import engine, engine_of, has_all_features, joined_in_order, total
 from attrib_ds.attribution.paths import inputs
 from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
-from attrib_ds.display import card
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 
 
@@ -313,7 +312,7 @@ class Paths:
         [1.0, 3.0]
         """
         if not separator:
-            raise InvalidRequest("separator: '' is not allowed; allowed: text between two nodes")
+            raise errors.InvalidRequest("separator: '' is not allowed; allowed: text between two nodes")
         source = inputs.Input.open(engine(), frame, argument="frame")
         columns = {
             "path": source.keys(path, role="path"),
@@ -332,7 +331,7 @@ class Paths:
         empty = nodes.str.strip() == ""
         if empty.any():
             row = int(nodes.index[empty][0])
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"frame: the path in row {row} has an empty node ({rows['path'][row]!r}, separated by "
                 f"{separator!r}); allowed: one or more nodes, none of them empty"
             )
@@ -402,7 +401,7 @@ class Paths:
             If ``top`` is not a number of paths.
         """
         if top is not None and (not isinstance(top, int) or top < 0):
-            raise InvalidRequest(f"top: {top!r} is not a number of paths; allowed: 0 or more, or None")
+            raise errors.InvalidRequest(f"top: {top!r} is not a number of paths; allowed: 0 or more, or None")
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
@@ -477,7 +476,7 @@ class Paths:
             If the lookback is not allowed, or the paths are aggregated ones.
         """
         if self.conversions is None or self.touchpoints is None or self.window is None:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "paths: aggregated paths have no dates, so their lookback cannot change; use "
                 "Paths.from_frames"
             )
@@ -527,7 +526,7 @@ class Paths:
     def require_dates(self, purpose: str) -> None:
         """Raise if touchpoints have no dates."""
         if not self.has_dates:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"paths: {purpose} needs the dates of touchpoints, which aggregated paths do not have; use "
                 "Paths.from_frames"
             )
@@ -548,7 +547,9 @@ class Paths:
     def _repr_html_(self) -> str:
         kind = "touchpoints with dates" if self.has_dates else "aggregated sequences"
         methods = ".to_pandas(), .summary(), .lengths(), .lags(), and attribute(paths, …)"
-        return card("Paths", {"of": kind, **self.settings}, note=f"Nothing is computed yet: {methods}")
+        return display.card(
+            "Paths", {"of": kind, **self.settings}, note=f"Nothing is computed yet: {methods}"
+        )
 
     def _valued(self, which: str) -> Paths:
         touches = self.touches
@@ -569,7 +570,7 @@ class Paths:
 def require_paths(paths: object) -> None:
     """Require ``Paths``, and not, for example, a frame of touchpoints."""
     if not isinstance(paths, Paths):
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"paths: {type(paths).__name__} is not Paths; allowed: the result of conversion_paths, "
             "Paths.from_frames or Paths.from_sequences"
         )

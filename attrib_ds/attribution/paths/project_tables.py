@@ -16,12 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
+from attrib_ds import errors, schema
 from attrib_ds.attribution.calendar import starts_of
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.paths.windows import RESET, after_earlier
-from attrib_ds.errors import check_choice
 from attrib_ds.records.frames import TEXT, to_pandas
-from attrib_ds.schema import NODE_TYPES
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def ancestors_at(nodes: pd.DataFrame, level: str) -> dict[str, str]:
     The level ``"channel"`` maps a node to the name of its channel, if it has one: the nodes of a channel are
     in several trees.
     """
-    check_choice("level", level, NODE_TYPES)
+    errors.check_choice("level", level, schema.NODE_TYPES)
     parents = parents_of(nodes)
     types = dict(zip(identifiers(nodes["_id"]), nodes["type"], strict=True))
     ancestors: dict[str, str] = {}

@@ -12,8 +12,7 @@ from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
 from attrib_ds.attribution.engines.engine import double, rebound
-from attrib_ds.attribution.paths.inputs import Input
-from attrib_ds.attribution.paths.project_tables import Tables
+from attrib_ds.attribution.paths import inputs, project_tables
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import to_pandas
 
@@ -105,7 +104,7 @@ class ExternalTables:
                 f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; if "
                 f"a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}"
             )
-        source = Input(table, name, is_external=True, dialect=self.backend.name)
+        source = inputs.Input(table, name, is_external=True, dialect=self.backend.name)
         schema_columns = needed | optional
         converted = {
             column: _as(source, column, kind) if column in table.columns else ibis.null(_TYPES[kind])
@@ -141,7 +140,7 @@ def read_tables(
     users: Any,
     currency: str,
     timezone: str,
-) -> Tables:
+) -> project_tables.Tables:
     """Return the tables that attribution reads; for the parameters see :func:`attrib_ds.open_tables`."""
     interactions = tables.read("interactions", interactions)
     interactions = interactions.mutate(hitCount=interactions.hitCount.cast("int64"))
@@ -151,7 +150,7 @@ def read_tables(
         given = tables.read("metrics", metrics)
         measured.append(_metrics(given, {name: given[name] for name in _METRIC}))
     nothing = _metrics(events.filter(ibis.literal(False)), {})
-    return Tables(
+    return project_tables.Tables(
         interactions=interactions,
         events=events.drop(*(name for name in events.columns if name.startswith((STATISTIC, STATE)))),
         metrics=ibis.union(*measured) if measured else nothing,
@@ -163,7 +162,7 @@ def read_tables(
     )
 
 
-def _as(source: Input, name: str, kind: str) -> Any:
+def _as(source: inputs.Input, name: str, kind: str) -> Any:
     column = source.table[name]
     if not _KINDS[kind](column.type()):
         raise InvalidRequest(f"{source.argument}: the column {name} holds {column.type()}; allowed: {kind}")

@@ -11,18 +11,13 @@ from duckdb import DuckDBPyConnection as Connection
 from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
-from attrib_ds.records.export_tables import url_parts
-from attrib_ds.records.sources import literal, quoted
+from attrib_ds.records import export_tables, sources
 from attrib_ds.service.campaigns import INTEGRATIONS
-from attrib_ds.service.collection.traffic_sources import resolve_hits
-from attrib_ds.service.collection.visitors import COLUMNS, describe
-from attrib_ds.service.identity.identities import TRACKER
-from attrib_ds.service.identity.merging import register, remove_absent, renumber
-from attrib_ds.service.identity.tombstones import buried_rows, identity_kind
-from attrib_ds.service.store.intake import Intake
+from attrib_ds.service.collection import traffic_sources, visitors
+from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.store import intake, tables
 from attrib_ds.service.store.queue import HITS
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import TABLES, HexIds, arrow_view, as_arrow, insert_records
 
 _MOST_WAITING: Final = 50_000
 #: Number of hits that one transaction puts into sessions.
@@ -61,7 +56,7 @@ def pending_hit(
     }
 
 
-class HitIntake(Intake[dict[str, Any], None, dict[str, Any]]):
+class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
     """The hits of a project on their way into sessions; those of one browser are processed one at a time."""
 
     def __init__(self, store: Store) -> None:
@@ -102,24 +97,26 @@ class HitIntake(Intake[dict[str, Any], None, dict[str, Any]]):
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         # A hit sent by a server without databases of places has fewer columns.
-        records = [dict.fromkeys(TABLES["pending_hits"]) | record for record in entries]
+        records = [dict.fromkeys(tables.TABLES["pending_hits"]) | record for record in entries]
         _collect(connection, records, project_id=self._store.meta.project_id, ids=self._store.ids)
 
     def _set_aside(self, connection: Connection, entry: dict[str, Any]) -> None:
         # Tried again when the project is opened.
-        insert_records(connection, "pending_hits", [entry])
+        tables.insert_records(connection, "pending_hits", [entry])
 
 
 def _collect(
-    connection: Connection, records: Sequence[dict[str, Any]], *, project_id: str, ids: HexIds
+    connection: Connection, records: Sequence[dict[str, Any]], *, project_id: str, ids: tables.HexIds
 ) -> None:
     """Put hits into sessions, inside a transaction; hits that the tables have are left out."""
-    with arrow_view(connection, as_arrow("pending_hits", records)) as view:
+    with tables.arrow_view(connection, tables.as_arrow("pending_hits", records)) as view:
         connection.execute(f"CREATE TEMP TABLE taken_hits AS FROM {view}")
     marks = (
-        f"SELECT id AS row, {literal(identity_kind(TRACKER))} AS kind, trackerId AS value, serverDate AS seen"
+        f"SELECT id AS row, {sources.literal(tombstones.identity_kind(identities.TRACKER))} AS kind, "
+        "trackerId AS "
+        "value, serverDate AS seen"
     )
-    erased = buried_rows(connection, f"({marks} FROM temp.taken_hits)")
+    erased = tombstones.buried_rows(connection, f"({marks} FROM temp.taken_hits)")
     if erased is not None:
         # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
@@ -130,8 +127,12 @@ def _collect(
 
 def _raw_hits() -> str:
     """Return the query of the taken hits with the columns that raw hits have."""
-    given = {name: quoted(name) for name in TABLES["pending_hits"]} | url_parts(quoted("pageUrl"), "pageUrl")
-    columns = [f"{given.get(name, f'CAST(NULL AS {kind})')} AS {quoted(name)}" for name, kind in RAW.items()]
+    given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]} | export_tables.url_parts(
+        sources.quoted("pageUrl"), "pageUrl"
+    )
+    columns = [
+        f"{given.get(name, f'CAST(NULL AS {kind})')} AS {sources.quoted(name)}" for name, kind in RAW.items()
+    ]
     return f"SELECT {', '.join(columns)} FROM temp.taken_hits"
 
 
@@ -282,7 +283,7 @@ _COMPUTED: Final = frozenset(
 )
 #: Columns of hits that :func:`collect` takes; the address is not stored.
 RAW: Final = {
-    **{name: kind for name, kind in TABLES["hits"].items() if name not in _COMPUTED},
+    **{name: kind for name, kind in tables.TABLES["hits"].items() if name not in _COMPUTED},
     "address": "VARCHAR",
 }
 _OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign")
@@ -297,11 +298,13 @@ _OF_FIRST_HIT: Final = {
     **{name: name for group in ("asn", "geo") for name in schema.leaves(schema.HIT, group)},
 }
 _PAGE: Final = " || ".join(
-    f"coalesce({quoted(f'pageUrl.{part}')}, '')" for part in ("origin", "pathname", "search", "hash")
+    f"coalesce({sources.quoted(f'pageUrl.{part}')}, '')" for part in ("origin", "pathname", "search", "hash")
 )
 
 
-def collect(connection: Connection, hits: str, *, project_id: str, now: str, ids: HexIds) -> dict[str, int]:
+def collect(
+    connection: Connection, hits: str, *, project_id: str, now: str, ids: tables.HexIds
+) -> dict[str, int]:
     """Store new hits, and recompute the sessions of their trackers around their times.
 
     Sessions, their ids, users' counters and nodes depend on the hits alone, not on the order or the portions
@@ -326,7 +329,9 @@ def collect(connection: Connection, hits: str, *, project_id: str, now: str, ids
         Numbers of new ``hits``, ``interactions`` (the difference) and ``implicit_nodes``.
     """
     new_hits = _find_new(connection, hits)
-    nodes = resolve_hits(connection, new_hits, project_id=project_id, now=now, into="arrived_hits")
+    nodes = traffic_sources.resolve_hits(
+        connection, new_hits, project_id=project_id, now=now, into="arrived_hits"
+    )
     _assign_trackers(connection, ids)
     since = _since(connection)
     _gather_nearby(connection, since)
@@ -402,23 +407,29 @@ def _gather_nearby(connection: Connection, since: str) -> None:
     )
 
 
-def _assign_trackers(connection: Connection, ids: HexIds) -> None:
+def _assign_trackers(connection: Connection, ids: tables.HexIds) -> None:
     """Give each unknown tracker a new user."""
     unknown = (
         "(SELECT DISTINCT trackerId AS value FROM temp.arrived_hits ANTI JOIN "
-        f"(SELECT value AS trackerId FROM identities WHERE kind = {literal(TRACKER)}) USING (trackerId))"
+        f"(SELECT value AS trackerId FROM identities WHERE kind = {sources.literal(identities.TRACKER)}) "
+        "USING "
+        "(trackerId))"
     )
     ((count,),) = connection.execute(f"SELECT count(*) FROM {unknown}").fetchall()
     id = ids.many("row_number() OVER (ORDER BY value) - 1", count=count)
     connection.execute(
-        f"INSERT INTO identities SELECT {literal(TRACKER)}, value, {id} FROM {unknown} AS unknown"
+        f"INSERT INTO identities SELECT {sources.literal(identities.TRACKER)}, value, {id} FROM {unknown} "
+        "AS unknown"
     )
 
 
 def _create_sessions(connection: Connection, project_id: str, since: str) -> None:
     """Create ``sessions``: the recomputed sessions with the user and dates of the stored ones."""
     stored = f"(SELECT * FROM interactions WHERE startDate >= {since})"
-    holder = f"(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = {literal(TRACKER)})"
+    holder = (
+        "(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = "
+        f"{sources.literal(identities.TRACKER)})"
+    )
     connection.execute(
         f"""
         CREATE TEMP TABLE sessions AS
@@ -429,7 +440,7 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
                 arg_min(sessionId, (serverDate, id)) FILTER (sessionId IS NOT NULL) AS storedId
             FROM temp.session_hits GROUP BY firstHitId
         )
-        SELECT left(sha256({literal(f"{project_id} ")} || grouped.firstHitId), 24) AS _id,
+        SELECT left(sha256({sources.literal(f"{project_id} ")} || grouped.firstHitId), 24) AS _id,
             grouped.*, coalesce(stored.userId, holder) AS userId, stored.ingestedAt, stored.updateDate,
             stored.endDate IS NOT DISTINCT FROM grouped.endDate
                 AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
@@ -446,9 +457,9 @@ def _store_hits(connection: Connection, project_id: str, since: str) -> int:
         "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId "
         "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
     )
-    values = {"projectId": literal(project_id), "sessionId": "session.sessionId"}
-    columns = ", ".join(quoted(name) for name in TABLES["hits"])
-    selected = ", ".join(values.get(name, f"hit.{quoted(name)}") for name in TABLES["hits"])
+    values = {"projectId": sources.literal(project_id), "sessionId": "session.sessionId"}
+    columns = ", ".join(sources.quoted(name) for name in tables.TABLES["hits"])
+    selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
     inserted = connection.execute(
         f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
         "JOIN temp.assignments AS session USING (id)"
@@ -470,10 +481,10 @@ def _describe_agents(connection: Connection) -> None:
             "SELECT DISTINCT userAgent FROM temp.first_hits WHERE userAgent IS NOT NULL"
         ).fetchall()
     ]
-    described = [describe(text) for text in texts]
-    columns = {name: [row[position] for row in described] for position, name in enumerate(COLUMNS)}
+    described = [visitors.describe(text) for text in texts]
+    columns = {name: [row[position] for row in described] for position, name in enumerate(visitors.COLUMNS)}
     arrays = {name: pa.array(values, pa.string()) for name, values in ({"ua": texts} | columns).items()}
-    with arrow_view(connection, pa.table(arrays)) as view:
+    with tables.arrow_view(connection, pa.table(arrays)) as view:
         connection.execute(f"CREATE TEMP TABLE session_agents AS FROM {view}")
 
 
@@ -493,7 +504,7 @@ def _store_sessions(connection: Connection, *, project_id: str, now: str, since:
         "WHERE userId IN (SELECT userId FROM temp.sessions UNION SELECT userId FROM temp.former_sessions)"
     )
     values = {
-        "projectId": literal(project_id),
+        "projectId": sources.literal(project_id),
         "type": "'session'",
         "userLifetimeIndex": "row_number() OVER (PARTITION BY userId ORDER BY startDate, session._id)",
         "duration": "(epoch_us(endDate) - epoch_us(startDate)) / 1e6",
@@ -504,19 +515,19 @@ def _store_sessions(connection: Connection, *, project_id: str, now: str, since:
         "firstPage": f"NULLIF({_PAGE}, '')",
         **{name: f"session.{name}" for name in ("_id", "userId", "startDate", "endDate", "firstHitId")},
         **{name: f"session.{name}" for name in ("hitCount", "isBot")},
-        **{name: f"hit.{quoted(column)}" for name, column in _OF_FIRST_HIT.items()},
-        **{name: f"agent.{quoted(name)}" for name in COLUMNS},
+        **{name: f"hit.{sources.quoted(column)}" for name, column in _OF_FIRST_HIT.items()},
+        **{name: f"agent.{sources.quoted(name)}" for name in visitors.COLUMNS},
     }
-    columns = ", ".join(quoted(name) for name in values)
+    columns = ", ".join(sources.quoted(name) for name in values)
     inserted = connection.execute(
         f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
         "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
         "LEFT JOIN temp.session_agents AS agent ON agent.ua = hit.userAgent "
         f"LEFT JOIN {INTEGRATIONS} AS owner ON owner._id = hit.nodeId"
     ).fetchall()[0][0]
-    register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
-    renumber(connection, "SELECT userId FROM temp.returning_users")
-    remove_absent(connection, "temp.former_sessions")
+    merging.register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
+    merging.renumber(connection, "SELECT userId FROM temp.returning_users")
+    merging.remove_absent(connection, "temp.former_sessions")
     for table in ("former_sessions", "returning_users"):
         connection.execute(f"DROP TABLE temp.{table}")
     return int(inserted - removed)

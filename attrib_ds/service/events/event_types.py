@@ -17,14 +17,8 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import fetch, ordering
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import (
-    changes_of,
-    insert_record,
-    insert_records,
-    read_record,
-    update_record,
-)
 
 _POLICY: Final = "expirationPolicy"
 
@@ -119,7 +113,7 @@ def create_event_type(store: Store, request: contract.CreateEventType) -> Answer
                 f"reference: the event type {request.reference!r} exists already; choose another reference",
                 field="reference",
             )
-        insert_record(connection, "event_types", record)
+        tables.insert_record(connection, "event_types", record)
         insert_version(connection, record["_id"], request.reference, 1, fields, naive(now))
 
     store.write(write)
@@ -150,7 +144,7 @@ def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer
     def write(connection: Connection) -> None:
         stored = _existing(connection, request.id)
         fields = encode(_with_fields(json.loads(stored["fields"]), request.fields))
-        changes = changes_of(stored, {**requested, "fields": fields})
+        changes = tables.changes_of(stored, {**requested, "fields": fields})
         if request.expirationPolicy is not None:
             # Null is a value here: the default of the project.
             policy = _policy(request.expirationPolicy, json.loads(fields))
@@ -160,7 +154,7 @@ def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer
             insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
         if changes:
             changes["updatedAt"] = instants.now()
-            update_record(connection, "event_types", "reference", request.id, changes)
+            tables.update_record(connection, "event_types", "reference", request.id, changes)
 
     store.write(write)
     return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.id))
@@ -294,7 +288,7 @@ def _shown(field: contract.EventTypeField) -> dict[str, Any]:
 
 
 def _find(connection: Connection, reference: str) -> dict[str, Any] | None:
-    return read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
+    return tables.read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
 
 
 def _existing(connection: Connection, reference: str) -> dict[str, Any]:
@@ -315,4 +309,4 @@ def insert_version(
         "fields": fields,
         "createdAt": now,
     }
-    insert_records(connection, "event_type_versions", [record])
+    tables.insert_records(connection, "event_type_versions", [record])

@@ -19,16 +19,12 @@ from attrib_ds.contract.json_values import encode, shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import ExtremeNumber, load_exact
-from attrib_ds.service.events.processing import Outcome, Prepared, prepare, write
-from attrib_ds.service.events.validation import InvalidEvent
+from attrib_ds.service.events import processing, validation
 from attrib_ds.service.identity.tombstones import NONCE, find_erased, hidden_forms, read_salts
-from attrib_ds.service.store import audit
+from attrib_ds.service.store import audit, files, intake, tables
 from attrib_ds.service.store.audit import AuditEntry
-from attrib_ds.service.store.files import earlier_log_of
-from attrib_ds.service.store.intake import Intake
 from attrib_ds.service.store.queue import EVENTS, read_earlier_log, read_moved
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import Uuids, insert_records
 
 
 class Stored(NamedTuple):
@@ -49,7 +45,7 @@ def find_stored(connection: duckdb.DuckDBPyConnection, nonces: Sequence[str]) ->
     return stored | {nonce: Stored(id, None) for nonce, id in find_erased(connection, nonces).items()}
 
 
-def raw_event(request: CreateEvent, ids: Uuids) -> dict[str, Any]:
+def raw_event(request: CreateEvent, ids: tables.Uuids) -> dict[str, Any]:
     """Return the row of the table ``raw_events`` for an event sent now."""
     date = kept = request.eventDate
     if isinstance(date, datetime):
@@ -134,7 +130,7 @@ class _Accepted(NamedTuple):
     id: str
     is_new: bool
     agrees: bool
-    outcome: Outcome = None
+    outcome: processing.Outcome = None
 
 
 class _Sent(NamedTuple):
@@ -160,10 +156,10 @@ class _Entry(NamedTuple):
 
     raw: dict[str, Any] | None
     audit: dict[str, Any] | None
-    prepared: Prepared | None
+    prepared: processing.Prepared | None
 
 
-class EventIntake(Intake[_Sent, Any, _Entry]):
+class EventIntake(intake.Intake[_Sent, Any, _Entry]):
     """The events of a project on their way into the tables.
 
     An event whose sender waits for the outcome is validated before it is accepted. Validation alone decides
@@ -174,7 +170,7 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
         sizes = {"most_waiting": _MOST_WAITING, "most": _LARGEST_PORTION}
         super().__init__(store, EVENTS, **sizes, seconds_to_gather=_SECONDS_TO_GATHER)
         #: Results of awaited events, by id.
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, processing.Prepared] = {}
         #: Salts of the hashes that stand for the nonces of erased events where the queue never saw these.
         self._salts: list[str] = []
         if not store.is_read_only:
@@ -194,7 +190,7 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
     def take_over(self) -> None:
         """Put what the log of a release before the queue holds into the queue."""
         queue, file = self._store.queue, self._store.path
-        groups = [] if file is None else read_earlier_log(earlier_log_of(file))
+        groups = [] if file is None else read_earlier_log(files.earlier_log_of(file))
         if file is None or not groups:
             return
         with self._store.cursor() as cursor:
@@ -207,12 +203,12 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
                         queue.put(EVENTS, record["nonce"], msgspec.json.encode([record, None]))
                     for entry in content["audit"]:
                         queue.put(EVENTS, None, msgspec.json.encode([None, entry]))
-        earlier_log_of(file).unlink(missing_ok=True)
+        files.earlier_log_of(file).unlink(missing_ok=True)
 
     def _put(self, items: Sequence[_Sent]) -> list[Any]:
         queue = self._store.queue
         awaited = [record for sent in items if sent.is_awaited for record in sent.records]
-        prepared = {event.result.raw.id: event for event in prepare(self._store, awaited)}
+        prepared = {event.result.raw.id: event for event in processing.prepare(self._store, awaited)}
         records = [record for sent in items for record in sent.records]
         stored = self._put_events(records)
         for record in records:
@@ -253,7 +249,7 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
         decoded = [_decode(content) for content in contents]
         known = {raw["_id"]: self._prepared.pop(raw["_id"], None) for raw, _ in decoded if raw is not None}
         others = [raw for raw, _ in decoded if raw is not None and known[raw["_id"]] is None]
-        known |= {event.result.raw.id: event for event in prepare(self._store, others)}
+        known |= {event.result.raw.id: event for event in processing.prepare(self._store, others)}
         return [_Entry(raw, entry, None if raw is None else known[raw["_id"]]) for raw, entry in decoded]
 
     def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[_Entry]) -> None:
@@ -263,17 +259,21 @@ class EventIntake(Intake[_Sent, Any, _Entry]):
         new = [raw for raw in raws if raw["nonce"] not in stored]
         ids = {raw["_id"] for raw in new}
         results = [entry.prepared for entry in entries if entry.raw is not None and entry.raw["_id"] in ids]
-        insert_records(connection, "raw_events", new)
-        write(connection, self._store, [result for result in results if result is not None])
-        insert_records(connection, "audit", [entry.audit for entry in entries if entry.audit is not None])
+        tables.insert_records(connection, "raw_events", new)
+        processing.write(connection, self._store, [result for result in results if result is not None])
+        tables.insert_records(
+            connection, "audit", [entry.audit for entry in entries if entry.audit is not None]
+        )
 
     def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: _Entry) -> None:
         if entry.raw is not None:
-            (failed,) = prepare(self._store, [entry.raw], have_failed=True)
+            (failed,) = processing.prepare(self._store, [entry.raw], have_failed=True)
             self._write(connection, [entry._replace(prepared=failed)])
 
 
-def _accepted(record: dict[str, Any], stored: Stored, prepared: Mapping[str, Prepared]) -> _Accepted:
+def _accepted(
+    record: dict[str, Any], stored: Stored, prepared: Mapping[str, processing.Prepared]
+) -> _Accepted:
     id = record["_id"]
     if stored.id != id:
         return _Accepted(stored.id, is_new=False, agrees=stored.fingerprint in {None, record["fingerprint"]})
@@ -319,7 +319,7 @@ class Ingestion:
         self.nonce_conflicts = 0
         self._store = store
         self._is_served = is_served
-        self._ids = Uuids()
+        self._ids = tables.Uuids()
 
     def resume(self) -> None:
         """Take over what an earlier process accepted and did not process."""
@@ -375,9 +375,9 @@ class Ingestion:
 
     def validate_event(self, request: ValidateEvent, line: AuditEntry | None = None) -> Answer:  # noqa: ARG002
         """Return the errors that would trash an event; nothing is stored."""
-        (prepared,) = prepare(self._store, [raw_event(request, self._ids)])
+        (prepared,) = processing.prepare(self._store, [raw_event(request, self._ids)])
         result = prepared.result
-        return Answer(value=list(result.errors) if isinstance(result, InvalidEvent) else [])
+        return Answer(value=list(result.errors) if isinstance(result, validation.InvalidEvent) else [])
 
     def replay_event(self, request: ReplayEvent, line: AuditEntry | None = None) -> Answer:
         """Process a trashed event again, as it was sent, and return its id.
@@ -391,14 +391,14 @@ class Ingestion:
         """
         id = request.id
 
-        def process(connection: duckdb.DuckDBPyConnection) -> Outcome:
+        def process(connection: duckdb.DuckDBPyConnection) -> processing.Outcome:
             trashed = connection.execute("SELECT 1 FROM trashed_events WHERE _id = ?", [id]).fetchall()
             raws = _read_raw(connection, "WHERE raw._id = ?", [id]) if trashed else []
             if not raws:
                 raise NotFound(f"id: there is no trashed event {id!r} that could be replayed", field="id")
-            (prepared,) = prepare(self._store, raws)
+            (prepared,) = processing.prepare(self._store, raws)
             connection.execute("DELETE FROM trashed_events WHERE _id = ?", [id])
-            write(connection, self._store, [prepared])
+            processing.write(connection, self._store, [prepared])
             audit.append(connection, [] if line is None else [line])
             return prepared.outcome
 
@@ -412,11 +412,11 @@ class Ingestion:
 
         def process(connection: duckdb.DuckDBPyConnection) -> None:
             pending = "JOIN pending_events AS pending ON raw._id = pending._id ORDER BY pending.rowid"
-            prepared = prepare(self._store, _read_raw(connection, pending, []))
+            prepared = processing.prepare(self._store, _read_raw(connection, pending, []))
             ids = [[event.result.raw.id for event in prepared]]
             connection.execute("DELETE FROM trashed_events WHERE _id IN (SELECT unnest(?))", ids)
             connection.execute("DELETE FROM pending_events")
-            write(connection, self._store, prepared)
+            processing.write(connection, self._store, prepared)
 
         self._store.write(process)
 

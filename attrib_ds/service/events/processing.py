@@ -10,22 +10,11 @@ import duckdb
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
 from attrib_ds.instants import naive
+from attrib_ds.service.events import retention, validation
 from attrib_ds.service.events.event_types import read_event_types
-from attrib_ds.service.events.retention import FOR_EVER, read_policies
-from attrib_ds.service.events.validation import (
-    InvalidEvent,
-    Metric,
-    RawEvent,
-    ValidEvent,
-    processing_error,
-    validate,
-)
-from attrib_ds.service.identity.identities import resolve_many
-from attrib_ds.service.identity.merging import register
-from attrib_ds.service.identity.tombstones import NONCE, bury, find_buried, identity_kind
-from attrib_ds.service.store.settings import read_settings
+from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.store import settings, tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import insert_records
 
 #: JSON text of the errors of a trashed event; None for a processed event.
 Outcome = str | None
@@ -46,7 +35,7 @@ class Prepared(NamedTuple):
         Errors as JSON.
     """
 
-    result: ValidEvent | InvalidEvent
+    result: validation.ValidEvent | validation.InvalidEvent
     row: dict[str, Any]
     metrics: list[dict[str, Any]]
     outcome: Outcome
@@ -64,18 +53,18 @@ def prepare(
     raws = [_raw_event(record) for record in records]
     with store.cursor() as cursor:
         event_types = read_event_types(cursor, {raw.reference for raw in raws})
-        lenient = read_settings(cursor).lenient_optional_fields
+        lenient = settings.read_settings(cursor).lenient_optional_fields
     now = naive(instants.now())
 
-    def prepared(raw: RawEvent) -> Prepared:
-        result: ValidEvent | InvalidEvent | None = None
+    def prepared(raw: validation.RawEvent) -> Prepared:
+        result: validation.ValidEvent | validation.InvalidEvent | None = None
         if not have_failed:
             with suppress(Exception):  # one event must not block the others
-                result = validate(raw, event_types, store.meta.currency, lenient=lenient)
+                result = validation.validate(raw, event_types, store.meta.currency, lenient=lenient)
         if result is None:
             event_type = event_types.get(raw.reference)
-            result = processing_error(raw, event_type.id if event_type else None)
-        if isinstance(result, InvalidEvent):
+            result = validation.processing_error(raw, event_type.id if event_type else None)
+        if isinstance(result, validation.InvalidEvent):
             row = _trashed(result, store.meta.project_id, now)
             return Prepared(result, row, [], row["errors"])
         return Prepared(
@@ -85,8 +74,8 @@ def prepare(
     return [prepared(raw) for raw in raws]
 
 
-def _raw_event(record: Mapping[str, Any]) -> RawEvent:
-    return RawEvent(
+def _raw_event(record: Mapping[str, Any]) -> validation.RawEvent:
+    return validation.RawEvent(
         record["_id"],
         record["eventType"],
         record["trackerId"],
@@ -99,34 +88,39 @@ def _raw_event(record: Mapping[str, Any]) -> RawEvent:
 def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequence[Prepared]) -> None:
     """Write the results of events inside a transaction; their raw events are in the table already."""
     now = naive(instants.now())
-    trash = [event.row for event in prepared if isinstance(event.result, InvalidEvent)]
+    trash = [event.row for event in prepared if isinstance(event.result, validation.InvalidEvent)]
     rows = {event.result.raw.id: event for event in prepared}
-    valid = [event.result for event in prepared if isinstance(event.result, ValidEvent)]
+    valid = [event.result for event in prepared if isinstance(event.result, validation.ValidEvent)]
     valid = _without_erased(connection, valid, now)
-    users = resolve_many(connection, store.ids, [result.identities for result in valid])
+    users = identities.resolve_many(connection, store.ids, [result.identities for result in valid])
     events = []
     if valid:
-        policies = read_policies(connection)
+        policies = retention.read_policies(connection)
         for result, user in zip(valid, users, strict=True):
             policy = policies.get(result.raw.reference, policies[None])
-            expiration = FOR_EVER if policy is None else policy.columns(naive(result.date))
+            expiration = retention.FOR_EVER if policy is None else policy.columns(naive(result.date))
             events.append(rows[result.raw.id].row | {"userId": user} | expiration)
-        insert_records(connection, "events", events)
+        tables.insert_records(connection, "events", events)
         seen = [event["createdAt"] for event in events]
         seen_users = "(SELECT unnest(?::VARCHAR[]) AS userId, unnest(?::TIMESTAMP[]) AS seen)"
-        register(connection, seen_users, [users, seen])
-    insert_records(connection, "metrics", [row for result in valid for row in rows[result.raw.id].metrics])
-    insert_records(connection, "trashed_events", trash)
+        merging.register(connection, seen_users, [users, seen])
+    tables.insert_records(
+        connection, "metrics", [row for result in valid for row in rows[result.raw.id].metrics]
+    )
+    tables.insert_records(connection, "trashed_events", trash)
 
 
 def _without_erased(
-    connection: duckdb.DuckDBPyConnection, valid: list[ValidEvent], now: datetime
-) -> list[ValidEvent]:
+    connection: duckdb.DuckDBPyConnection, valid: list[validation.ValidEvent], now: datetime
+) -> list[validation.ValidEvent]:
     """Drop events, and their raw events, of people who were erased after the date of the event."""
     marks = {
-        event.raw.id: [(identity_kind(kind), value) for kind, value in event.identities] for event in valid
+        event.raw.id: [(tombstones.identity_kind(kind), value) for kind, value in event.identities]
+        for event in valid
     }
-    erased = find_buried(connection, [mark for event_marks in marks.values() for mark in event_marks])
+    erased = tombstones.find_buried(
+        connection, [mark for event_marks in marks.values() for mark in event_marks]
+    )
     earliest = datetime.min
     dropped = [
         event.raw.id
@@ -138,11 +132,11 @@ def _without_erased(
     nonces = connection.execute(
         "DELETE FROM raw_events WHERE _id IN (SELECT unnest(?)) RETURNING nonce", [dropped]
     ).fetchall()
-    bury(connection, [(NONCE, nonce) for (nonce,) in nonces], now)
+    tombstones.bury(connection, [(tombstones.NONCE, nonce) for (nonce,) in nonces], now)
     return [event for event in valid if event.raw.id not in set(dropped)]
 
 
-def _event(valid: ValidEvent, project_id: str, now: datetime) -> dict[str, Any]:
+def _event(valid: validation.ValidEvent, project_id: str, now: datetime) -> dict[str, Any]:
     return {
         "_id": valid.raw.id,
         "projectId": project_id,
@@ -156,7 +150,7 @@ def _event(valid: ValidEvent, project_id: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _trashed(trash: InvalidEvent, project_id: str, now: datetime) -> dict[str, Any]:
+def _trashed(trash: validation.InvalidEvent, project_id: str, now: datetime) -> dict[str, Any]:
     return {
         "_id": trash.raw.id,
         "projectId": project_id,
@@ -168,11 +162,11 @@ def _trashed(trash: InvalidEvent, project_id: str, now: datetime) -> dict[str, A
     }
 
 
-def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
+def _metrics(valid: validation.ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
     """Return the rows of an event's metrics, including built-in ones."""
     date = naive(valid.date)
 
-    def row(metric: Metric) -> dict[str, Any]:
+    def row(metric: validation.Metric) -> dict[str, Any]:
         return {
             "_id": store.ids.new(),
             "projectId": store.meta.project_id,
@@ -191,9 +185,9 @@ def _metrics(valid: ValidEvent, store: Store, now: datetime) -> list[dict[str, A
             "deletedAt": None,
         }
 
-    metrics = [Metric("event-count", "number", 1.0)]
+    metrics = [validation.Metric("event-count", "number", 1.0)]
     for metric in valid.metrics:
         metrics.append(metric)
         if metric.kind == "state" and metric.number == 1:
-            metrics.append(Metric(f"state-delay-{metric.key}", "number", 0.0))
+            metrics.append(validation.Metric(f"state-delay-{metric.key}", "number", 0.0))
     return [row(metric) for metric in metrics]

@@ -13,18 +13,15 @@ import duckdb
 import pyarrow as pa
 
 from attrib_ds import instants
-from attrib_ds.contract import Answer
-from attrib_ds.contract.json_values import encode
-from attrib_ds.contract.users import AnonymiseExpired
+from attrib_ds.contract import Answer, json_values, users
 from attrib_ds.errors import Unavailable
 from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.event_types import read_declarations
 from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
+from attrib_ds.service.store import tables, threads
 from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import arrow_view
-from attrib_ds.service.store.threads import start_thread
 
 #: Types of values that identify a person, or may do so in free text.
 _PERSONAL: Final = frozenset({"email", "phone", "location", "message"})
@@ -102,13 +99,15 @@ def redact(
                 if is_personal(Field(id, reference, entity, key, kind, bool(declared.get("isPii")))):
                     values[key] = {**value, **_ANONYMISED} if is_typed else None
                     sent = _without(sent, declared.get("ingestionKey", key))
-            texts[entity] = None if text is None else encode(values)
+            texts[entity] = None if text is None else json_values.encode(values)
         # Raw values without a normalised value may be personal too.
         for (entity, key), field in fields.items():
             if is_personal(Field(id, reference, entity, key, field["type"], field["isPii"])):
                 sent = _without(sent, field["ingestionKey"])
         raw_data = dict.fromkeys(sent) if whole else sent
-        rows.append((id, texts["event"], texts["user"], None if data is None else encode(raw_data)))
+        rows.append(
+            (id, texts["event"], texts["user"], None if data is None else json_values.encode(raw_data))
+        )
     if rows:
         _write(connection, rows, now)
 
@@ -117,7 +116,7 @@ def _write(
     connection: duckdb.DuckDBPyConnection, rows: list[tuple[str, str, str, str | None]], now: datetime
 ) -> None:
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    with arrow_view(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
+    with tables.arrow_view(connection, pa.table(columns, names=["id", "event", "user", "data"])) as view:
         connection.execute(
             f'UPDATE events SET event = redacted.event, "user" = redacted."user", '
             'updatedAt = greatest(updatedAt, $now), "expirationPolicy.anonimizedAt" = '
@@ -259,7 +258,7 @@ def _policies_of(connection: duckdb.DuckDBPyConnection, references: str) -> dict
     return {reference: policy for reference, policy in found.items() if policy is not None}
 
 
-def anonymise_expired(store: Store, request: AnonymiseExpired) -> Answer:
+def anonymise_expired(store: Store, request: users.AnonymiseExpired) -> Answer:
     """Anonymise expired events; return their number."""
     return Answer(value=anonymise(store, request.now or instants.now()))
 
@@ -388,8 +387,10 @@ def _anonymise_trashed(connection: duckdb.DuckDBPyConnection, now: datetime) -> 
             {**error, "value": None} if (error["field"] or {}).get("storageKey") in personal else error
             for error in load_exact(errors)
         ]
-        connection.execute("UPDATE raw_events SET data = ? WHERE _id = ?", [encode(sent), id])
-        connection.execute("UPDATE trashed_events SET errors = ? WHERE _id = ?", [encode(redacted), id])
+        connection.execute("UPDATE raw_events SET data = ? WHERE _id = ?", [json_values.encode(sent), id])
+        connection.execute(
+            "UPDATE trashed_events SET errors = ? WHERE _id = ?", [json_values.encode(redacted), id]
+        )
     return len(expired)
 
 
@@ -427,7 +428,7 @@ class Expirations:
     def start(self) -> None:
         """Start the thread."""
         # The next process resumes what an exiting interpreter leaves.
-        self._thread = start_thread(self, self._work, name="expiration")
+        self._thread = threads.start_thread(self, self._work, name="expiration")
 
     def stop(self) -> None:
         """Tell the thread to end after the current transaction."""

@@ -27,16 +27,14 @@ from attrib_ds.queries.insights import fetch, ordering, sum_events, timestamp
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
 from attrib_ds.service.outlays import in_project_currency
-from attrib_ds.service.store import audit
+from attrib_ds.service.store import audit, tables, threads
 from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import TABLES, arrow_view, as_arrow, insert_records
-from attrib_ds.service.store.threads import Batches
 
 Row = dict[str, Any]
 
 
-_COLUMNS: Final = tuple(TABLES["metrics"])
+_COLUMNS: Final = tuple(tables.TABLES["metrics"])
 #: Columns that an update changes.
 _CHANGED: Final = ("date", "number", "amount", "currency", "invalid", "updatedAt", "deletedAt")
 _DELAY: Final = "state-delay-"
@@ -63,7 +61,7 @@ class States:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._batches: Batches[_Update, Row] = Batches(
+        self._batches: threads.Batches[_Update, Row] = threads.Batches(
             self._write_all, name=f"updates of {store.meta.project_id}"
         )
 
@@ -228,15 +226,15 @@ def _store(connection: Connection, events: Iterable[_Event]) -> None:
     """Write updated events and metrics, one statement per table."""
     updated = [event for event in events if event.changed]
     replaced = [{name: row[name] for name in _COLUMNS} for event in updated for row in event.replaced]
-    insert_records(connection, "metric_history", replaced)
+    tables.insert_records(connection, "metric_history", replaced)
     rows = [event.metrics[key] for event in updated for key in sorted(event.changed)]
-    insert_records(connection, "metrics", [row for row in rows if "rowid" not in row])
+    tables.insert_records(connection, "metrics", [row for row in rows if "rowid" not in row])
     existing = [row for row in rows if "rowid" in row]
     if existing:
-        changes = as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in existing])
+        changes = tables.as_arrow("metrics", [{name: row[name] for name in _CHANGED} for row in existing])
         changes = changes.append_column("place", pa.array([row["rowid"] for row in existing], pa.int64()))
         assigned = ", ".join(f"{quoted(name)} = new.{quoted(name)}" for name in _CHANGED)
-        with arrow_view(connection, changes) as view:
+        with tables.arrow_view(connection, changes) as view:
             connection.execute(
                 f"UPDATE metrics SET {assigned} FROM {view} AS new WHERE metrics.rowid = new.place"
             )

@@ -14,8 +14,7 @@ import phonenumbers
 from pydantic import TypeAdapter
 
 from attrib_ds import instants
-from attrib_ds.contract.identifiers import CURRENCIES, normal_email
-from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
+from attrib_ds.contract import identifiers, values
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, load_exact, whole
 from attrib_ds.service.events.event_types import EventType
@@ -259,7 +258,7 @@ def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
         date = instants.parse(sent, argument="eventDate")
     except InvalidRequest:
         return raw.created_at, errors
-    is_plausible = EARLIEST <= date <= raw.created_at + MAX_AHEAD
+    is_plausible = values.EARLIEST <= date <= raw.created_at + values.MAX_AHEAD
     return date, [] if is_plausible else errors
 
 
@@ -292,7 +291,7 @@ def country_code(text: str) -> str | None:
 _LONGEST_NUMBER: Final = 400
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _FLAGS: Final = {"true": True, "false": False}
-_AMOUNT: Final = TypeAdapter(Amount)
+_AMOUNT: Final = TypeAdapter(values.Amount)
 #: Properties of a location that are text.
 _PLACES: Final = ("city", "zipcode", "streetName", "streetNumber", "country")
 _EXTRA: Final = ("placeId", "premise", "subpremise", "neighborhood", "establishment")
@@ -395,7 +394,7 @@ def _number(value: Any, _: Conventions) -> Any:
 def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
     money = value if isinstance(value, dict) else {"amount": value, "currency": settings.currency}
     currency = money.get("currency")
-    if not isinstance(currency, str) or currency not in CURRENCIES:
+    if not isinstance(currency, str) or currency not in identifiers.CURRENCIES:
         raise InvalidValue
     return {"amount": _AMOUNT.validate_python(money.get("amount")), "currency": currency}
 
@@ -493,7 +492,7 @@ def _point(value: Mapping[str, Any]) -> dict[str, Any] | None:
 _READERS: Final[dict[str, Callable[[Any, Conventions], Any]]] = {
     "string": lambda value, _: _text(value, 1_024),
     "message": lambda value, _: _text(value, 65_536),
-    "email": lambda value, _: normal_email(_text(value)),
+    "email": lambda value, _: identifiers.normal_email(_text(value)),
     "phone": _phone,
     "location": _location,
     "number": _number,

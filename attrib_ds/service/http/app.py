@@ -15,19 +15,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from attrib_ds.contract import BASES, OPERATIONS, Operation, from_wire
-from attrib_ds.contract.administration import JWT_BEARER
-from attrib_ds.contract.openapi import document
+from attrib_ds.contract import BASES, OPERATIONS, Operation, administration, from_wire, openapi
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.service.accounts import Accounts, OAuthError, exchange
 from attrib_ds.service.collection.visitors import AddressLookup
-from attrib_ds.service.http import errors, limits
-from attrib_ds.service.http.dispatch import Dispatcher
+from attrib_ds.service.http import dispatch, errors, limits, reads
 from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.http.limits import BodyBudget, BodyMemory, Buckets, ServerOptions, ServiceRequest
 from attrib_ds.service.http.pages import Pages, tracking_script
 from attrib_ds.service.http.projects import Health, Projects
-from attrib_ds.service.http.reads import Reads, ThreadPool
 from attrib_ds.service.store.tables import Uuids
 
 Answer = Callable[[ServiceRequest], Awaitable[Response]]
@@ -89,12 +85,12 @@ class App:
     ) -> None:
         self._ready = ready
         self._lookup = AddressLookup.open(geo=options.geo, asn=options.asn)
-        self._pool = ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
-        self._reads = Reads(
+        self._pool = reads.ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
+        self._reads = reads.Reads(
             threads=options.reads, most_waiting=options.most_waiting, seconds=options.seconds_to_read
         )
         budget, buckets = BodyBudget(options.body_mebibytes * limits.MEBIBYTE), Buckets(options.rate_limits)
-        self._dispatcher = Dispatcher(
+        self._dispatcher = dispatch.Dispatcher(
             projects, accounts, self._pool, self._reads, budget=budget, buckets=buckets, options=options
         )
         tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
@@ -107,7 +103,7 @@ class App:
             b"/c": {"GET": pages.collect, "POST": pages.collect},
             b"/show": {"POST": pages.show},
             b"/t.js": {"GET": tracking_script().answer},
-            b"/api/openapi.json": {"GET": _constant(json.dumps(document(), separators=(",", ":")))},
+            b"/api/openapi.json": {"GET": _constant(json.dumps(openapi.document(), separators=(",", ":")))},
             b"/health/live": {"GET": _constant('{"status":"live"}')},
             b"/health/ready": {"GET": self._answer_readiness},
         }
@@ -237,7 +233,7 @@ class TokenRoute:
 
     accounts: Accounts
     audiences: Collection[str]
-    pool: ThreadPool
+    pool: reads.ThreadPool
     budget: BodyBudget
 
     async def answer(self, request: ServiceRequest) -> Response:
@@ -286,8 +282,8 @@ async def _read_form(request: ServiceRequest, memory: BodyMemory) -> dict[str, s
     form = dict(pairs)
     if len(form) < len(pairs):
         raise OAuthError("invalid_request", "a parameter is repeated")
-    if form.get("grant_type", JWT_BEARER) != JWT_BEARER:
-        raise OAuthError("unsupported_grant_type", f"the grant_type is not {JWT_BEARER}")
+    if form.get("grant_type", administration.JWT_BEARER) != administration.JWT_BEARER:
+        raise OAuthError("unsupported_grant_type", f"the grant_type is not {administration.JWT_BEARER}")
     try:
         from_wire(OPERATIONS["exchange_token"], body=form)
     except InvalidRequest as error:

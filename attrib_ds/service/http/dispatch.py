@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from attrib_ds.contract import Answer, Operation, from_wire
-from attrib_ds.contract.administration import CreateKey
+from attrib_ds.contract import Answer, Operation, administration, from_wire, interactions
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit
-from attrib_ds.contract.interactions import OPPORTUNITY
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound
 from attrib_ds.service.accounts import Access, Accounts
 from attrib_ds.service.http import limits, responses
@@ -185,7 +183,9 @@ class Dispatcher:
             if not self.options.sql:
                 raise HttpError(403, "searches by SQL are disabled on this server")
 
-    def _check_granting(self, request: ServiceRequest, operation: Operation, arguments: CreateKey) -> None:
+    def _check_granting(
+        self, request: ServiceRequest, operation: Operation, arguments: administration.CreateKey
+    ) -> None:
         """Refuse to create a key if this server creates none, or with more scopes than the token has."""
         if not self.options.new_keys:
             raise HttpError(403, "this server creates no keys; create them with 'attrib-ds keys create'")
@@ -312,7 +312,7 @@ class Dispatcher:
         self, request: ServiceRequest, operation: Operation, arguments: Any, access: Access | None, read: Read
     ) -> Response:
         account = access.client_id if access else None
-        if isinstance(arguments, CreateKey):
+        if isinstance(arguments, administration.CreateKey):
             self._check_granting(request, operation, arguments)
         if isinstance(arguments, CreateEvents):
             outcomes = self._create_events(request, operation, arguments, access)
@@ -379,10 +379,13 @@ def _check_scope(access: Access | None, scope: str) -> None:
 
 def _check_event_types(events: tuple[Any, ...]) -> None:
     """Raise 403 if there are opportunities: results of experiments rest on what the service itself logged."""
-    if any(isinstance(event, CreateEvent) and event.eventType == OPPORTUNITY for event in events):
+    if any(
+        isinstance(event, CreateEvent) and event.eventType == interactions.OPPORTUNITY for event in events
+    ):
         raise HttpError(
             403,
-            f"the event type {OPPORTUNITY!r} is reserved: the service logs opportunities itself; sending "
+            f"the event type {interactions.OPPORTUNITY!r} is reserved: the service logs opportunities "
+            "itself; sending "
             "them needs a token",
         )
 

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from attrib_ds.contract import Operation
-from attrib_ds.contract.json_values import Refused, encode
-from attrib_ds.contract.openapi import PHRASES
+from attrib_ds.contract import Operation, json_values, openapi
 from attrib_ds.errors import AttribError
 
 PROBLEM: Final = "application/problem+json"
@@ -52,7 +50,7 @@ class HttpError(Exception):
     ) -> None:
         super().__init__(status, message)
         self.status = status
-        self.message = message or _FIXED.get(status, PHRASES[status])
+        self.message = message or _FIXED.get(status, openapi.PHRASES[status])
         self.details = list(details)
         self.more = dict(more or {})
         self.headers = dict(headers or {})
@@ -120,7 +118,7 @@ def response(failure: HttpError, *, request_id: str, accept: str) -> Response:
     if failure.status != 401:
         content["requestId"] = request_id
     if prefers(accept, PROBLEM):
-        title, status = PHRASES[failure.status], failure.status
+        title, status = openapi.PHRASES[failure.status], failure.status
         members = {"type": "about:blank", "title": title, "status": status, "detail": failure.message}
         members |= {"errors": failure.details} if failure.details else {}
         media, content = PROBLEM, {**members, **failure.more, "requestId": request_id}
@@ -128,8 +126,8 @@ def response(failure: HttpError, *, request_id: str, accept: str) -> Response:
     if failure.status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
     try:
-        text = encode(content)
-    except Refused:
+        text = json_values.encode(content)
+    except json_values.Refused:
         # A lone surrogate from the request; decimals become text.
         text = json.dumps(content, default=str)
     return Response(text, failure.status, headers, media_type=media)
@@ -140,7 +138,7 @@ def body(failure: HttpError) -> dict[str, Any]:
     members: dict[str, Any] = {"statusCode": failure.status, "message": failure.message}
     if failure.status == 401:
         return members
-    members |= {"error": PHRASES[failure.status]}
+    members |= {"error": openapi.PHRASES[failure.status]}
     members |= {"details": failure.details} if failure.details else {}
     return {**members, **failure.more}
 

@@ -16,24 +16,13 @@ from typing import Any, Final
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from attrib_ds.contract import OPERATIONS
-from attrib_ds.contract.administration import Holdout, find_holdout
-from attrib_ds.contract.events import CreateEvent
-from attrib_ds.contract.interactions import (
-    OPPORTUNITY,
-    CollectHit,
-    CollectOpportunity,
-    read_hit,
-    read_opportunity,
-)
+from attrib_ds.contract import OPERATIONS, administration, events, interactions
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.collection import visitors
 from attrib_ds.service.collection.hits import pending_hit
-from attrib_ds.service.http import limits
-from attrib_ds.service.http.errors import HttpError
+from attrib_ds.service.http import errors, limits, reads
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
 from attrib_ds.service.http.projects import Projects, check_page
-from attrib_ds.service.http.reads import Arrivals, ThreadPool
 from attrib_ds.service.service import Service
 from attrib_ds.service.store.settings import ProjectSettings
 from attrib_ds.service.store.tables import new_uuid
@@ -70,11 +59,11 @@ class Pages:
     """
 
     projects: Projects
-    pool: ThreadPool
+    pool: reads.ThreadPool
     budget: BodyBudget
     buckets: Buckets
     lookup: visitors.AddressLookup
-    arrivals: Arrivals = field(default_factory=Arrivals)
+    arrivals: reads.Arrivals = field(default_factory=reads.Arrivals)
 
     async def collect(self, request: ServiceRequest) -> Response:
         """Store a hit, and answer once it is durable.
@@ -97,9 +86,9 @@ class Pages:
         if request.method == "GET":
             # A pixel is on the page that it counts.
             page = {"pageUrl": request.headers["referer"]} if "referer" in request.headers else {}
-            hit = read_hit(page | query, is_query=True)
+            hit = interactions.read_hit(page | query, is_query=True)
         else:
-            hit = read_hit(await self._body(request, _MOST_BYTES_OF_HIT))
+            hit = interactions.read_hit(await self._body(request, _MOST_BYTES_OF_HIT))
         service, settings = await self._open(request, hit.projectId, hit.ingestKey)
         await self._store(
             lambda: service.start_hit(_record(hit, request, settings) | self._place(request.address))
@@ -120,11 +109,11 @@ class Pages:
             stored, and the page shows the placement.
         """
         self._count(request, "hits-by-address", network_of(request.address))
-        opportunity = read_opportunity(await self._body(request, _MOST_BYTES_OF_OPPORTUNITY))
+        opportunity = interactions.read_opportunity(await self._body(request, _MOST_BYTES_OF_OPPORTUNITY))
         service, settings = await self._open(request, opportunity.projectId, opportunity.ingestKey)
-        holdout = find_holdout(settings.holdouts, opportunity.holdout)
+        holdout = administration.find_holdout(settings.holdouts, opportunity.holdout)
         if holdout is None:
-            raise HttpError(404, f"there is no holdout {opportunity.holdout!r}")
+            raise errors.HttpError(404, f"there is no holdout {opportunity.holdout!r}")
         if (
             not holdout.is_running(datetime.now(UTC))
             or (opportunity.isPersistent and _refuses_id(request.headers, settings))
@@ -178,7 +167,9 @@ class Pages:
             return dict.fromkeys(visitors.PLACE_COLUMNS)
 
 
-def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings) -> dict[str, Any]:
+def _record(
+    hit: interactions.CollectHit, request: ServiceRequest, settings: ProjectSettings
+) -> dict[str, Any]:
     headers, address = request.headers, request.address
     id = (hit.hitId or new_uuid()).lower()
     # Without an id that the browser may keep, the hit is a visitor of its own.
@@ -193,19 +184,23 @@ def _record(hit: CollectHit, request: ServiceRequest, settings: ProjectSettings)
     )
 
 
-def _event(opportunity: CollectOpportunity, holdout: Holdout, *, is_withheld: bool) -> CreateEvent:
+def _event(
+    opportunity: interactions.CollectOpportunity, holdout: administration.Holdout, *, is_withheld: bool
+) -> events.CreateEvent:
     # With everything that the page chooses: an id that others used keeps no opportunity out of the log.
     nonce = f"opportunity:{opportunity.opportunityId.lower()}:{holdout.name}:{opportunity.trackerId}"
-    return CreateEvent(
+    return events.CreateEvent(
         projectId=opportunity.projectId,
-        eventType=OPPORTUNITY,
+        eventType=interactions.OPPORTUNITY,
         nonce=nonce,
         data={"holdout": holdout.name, "node": holdout.node_id, "withheld": is_withheld},
         trackerId=opportunity.trackerId,
     )
 
 
-def _is_filtered(request: ServiceRequest, settings: ProjectSettings, opportunity: CollectOpportunity) -> bool:
+def _is_filtered(
+    request: ServiceRequest, settings: ProjectSettings, opportunity: interactions.CollectOpportunity
+) -> bool:
     # Browsers send the origin of the page, except where the page hides it.
     origin = request.headers.get("origin", "")
     return visitors.captures(

@@ -11,24 +11,8 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, instant, literal, quoted
 from attrib_ds.service.events.retention import assign_policies
-from attrib_ds.service.identity.identities import assign_identities, of_events
-from attrib_ds.service.identity.merging import register, remove_absent, surviving
-from attrib_ds.service.loading.batch import (
-    CURRENCY,
-    CURRENCY_FORM,
-    Batch,
-    Checks,
-    Project,
-    Staged,
-    ValidRows,
-    is_json,
-    labelled_value,
-    not_json,
-    original,
-    quote_text,
-    reject_erased,
-    truncated,
-)
+from attrib_ds.service.identity import identities, merging
+from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, TABLES, UUID
 
 #: Pattern of references of event types.
@@ -39,7 +23,7 @@ _MAPS: Final = ("event", "user")
 _OBJECTS: Final = ("states", "statistics", "expirationPolicy")
 
 
-def check_events(connection: Connection, source: Source, project: Project) -> Batch:
+def check_events(connection: Connection, source: Source, project: batch.Project) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Besides the columns of the resource, the source may have ``event.<key>`` and ``user.<key>`` (text),
@@ -65,7 +49,7 @@ def check_events(connection: Connection, source: Source, project: Project) -> Ba
     InvalidRequest
         If a column is unknown, or a key is not allowed.
     """
-    checks = Checks(source, argument="events")
+    checks = batch.Checks(source, argument="events")
     keyed = [name for name in source.columns if is_metric(name) or name.startswith(("event.", "user."))]
     checks.refuse_unknown([*schema.EVENT.names, *keyed], _OBJECTS)
     checks.project(project.project_id)
@@ -87,37 +71,40 @@ def check_events(connection: Connection, source: Source, project: Project) -> Ba
     table = stage_metrics(connection, staged, keys, project)
     count = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
 
-    def insert(writer: Connection, valid: ValidRows) -> dict[str, int]:
+    def insert(writer: Connection, valid: batch.ValidRows) -> dict[str, int]:
         valid.reject_stored(writer, "events", "_id")
-        reject_erased(writer, valid, of_events(valid.rows))
+        batch.reject_erased(writer, valid, identities.of_events(valid.rows))
         differing = differing_metrics(valid, table)
         with valid.replace_stored(
             writer, "events", "_id", changed="updatedAt", differing=differing
         ) as replaced:
             writer.execute(f"DELETE FROM metrics WHERE eventId IN (SELECT _id FROM {replaced})")
-            rows = surviving(writer, valid.rows)
+            rows = merging.surviving(writer, valid.rows)
             loaded = valid.insert(writer, "events", rows=rows)
-            register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
-            remove_absent(writer, replaced)
+            merging.register(writer, f"(SELECT userId, createdAt AS seen FROM {rows})")
+            merging.remove_absent(writer, replaced)
         # Replacing records come from a service that has merged users already.
-        assign_identities(writer, of_events(rows), naive(instants.now()), may_merge=not valid.is_replacing)
+        identities.assign_identities(
+            writer, identities.of_events(rows), naive(instants.now()), may_merge=not valid.is_replacing
+        )
         assign_policies(writer)
         return {"events": loaded, "metrics": insert_metrics(writer, valid, table, project, count=count)}
 
-    return Batch(staged, "_id", insert)
+    return batch.Batch(staged, "_id", insert)
 
 
-def _add_map(checks: Checks, name: str) -> None:
+def _add_map(checks: batch.Checks, name: str) -> None:
     """Add a map column, from a JSON object and from columns per key."""
     text = checks.source.word(name) if checks.has(name) else "CAST(NULL AS VARCHAR)"
-    is_object = f"CASE WHEN {is_json(text)} THEN json_type({text}) = 'OBJECT' END"
+    is_object = f"CASE WHEN {batch.is_json(text)} THEN json_type({text}) = 'OBJECT' END"
     entries = f"TRY_CAST(CASE WHEN {is_object} THEN {text} END AS JSON)"
     checks.value(f"{name} entries", f"TRY_CAST({entries} AS MAP(VARCHAR, JSON))")
     if checks.has(name):
-        wrong = f"{original(name)} <> 'null' AND {quoted(f'{name} entries')} IS NULL"
+        wrong = f"{batch.original(name)} <> 'null' AND {quoted(f'{name} entries')} IS NULL"
         checks.rule(
             wrong,
-            f"{labelled_value(name)} || {not_json(original(name), 'a JSON object with one value per key')}",
+            f"{batch.labelled_value(name)} || "
+            f"{batch.not_json(batch.original(name), 'a JSON object with one value per key')}",
         )
     single = []
     for column in checks.source.columns:
@@ -128,7 +115,7 @@ def _add_map(checks: Checks, name: str) -> None:
                     f"events: the key {key!r} of the column {column!r} is not allowed; "
                     "allowed: a letter, then up to 63 letters, digits, _ and -"
                 )
-            cell = original(column)
+            cell = batch.original(column)
             wrapped = f"CASE WHEN {cell} IS NOT NULL THEN {_typed(cell, cell)} END"
             single.append(f"{{'key': {literal(key)}, 'value': {wrapped}}}")
     has_shape = "(json_exists(entry.value, '$.current') OR json_exists(entry.value, '$.raw'))"
@@ -173,7 +160,7 @@ _NESTED_RULES: Final = {
     "dataType = 'state' AND (number IS NULL OR number NOT IN (0, 1))": "is a state other than 0 and 1",
     "dataType = 'number' AND (number IS NULL OR NOT isfinite(number))": "has no finite number",
     "dataType = 'currency' AND (amount IS NULL OR currency IS NULL "
-    f"OR NOT regexp_full_match(currency, '{CURRENCY}'))": "has no amount with a currency",
+    f"OR NOT regexp_full_match(currency, '{batch.CURRENCY}'))": "has no amount with a currency",
     "given_date IS NOT NULL AND (read_date IS NULL OR read_date < TIMESTAMP '1990-01-01') "
     "OR given_created IS NOT NULL AND createdAt IS NULL OR given_updated IS NOT NULL AND updatedAt IS NULL "
     "OR given_deleted IS NOT NULL AND deletedAt IS NULL": (
@@ -198,7 +185,7 @@ def is_metric(column: str) -> bool:
     return match is not None and match[3] in _PARTS[match[1]]
 
 
-def add_metric_columns(checks: Checks) -> Keys:
+def add_metric_columns(checks: batch.Checks) -> Keys:
     """Add the columns of metrics to the checks of events.
 
     Parameters
@@ -250,15 +237,15 @@ def _check_key(argument: str, column: str, key: str) -> None:
         raise InvalidRequest(f"{argument}: the key {key!r} of the column {column!r} {problem}")
 
 
-def _add_amount(checks: Checks, name: str) -> None:
+def _add_amount(checks: batch.Checks, name: str) -> None:
     amount, currency = f"{name}.amount", f"{name}.currency"
     checks.amount(amount)
-    checks.word(currency, pattern=CURRENCY, form=CURRENCY_FORM, always=True)
+    checks.word(currency, pattern=batch.CURRENCY, form=batch.CURRENCY_FORM, always=True)
     missing = f"{quoted(amount)} IS NOT NULL AND {quoted(currency)} IS NULL"
-    checks.rule(f"{missing} AND {original(currency)} IS NULL", literal(f"{currency}: is missing"))
+    checks.rule(f"{missing} AND {batch.original(currency)} IS NULL", literal(f"{currency}: is missing"))
 
 
-def stage_metrics(connection: Connection, staged: Staged, keys: Keys, project: Project) -> str:
+def stage_metrics(connection: Connection, staged: batch.Staged, keys: Keys, project: batch.Project) -> str:
     """Create the table of all metrics, and list violations of nested ones.
 
     Parameters
@@ -301,13 +288,13 @@ def stage_metrics(connection: Connection, staged: Staged, keys: Keys, project: P
     duplicates = f"SELECT row, key FROM {table} GROUP BY row, key HAVING count(*) > 1"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, "
-        f"'metrics: ' || {quote_text('key')} || ' occurs more than once' FROM ({duplicates}) "
+        f"'metrics: ' || {batch.quote_text('key')} || ' occurs more than once' FROM ({duplicates}) "
         "WHERE NOT starts_with(key, 'state-delay-')"
     )
     return table
 
 
-def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
+def _rows(staged: batch.Staged, *, key: str, kind: str, where: str = "true", **values: str) -> str:
     """Return the query of the metrics of one key with :data:`_COLUMNS`; ``values`` holds SQL."""
     texts = {"key": key, "type": "state" if kind == "state" else "statistic", "dataType": kind}
     expressions = (
@@ -319,7 +306,7 @@ def _rows(staged: Staged, *, key: str, kind: str, where: str = "true", **values:
     return f"SELECT row, {columns} FROM {staged.relation} WHERE {where}"
 
 
-def _from_columns(staged: Staged, keys: Keys) -> list[str]:
+def _from_columns(staged: batch.Staged, keys: Keys) -> list[str]:
     """Return the queries of metrics with separate columns, and of event counts."""
     flags = {"anonymized": "false", "invalid": "false"}
     queries = [_rows(staged, key="event-count", kind="number", number="1", **flags)]
@@ -340,7 +327,7 @@ def _from_columns(staged: Staged, keys: Keys) -> list[str]:
     return queries
 
 
-def _read_nested(connection: Connection, staged: Staged, project: Project) -> str:
+def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Project) -> str:
     """Create the table of nested metrics and list violations."""
     table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
     columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
@@ -384,7 +371,7 @@ def _read_nested(connection: Connection, staged: Staged, project: Project) -> st
         FROM typed
         """
     )
-    name = f"coalesce({quote_text('key')}, 'one')"
+    name = f"coalesce({batch.quote_text('key')}, 'one')"
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
         f"FROM {table} WHERE problem IS NOT NULL"
@@ -393,7 +380,7 @@ def _read_nested(connection: Connection, staged: Staged, project: Project) -> st
 
 
 def _instant(text: str) -> str:
-    return truncated(instant(text))
+    return batch.truncated(instant(text))
 
 
 def _restore_built_in(connection: Connection, nested: str, table: str) -> None:
@@ -415,7 +402,7 @@ def _restore_built_in(connection: Connection, nested: str, table: str) -> None:
     )
 
 
-def differing_metrics(valid: ValidRows, table: str) -> str:
+def differing_metrics(valid: batch.ValidRows, table: str) -> str:
     """Return the query of ``row`` for events whose metrics differ from those of their stored event."""
     compared = ("key", "type", "dataType", "date", "number", "amount", "currency")
     columns = ", ".join(("row", *compared))
@@ -433,7 +420,7 @@ def differing_metrics(valid: ValidRows, table: str) -> str:
 
 
 def insert_metrics(
-    connection: Connection, valid: ValidRows, table: str, project: Project, *, count: int
+    connection: Connection, valid: batch.ValidRows, table: str, project: batch.Project, *, count: int
 ) -> int:
     """Insert the metrics of valid events; return their number.
 

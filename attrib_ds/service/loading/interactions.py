@@ -13,24 +13,9 @@ from attrib_ds.instants import naive
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import INTEGRATIONS
-from attrib_ds.service.collection.hits import RAW, collect
-from attrib_ds.service.collection.visitors import AddressLookup, located
-from attrib_ds.service.identity.identities import TRACKER, assign_identities, of_interactions
-from attrib_ds.service.identity.merging import register, remove_absent, renumber, surviving
-from attrib_ds.service.identity.tombstones import buried_rows, identity_kind
-from attrib_ds.service.loading.batch import (
-    NAME,
-    NAME_FORM,
-    Batch,
-    Checks,
-    Project,
-    ValidRows,
-    insert_implicit_nodes,
-    labelled_value,
-    quote_text,
-    reject_erased,
-    truncated,
-)
+from attrib_ds.service.collection import hits, visitors
+from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
 
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
@@ -43,7 +28,7 @@ _SESSION_ONLY: Final = [
 ]
 
 
-def check_interactions(connection: Connection, source: Source, project: Project) -> Batch:
+def check_interactions(connection: Connection, source: Source, project: batch.Project) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -65,14 +50,14 @@ def check_interactions(connection: Connection, source: Source, project: Project)
     InvalidRequest
         If a column is unknown.
     """
-    checks = Checks(source, argument="interactions")
+    checks = batch.Checks(source, argument="interactions")
     checks.refuse_unknown(schema.INTERACTION.names, schema.properties(schema.INTERACTION))
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
     checks.word("_id", pattern=HEX_ID, form=_HEX_FORM, default=project.ids.many("row", count=numbered))
     checks.choice("type", ("session", "offline"), default="session")
     checks.word("userId", pattern=HEX_ID, form=_HEX_FORM, required=True)
-    checks.word("nodeId", pattern=NAME, form=NAME_FORM, required=True)
+    checks.word("nodeId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
     checks.word("firstHitId", pattern=UUID, form="a UUID", lower=True)
     _check_times(checks)
     _check_properties(checks)
@@ -87,29 +72,30 @@ def check_interactions(connection: Connection, source: Source, project: Project)
         if checks.has(name):
             checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
     staged = checks.stage(connection, id="_id")
-    return Batch(staged, "_id", lambda writer, valid: _insert_interactions(writer, valid, project))
+    return batch.Batch(staged, "_id", lambda writer, valid: _insert_interactions(writer, valid, project))
 
 
-def _check_times(checks: Checks) -> None:
+def _check_times(checks: batch.Checks) -> None:
     checks.instant("startDate", required=True, recent=True)
     checks.instant("endDate", recent=True)
     checks.number("duration", low=0)
     start, end, duration = quoted("startDate"), quoted("endDate"), quoted("duration")
-    checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {labelled_value('endDate')}")
+    checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {batch.labelled_value('endDate')}")
     length = f"(epoch_us({end}) - epoch_us({start})) / 1e6"
     checks.rule(
         f"{start} <= {end} AND abs({length} - {duration}) > {_TOLERANCE}",
-        f"{labelled_value('duration')} || ' is not the ' || {length} || ' seconds from startDate to endDate'",
+        f"{batch.labelled_value('duration')} || ' is not the ' || {length} || ' seconds from startDate to "
+        "endDate'",
     )
     # Truncated too, so that duration is exactly endDate minus startDate.
     microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
-    by_duration = truncated(f"TRY({start} + to_microseconds({microseconds}))")
+    by_duration = batch.truncated(f"TRY({start} + to_microseconds({microseconds}))")
     ending = f"coalesce({end}, {by_duration}, {start})"
     checks.derive("endDate", ending)
     checks.derive("duration", f"(epoch_us({ending}) - epoch_us({start})) / 1e6")
 
 
-def _check_properties(checks: Checks) -> None:
+def _check_properties(checks: batch.Checks) -> None:
     checks.flag("isBot", default="false")
     checks.count("hitCount")
     checks.number("geo.latitude", low=-90, high=90)
@@ -123,15 +109,17 @@ def _check_properties(checks: Checks) -> None:
             checks.text(field.name)
 
 
-def _insert_interactions(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
+def _insert_interactions(
+    connection: Connection, valid: batch.ValidRows, project: batch.Project
+) -> dict[str, int]:
     valid.reject_stored(connection, "interactions", "_id")
-    reject_erased(connection, valid, of_interactions(valid.rows))
+    batch.reject_erased(connection, valid, identities.of_interactions(valid.rows))
     with valid.replace_stored(
         connection, "interactions", "_id", changed="updateDate", filled=("integrationId",)
     ) as replaced:
         _delete_hits(connection, valid, replaced)
-        implicit = insert_implicit_nodes(connection, valid, project, column="nodeId", kind="channel")
-        rows = surviving(connection, valid.rows)
+        implicit = batch.insert_implicit_nodes(connection, valid, project, column="nodeId", kind="channel")
+        rows = merging.surviving(connection, valid.rows)
         connection.execute(
             "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
             f"WHERE userId IN (SELECT userId FROM {rows}) UNION SELECT userId FROM {replaced}"
@@ -139,20 +127,23 @@ def _insert_interactions(connection: Connection, valid: ValidRows, project: Proj
         position = 'row_number() OVER (PARTITION BY "userId" ORDER BY "startDate", "_id")'
         values = {"userLifetimeIndex": position, "integrationId": _integration(valid)}
         loaded = valid.insert(connection, "interactions", values=values, rows=rows)
-        register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
+        merging.register(connection, f"(SELECT userId, ingestedAt AS seen FROM {rows})")
         # Renumber users who have stored interactions.
-        renumber(connection, "SELECT userId FROM temp.returning_users")
+        merging.renumber(connection, "SELECT userId FROM temp.returning_users")
         connection.execute("DROP TABLE temp.returning_users")
-        remove_absent(connection, replaced)
+        merging.remove_absent(connection, replaced)
     if "userData" in valid.staged.columns:
         # Replacing records come from a service that has merged users already.
-        assign_identities(
-            connection, of_interactions(rows), naive(instants.now()), may_merge=not valid.is_replacing
+        identities.assign_identities(
+            connection,
+            identities.of_interactions(rows),
+            naive(instants.now()),
+            may_merge=not valid.is_replacing,
         )
     return {"interactions": loaded, "implicit_nodes": implicit}
 
 
-def _integration(valid: ValidRows) -> str:
+def _integration(valid: batch.ValidRows) -> str:
     """Return SQL for the integration of a row: its own, else that of a session's node."""
     of_node = (
         f"CASE WHEN valid.type = 'session' THEN (SELECT owner.integrationId FROM {INTEGRATIONS} AS owner "
@@ -161,7 +152,7 @@ def _integration(valid: ValidRows) -> str:
     return f"coalesce(valid.integrationId, {of_node})" if "integrationId" in valid.staged.columns else of_node
 
 
-def _delete_hits(connection: Connection, valid: ValidRows, replaced: str) -> None:
+def _delete_hits(connection: Connection, valid: batch.ValidRows, replaced: str) -> None:
     """Delete hits of replaced sessions with other counts; they are loaded again, or unknown."""
     if not valid.is_replacing:
         return
@@ -176,7 +167,7 @@ def _delete_hits(connection: Connection, valid: ValidRows, replaced: str) -> Non
     )
 
 
-def check_hits(connection: Connection, source: Source, project: Project) -> Batch:
+def check_hits(connection: Connection, source: Source, project: batch.Project) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -198,7 +189,7 @@ def check_hits(connection: Connection, source: Source, project: Project) -> Batc
     InvalidRequest
         If a column is unknown.
     """
-    checks = Checks(source, argument="hits")
+    checks = batch.Checks(source, argument="hits")
     checks.refuse_unknown(schema.HIT.names, schema.properties(schema.HIT))
     checks.project(project.project_id)
     checks.word("id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
@@ -207,10 +198,10 @@ def check_hits(connection: Connection, source: Source, project: Project) -> Batc
     checks.word("hitType", default="'pageview'")
     _check_hit(checks, [name for name in schema.HIT.names if name not in _HIT_WORDS])
     staged = checks.stage(connection, id="id")
-    return Batch(staged, "id", _insert_hits)
+    return batch.Batch(staged, "id", _insert_hits)
 
 
-def _check_hit(checks: Checks, names: Collection[str]) -> None:
+def _check_hit(checks: batch.Checks, names: Collection[str]) -> None:
     """Check what hits and raw hits have in common; of the names, those of texts."""
     checks.number("timezoneOffset", low=-MINUTES_OF_DAY, high=MINUTES_OF_DAY)
     checks.flag("isBot", default="false")
@@ -221,11 +212,12 @@ def _check_hit(checks: Checks, names: Collection[str]) -> None:
             checks.text(name)
 
 
-def _insert_hits(connection: Connection, valid: ValidRows) -> dict[str, int]:
+def _insert_hits(connection: Connection, valid: batch.ValidRows) -> dict[str, int]:
     valid.reject_stored(connection, "hits", "id")
     valid.reject(
         connection,
-        f"SELECT row, 'sessionId: ' || {quote_text(quoted('sessionId'))} || CASE WHEN session._id IS NULL "
+        f"SELECT row, 'sessionId: ' || {batch.quote_text(quoted('sessionId'))} || CASE WHEN session._id IS "
+        "NULL "
         "THEN ' is not an interaction of this project' ELSE ' is offline and has no hits' END "
         f"FROM {valid.staged.relation} AS staged LEFT JOIN interactions AS session "
         "ON staged.sessionId = session._id WHERE staged.sessionId IS NOT NULL "
@@ -261,12 +253,12 @@ _SCHEMES: Final = r"^[a-zA-Z][a-zA-Z0-9+.-]*://."
 
 def is_raw(source: Source) -> bool:
     """Return whether hits are raw: they name a tracker, and no session."""
-    return TRACKER in source.types and "sessionId" not in source.types
+    return identities.TRACKER in source.types and "sessionId" not in source.types
 
 
 def check_raw_hits(
-    connection: Connection, source: Source, project: Project, *, lookup: AddressLookup
-) -> Batch:
+    connection: Connection, source: Source, project: batch.Project, *, lookup: visitors.AddressLookup
+) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -290,7 +282,7 @@ def check_raw_hits(
     InvalidRequest
         If a column is unknown, or there is no address to look up.
     """
-    checks = Checks(source, argument="hits")
+    checks = batch.Checks(source, argument="hits")
     checks.refuse_unknown(COLUMNS)
     if lookup and "ip" not in source.types:
         raise InvalidRequest("hits: there is no column 'ip', whose addresses geo and asn look up")
@@ -302,7 +294,7 @@ def check_raw_hits(
     checks.word("pageUrl", required=True)
     checks.rule(
         f"NOT regexp_matches({quoted('pageUrl')}, {literal(_SCHEMES)})",
-        f"{labelled_value('pageUrl')} || ' is not a URL, such as https://shop.example/'",
+        f"{batch.labelled_value('pageUrl')} || ' is not a URL, such as https://shop.example/'",
     )
     checks.word("referrer", always=True)
     # An empty text is that of a request without a user agent.
@@ -324,42 +316,45 @@ def check_raw_hits(
     if lookup:
         places = f"{staged.relation.rsplit('.', 1)[0]}.places"
         lookup.create_table(connection, staged.relation, into=places)
-    return Batch(
+    return batch.Batch(
         staged, "hitId", lambda writer, valid: _insert_raw_hits(writer, valid, project, places=places)
     )
 
 
 def _insert_raw_hits(
-    connection: Connection, valid: ValidRows, project: Project, *, places: str | None
+    connection: Connection, valid: batch.ValidRows, project: batch.Project, *, places: str | None
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
     _reject_repeated(connection, valid)
     columns = ", ".join(
         quoted(name) if name in valid.staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
-        for name, kind in RAW.items()
+        for name, kind in hits.RAW.items()
     )
     raw = f"(SELECT {columns} FROM {valid.rows})"
-    return collect(
+    return hits.collect(
         connection,
-        f"{raw if places is None else located(raw, places)} AS raw",
+        f"{raw if places is None else visitors.located(raw, places)} AS raw",
         project_id=project.project_id,
         now=project.now,
         ids=project.ids,
     )
 
 
-def _reject_erased(connection: Connection, valid: ValidRows) -> None:
+def _reject_erased(connection: Connection, valid: batch.ValidRows) -> None:
     """Reject hits of browsers of people who were erased after the date of the hit."""
-    marks = f"SELECT row, {literal(identity_kind(TRACKER))} AS kind, trackerId AS value, serverDate AS seen"
-    erased = buried_rows(connection, f"({marks} FROM {valid.rows})")
+    marks = (
+        f"SELECT row, {literal(tombstones.identity_kind(identities.TRACKER))} AS kind, trackerId AS value, "
+        "serverDate AS seen"
+    )
+    erased = tombstones.buried_rows(connection, f"({marks} FROM {valid.rows})")
     if erased is not None:
         reason = literal("trackerId: belongs to a person who was erased after this date")
         valid.reject(connection, f"SELECT row, {reason} FROM ({erased})")
 
 
-def _reject_repeated(connection: Connection, valid: ValidRows) -> None:
+def _reject_repeated(connection: Connection, valid: batch.ValidRows) -> None:
     """Reject stored hits that were given an id, unless rows replace; those without are skipped."""
     if "hitId" in valid.staged.source_columns and not valid.is_replacing:
-        reason = f"'hitId: ' || {quote_text(quoted('hitId'))} || ' is already loaded'"
+        reason = f"'hitId: ' || {batch.quote_text(quoted('hitId'))} || ' is already loaded'"
         stored = "hitId IN (SELECT id FROM hits)"
         valid.reject(connection, f"SELECT row, {reason} FROM {valid.rows} WHERE {stored}")

@@ -11,16 +11,13 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.export_tables import AccessLog, open_access_log
-from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
-from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
-from attrib_ds.records.sources import ROW, Source, open_source, quoted
+from attrib_ds.records import export_tables, ga4_events, snowplow_events, sources
 from attrib_ds.service.collection.visitors import AddressLookup, visitor_secret
 from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 from attrib_ds.service.store.store import Store
 
-Check: TypeAlias = Callable[[Connection, Source, Project], Batch]
+Check: TypeAlias = Callable[[Connection, sources.Source, Project], Batch]
 
 REJECTED: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
@@ -106,21 +103,21 @@ def load_records(
 
 def _open(
     connection: Connection, source: object, *, resource: str, store: Store
-) -> tuple[Source, dict[str, int]]:
+) -> tuple[sources.Source, dict[str, int]]:
     """Copy a source into a table; of page views, also return how many other rows were skipped."""
     match source:
-        case AccessLog() if resource == "hits":
-            opened, skipped = open_access_log(connection, source, secret=visitor_secret(store))
+        case export_tables.AccessLog() if resource == "hits":
+            opened, skipped = export_tables.open_access_log(connection, source, secret=visitor_secret(store))
             return opened, {"skipped_requests": skipped}
-        case GA4Hits() if resource == "hits":
-            opened, skipped = open_ga4_hits(connection, source)
+        case ga4_events.GA4Hits() if resource == "hits":
+            opened, skipped = ga4_events.open_ga4_hits(connection, source)
             return opened, {"skipped_events": skipped}
-        case SnowplowHits() if resource == "hits":
-            opened, skipped = open_snowplow_hits(connection, source)
+        case snowplow_events.SnowplowHits() if resource == "hits":
+            opened, skipped = snowplow_events.open_snowplow_hits(connection, source)
             return opened, {"skipped_events": skipped}
     _, columns = _CHECKS[resource]
     opaque = {field.name for field in columns if schema.is_json(field)}
-    return open_source(connection, source, argument=resource, opaque=opaque), {}
+    return sources.open_source(connection, source, argument=resource, opaque=opaque), {}
 
 
 def _insert(
@@ -140,7 +137,7 @@ def _insert(
     return counts, conflicts
 
 
-def _rejected(connection: Connection, batch: Batch, source: Source, conflicts: pa.Table) -> pa.Table:
+def _rejected(connection: Connection, batch: Batch, source: sources.Source, conflicts: pa.Table) -> pa.Table:
     connection.register("conflicts", conflicts)
     connection.register("unreadable", source.unreadable)
     has_id = batch.id_column in source.types
@@ -149,7 +146,8 @@ def _rejected(connection: Connection, batch: Batch, source: Source, conflicts: p
         f"SELECT row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason FROM ("
         f"SELECT row, position, reason FROM {batch.staged.problems} "
         "UNION ALL SELECT row, 2000, reason FROM conflicts UNION ALL SELECT row, 0, reason FROM unreadable) "
-        f"LEFT JOIN (SELECT {quoted(ROW)} AS row, {id_given} AS id FROM {source.relation}) USING (row) "
+        f"LEFT JOIN (SELECT {sources.quoted(sources.ROW)} AS row, {id_given} AS id FROM {source.relation}) "
+        "USING (row) "
         "GROUP BY row, id ORDER BY row"
     )
     return rows.to_arrow_table().cast(REJECTED)

@@ -12,24 +12,12 @@ from attrib_ds.service.campaigns import (
     register_integrations,
     update_paths,
 )
-from attrib_ds.service.loading.batch import (
-    CURRENCY,
-    CURRENCY_FORM,
-    NAME,
-    NAME_FORM,
-    Batch,
-    Checks,
-    Project,
-    ValidRows,
-    insert_implicit_nodes,
-    labelled_value,
-    quote_text,
-)
+from attrib_ds.service.loading import batch
 
 _WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
 
 
-def check_nodes(connection: Connection, source: Source, project: Project) -> Batch:
+def check_nodes(connection: Connection, source: Source, project: batch.Project) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -51,11 +39,11 @@ def check_nodes(connection: Connection, source: Source, project: Project) -> Bat
     InvalidRequest
         If a column is unknown.
     """
-    checks = Checks(source, argument="nodes")
+    checks = batch.Checks(source, argument="nodes")
     checks.refuse_unknown(schema.NODE.names)
     checks.project(project.project_id)
-    checks.word("_id", pattern=NAME, form=NAME_FORM, required=True)
-    checks.word("parentId", pattern=NAME, form=NAME_FORM, always=True)
+    checks.word("_id", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
+    checks.word("parentId", pattern=batch.NAME, form=batch.NAME_FORM, always=True)
     checks.choice("type", schema.NODE_TYPES)
     checks.word("name", required=True)
     for name in _WORDS:
@@ -64,10 +52,10 @@ def check_nodes(connection: Connection, source: Source, project: Project) -> Bat
     for name in ("createdAt", "updatedAt"):
         checks.instant(name, default=project.now)
     staged = checks.stage(connection, id="_id")
-    return Batch(staged, "_id", lambda writer, valid: _insert_nodes(writer, valid, project))
+    return batch.Batch(staged, "_id", lambda writer, valid: _insert_nodes(writer, valid, project))
 
 
-def _insert_nodes(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
+def _insert_nodes(connection: Connection, valid: batch.ValidRows, project: batch.Project) -> dict[str, int]:
     # A loaded node replaces the implicit node with its id.
     valid.reject_stored(connection, "(SELECT * FROM nodes WHERE NOT implicit)", "_id")
     _reject_taken_slugs(connection, valid)
@@ -83,7 +71,7 @@ def _insert_nodes(connection: Connection, valid: ValidRows, project: Project) ->
     return {"nodes": loaded}
 
 
-def _reject_taken_slugs(connection: Connection, valid: ValidRows) -> None:
+def _reject_taken_slugs(connection: Connection, valid: batch.ValidRows) -> None:
     """Reject campaigns whose slug another campaign of their integration has."""
     slug = '"campaignSlug"'
     if "campaignSlug" not in valid.staged.columns:
@@ -101,7 +89,7 @@ def _reject_taken_slugs(connection: Connection, valid: ValidRows) -> None:
         "WHERE parentId IS NULL UNION ALL "
         f"SELECT child.*, {integration.format('child', 'ELSE tree.integration')} "
         "FROM together AS child JOIN tree ON child.parentId = tree._id) "
-        f"SELECT row, 'campaignSlug: ' || {quote_text(slug)} || "
+        f"SELECT row, 'campaignSlug: ' || {batch.quote_text(slug)} || "
         "' is the slug of another campaign of its integration' "
         "FROM tree WHERE type = 'campaign' AND campaignSlug IS NOT NULL AND integration IS NOT NULL "
         # A stored campaign keeps its slug, and then the first row.
@@ -110,9 +98,9 @@ def _reject_taken_slugs(connection: Connection, valid: ValidRows) -> None:
     )
 
 
-def _reject_unrooted(connection: Connection, valid: ValidRows) -> None:
+def _reject_unrooted(connection: Connection, valid: batch.ValidRows) -> None:
     """Reject nodes without a path to a root: unknown or rejected parents, and cycles."""
-    parent = quote_text('"parentId"')
+    parent = batch.quote_text('"parentId"')
     rows = valid.staged.relation
     valid.reject(
         connection,
@@ -144,7 +132,7 @@ def _reject_unrooted(connection: Connection, valid: ValidRows) -> None:
         connection.execute(f"DROP TABLE temp.{table}")
 
 
-def check_spend(connection: Connection, source: Source, project: Project) -> Batch:
+def check_spend(connection: Connection, source: Source, project: batch.Project) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
     Parameters
@@ -166,20 +154,22 @@ def check_spend(connection: Connection, source: Source, project: Project) -> Bat
     InvalidRequest
         If a column is unknown.
     """
-    checks = Checks(source, argument="spend")
+    checks = batch.Checks(source, argument="spend")
     checks.refuse_unknown(schema.OUTLAY.names, schema.properties(schema.OUTLAY))
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
-    checks.word("_id", pattern=NAME, form=NAME_FORM, default=project.ids.many("row", count=numbered))
-    checks.word("integrationId", pattern=NAME, form=NAME_FORM)
-    checks.word("campaignId", pattern=NAME, form=NAME_FORM, required=True)
+    checks.word(
+        "_id", pattern=batch.NAME, form=batch.NAME_FORM, default=project.ids.many("row", count=numbered)
+    )
+    checks.word("integrationId", pattern=batch.NAME, form=batch.NAME_FORM)
+    checks.word("campaignId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
     checks.amount("amount.amount", required=True)
     amount = quoted("amount.amount")
     checks.rule(
         f"{amount} < 0",
-        f"{labelled_value('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
+        f"{batch.labelled_value('amount.amount')} || ' is negative'" if checks.has("amount.amount") else "''",
     )
-    checks.word("amount.currency", pattern=CURRENCY, form=CURRENCY_FORM, required=True)
+    checks.word("amount.currency", pattern=batch.CURRENCY, form=batch.CURRENCY_FORM, required=True)
     checks.instant("startDate", required=True, recent=True)
     checks.instant("endDate", required=True, recent=True)
     checks.rule(f"{quoted('startDate')} >= {quoted('endDate')}", "'startDate: is not before endDate'")
@@ -189,14 +179,16 @@ def check_spend(connection: Connection, source: Source, project: Project) -> Bat
     for name in ("createdAt", "updatedAt"):
         checks.instant(name, default=project.now)
     staged = checks.stage(connection, id="_id")
-    return Batch(staged, "_id", lambda writer, valid: _insert_spend(writer, valid, project))
+    return batch.Batch(staged, "_id", lambda writer, valid: _insert_spend(writer, valid, project))
 
 
-def _insert_spend(connection: Connection, valid: ValidRows, project: Project) -> dict[str, int]:
+def _insert_spend(connection: Connection, valid: batch.ValidRows, project: batch.Project) -> dict[str, int]:
     valid.reject_stored(connection, "outlays", "_id")
     campaigns = f"SELECT campaignId FROM {valid.rows}"
     with valid.replace_stored(connection, "outlays", "_id", changed="updatedAt"):
         # Interactions create implicit nodes as channels; a node with spend is a campaign.
         connection.execute(f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN ({campaigns})")
-        implicit = insert_implicit_nodes(connection, valid, project, column="campaignId", kind="campaign")
+        implicit = batch.insert_implicit_nodes(
+            connection, valid, project, column="campaignId", kind="campaign"
+        )
         return {"spend": valid.insert(connection, "outlays"), "implicit_nodes": implicit}

@@ -7,9 +7,7 @@ from typing import Any, Final
 import duckdb
 
 from attrib_ds import instants, schema
-from attrib_ds.contract import Answer
-from attrib_ds.contract.administration import ListAudit
-from attrib_ds.contract.json_values import encode
+from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.instants import naive
 from attrib_ds.service.sql import without_literals
 from attrib_ds.service.store.store import Store
@@ -157,13 +155,13 @@ def rows_of(lines: Sequence[AuditEntry]) -> list[dict[str, Any]]:
             "account": line.account,
             "operation": line.operation,
             "subject": line.subject,
-            "details": encode(line.details),
+            "details": json_values.encode(line.details),
         }
         for line in lines
     ]
 
 
-def list_audit(store: Store, request: ListAudit) -> Answer:
+def list_audit(store: Store, request: administration.ListAudit) -> Answer:
     """Return one page of the audit log, newest first."""
     with store.read() as backend:
         return read_page(

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 import duckdb
 
 from attrib_ds.errors import ServiceFailure, Unavailable
-from attrib_ds.service.store.files import WriteCounter, create_private_file, log_of, with_advice
-from attrib_ds.service.store.threads import CLOSED, FORKED, Batches, abandon_after_fork, leak
+from attrib_ds.service.store import files, threads
 
 
 class Cancellation:
@@ -103,14 +102,14 @@ class Connections:
         self._open: list[_Open] = []
         self._changed = threading.Condition()
         self._is_forked = False
-        abandon_after_fork(self)
+        threads.abandon_after_fork(self)
 
     def abandon(self) -> None:
         """Refuse any further use, in a forked process."""
         self._is_forked = True
         self._changed = threading.Condition()
         for connection in (self._root, *(entry.connection for entry in self._open)):
-            leak(connection)
+            threads.leak(connection)
         self._root = None
         self._open = []
 
@@ -165,7 +164,7 @@ class Connections:
     def _make(self, *, is_lent: bool) -> _Open:
         with self._changed:
             if self._root is None:
-                raise Unavailable(FORKED if self._is_forked else CLOSED)
+                raise Unavailable(threads.FORKED if self._is_forked else threads.CLOSED)
             entry = _Open(self._root.cursor(), threading.current_thread(), is_lent)
             self._open.append(entry)
             return entry
@@ -207,12 +206,12 @@ class Writer:
         *,
         name: str,
         file: Path | None = None,
-        counter: WriteCounter | None = None,
+        counter: files.WriteCounter | None = None,
     ) -> None:
         self._connection = connection
         self._file = file
         self._counter = counter
-        self._batches: Batches[Callable[[duckdb.DuckDBPyConnection], Any], Any] = Batches(
+        self._batches: threads.Batches[Callable[[duckdb.DuckDBPyConnection], Any], Any] = threads.Batches(
             self._run,
             name=name,
             most_waiting=_MAX_QUEUED,
@@ -220,11 +219,11 @@ class Writer:
             patience=_SECONDS_TO_QUEUE,
             afterwards=self._checkpoint_if_due,
         )
-        abandon_after_fork(self)
+        threads.abandon_after_fork(self)
 
     def abandon(self) -> None:
         """Keep the connection open in a forked process: closing it would write to the parent's file."""
-        leak(self._connection)
+        threads.leak(self._connection)
 
     def submit(self, job: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Run a job in a transaction and return its result after the commit.
@@ -286,7 +285,7 @@ class Writer:
         if self._file is None:
             return
         with suppress(OSError, duckdb.Error):
-            size = log_of(self._file).stat().st_size
+            size = files.log_of(self._file).stat().st_size
             if (
                 size > _LARGEST_LOG
                 and shutil.disk_usage(self._file.parent).free > _FREE_SPACE_PER_BYTE * size
@@ -303,7 +302,9 @@ class Writer:
                 self._roll_back()
                 raise
         except duckdb.Error as error:
-            raise ServiceFailure(f"the project's file could not be written: {with_advice(error)}") from error
+            raise ServiceFailure(
+                f"the project's file could not be written: {files.with_advice(error)}"
+            ) from error
         if self._counter is not None:
             self._counter.set_writes(writes)
         return results
@@ -313,7 +314,7 @@ class Writer:
         if self._file is not None:
             # DuckDB creates a log after each checkpoint, and would let everybody read it.
             with suppress(OSError):
-                create_private_file(log_of(self._file))
+                files.create_private_file(files.log_of(self._file))
         deadline = time.monotonic() + _SECONDS_TO_RETRY
         pause = 0.001
         while True:

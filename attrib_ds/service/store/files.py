@@ -17,8 +17,7 @@ from typing import Final
 
 import duckdb
 
-from attrib_ds.errors import Unavailable
-from attrib_ds.local_files import open_private
+from attrib_ds import errors, local_files
 
 #: Advice for a file that cannot be read any more.
 DAMAGED: Final = "the file is damaged; put a backup in its place with `attrib-ds restore`"
@@ -125,7 +124,7 @@ def create_private_folder(folder: Path) -> None:
 
 def create_private_file(file: Path) -> None:
     """Create an empty file for its owner only, unless it exists."""
-    os.close(open_private(file, os.O_CREAT | os.O_RDWR))
+    os.close(local_files.open_private(file, os.O_CREAT | os.O_RDWR))
 
 
 def flush_folder(folder: Path) -> None:
@@ -200,8 +199,8 @@ def read_counter(file: Path) -> int | None:
     return int(content)
 
 
-def _unreadable(path: Path, problem: str) -> Unavailable:
-    return Unavailable(
+def _unreadable(path: Path, problem: str) -> errors.Unavailable:
+    return errors.Unavailable(
         f"path: the write counter {str(path)!r} cannot be read: {problem}. Without it, lost writes cannot be "
         "detected; remove it to open the project nevertheless",
         field="path",
@@ -230,7 +229,7 @@ def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
             raise _unreadable(counter_of(file), "it is empty")
         return
     if counted > writes:
-        raise Unavailable(
+        raise errors.Unavailable(
             f"path: {str(file)!r} lacks {counted - writes:,} of {counted:,} acknowledged writes; its "
             "write-ahead log or its queue was cut, removed or replaced. Put it back, or a backup "
             "(`attrib-ds restore`). To go on "

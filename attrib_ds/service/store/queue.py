@@ -19,14 +19,7 @@ import duckdb
 import msgspec
 
 from attrib_ds.errors import ServiceFailure, Unavailable
-from attrib_ds.service.store.files import (
-    WriteCounter,
-    create_private_file,
-    queue_of,
-    with_advice,
-    withdraw_permissions,
-)
-from attrib_ds.service.store.threads import CLOSED, abandon_after_fork, leak
+from attrib_ds.service.store import files, threads
 
 EVENTS: Final = "events"
 HITS: Final = "hits"
@@ -79,26 +72,26 @@ class Queue:
     """
 
     def __init__(
-        self, file: Path | None, moved: Mapping[str, int], *, counter: WriteCounter | None = None
+        self, file: Path | None, moved: Mapping[str, int], *, counter: files.WriteCounter | None = None
     ) -> None:
         self._lock = threading.RLock()
         self._counter = counter
         self._is_closed = False
-        if file is not None and not queue_of(file).exists():
-            create_private_file(queue_of(file))
+        if file is not None and not files.queue_of(file).exists():
+            files.create_private_file(files.queue_of(file))
         with _translated("the queue of the project cannot be opened"):
-            path = ":memory:" if file is None else queue_of(file)
+            path = ":memory:" if file is None else files.queue_of(file)
             self._connection = sqlite3.connect(
                 path, timeout=_SECONDS_TO_LOCK, isolation_level=None, check_same_thread=False
             )
             if file is not None:
-                withdraw_permissions(queue_of(file))
+                files.withdraw_permissions(files.queue_of(file))
                 self._connection.execute("PRAGMA journal_mode = WAL")
             # Each commit is flushed to the disk.
             self._connection.execute("PRAGMA synchronous = FULL")
             with self.transaction():
                 self._create(moved)
-        abandon_after_fork(self)
+        threads.abandon_after_fork(self)
 
     def _create(self, moved: Mapping[str, int]) -> None:
         execute = self._connection.execute
@@ -128,7 +121,7 @@ class Queue:
         """
         with self._lock, _translated("the queue of the project cannot be written"):
             if self._is_closed:
-                raise Unavailable(CLOSED)
+                raise Unavailable(threads.CLOSED)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -186,7 +179,7 @@ class Queue:
         """Return the first records."""
         with self._lock, _translated("the queue of the project cannot be read"):
             if self._is_closed:
-                raise Unavailable(CLOSED)
+                raise Unavailable(threads.CLOSED)
             first = f"SELECT number, content FROM {table} ORDER BY number LIMIT ?"
             return [Row(*row) for row in self._connection.execute(first, [most]).fetchall()]
 
@@ -205,7 +198,7 @@ class Queue:
         """Refuse any further use, in a forked process."""
         self._lock = threading.RLock()
         self._is_closed = True
-        leak(self._connection)
+        threads.leak(self._connection)
 
 
 def read_accepted(file: Path) -> dict[str, int]:
@@ -216,7 +209,7 @@ def read_accepted(file: Path) -> dict[str, int]:
     Unavailable
         If the queue is damaged.
     """
-    path = queue_of(file)
+    path = files.queue_of(file)
     if not path.exists() or not path.stat().st_size:
         return {}
     try:
@@ -234,12 +227,12 @@ def read_accepted(file: Path) -> dict[str, int]:
                 return {}
             return dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     except sqlite3.Error as error:
-        raise _damaged(path, with_advice(error)) from error
+        raise _damaged(path, files.with_advice(error)) from error
 
 
 def count_waiting(file: Path) -> int:
     """Return the number of records in the queue of a file."""
-    path = queue_of(file)
+    path = files.queue_of(file)
     if not read_accepted(file):
         return 0
     with _opened_for_reading(path) as connection:
@@ -269,7 +262,7 @@ def _translated(problem: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise ServiceFailure(f"{problem}: {with_advice(error)}") from error
+        raise ServiceFailure(f"{problem}: {files.with_advice(error)}") from error
 
 
 def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
@@ -277,7 +270,7 @@ def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     try:
         numbers = dict(connection.execute("SELECT name, value FROM settings").fetchall())
     except duckdb.IOException as error:
-        raise Unavailable(f"path: the project's file cannot be read: {with_advice(error)}") from error
+        raise Unavailable(f"path: the project's file cannot be read: {files.with_advice(error)}") from error
     return {table: int(numbers.get(name, 0)) for table, name in _MOVED.items()}
 
 

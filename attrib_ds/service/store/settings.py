@@ -11,18 +11,7 @@ import pyarrow as pa
 from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer
-from attrib_ds.contract.administration import (
-    CreateHoldout,
-    DeleteHoldout,
-    GetSettings,
-    Holdout,
-    ListHoldouts,
-    UpdateSettings,
-    find_holdout,
-    get_holdout,
-)
-from attrib_ds.contract.json_values import encode
+from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.store import Store
 
@@ -107,13 +96,13 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     return ProjectSettings(**stored)
 
 
-def get_settings(store: Store, request: GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
+def get_settings(store: Store, request: administration.GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)
     """Return the settings of the project, with its currency and time zone."""
     with store.cursor() as cursor:
         return _answer(store, read_settings(cursor))
 
 
-def update_settings(store: Store, request: UpdateSettings) -> Answer:
+def update_settings(store: Store, request: administration.UpdateSettings) -> Answer:
     """Update settings of the project and return all of them."""
     requested = {name: getattr(request, name) for name in _ATTRIBUTES if name in request.model_fields_set}
 
@@ -133,7 +122,7 @@ def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[st
     for name, value in changes.items():
         connection.execute("DELETE FROM settings WHERE name = ?", [name])
         if value is not None:
-            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, encode(value)])
+            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, json_values.encode(value)])
 
 
 def _answer(store: Store, settings: ProjectSettings) -> Answer:
@@ -142,14 +131,14 @@ def _answer(store: Store, settings: ProjectSettings) -> Answer:
     return Answer.of(pa.Table.from_pylist([row], schema.SETTINGS))
 
 
-def list_holdouts(store: Store, request: ListHoldouts) -> Answer:  # noqa: ARG001  (handlers take both)
+def list_holdouts(store: Store, request: administration.ListHoldouts) -> Answer:  # noqa: ARG001  (handlers take both)
     """Return the holdouts, by name."""
     with store.cursor() as cursor:
-        holdouts = map(Holdout.parse, read_settings(cursor).holdouts)
+        holdouts = map(administration.Holdout.parse, read_settings(cursor).holdouts)
         return _holdout_answer(cursor, sorted(holdouts, key=lambda holdout: holdout.name))
 
 
-def create_holdout(store: Store, request: CreateHoldout) -> Answer:
+def create_holdout(store: Store, request: administration.CreateHoldout) -> Answer:
     """Create or change a holdout and return it.
 
     Raises
@@ -157,7 +146,7 @@ def create_holdout(store: Store, request: CreateHoldout) -> Answer:
     Conflict
         If the holdout exists and has another node or a larger share.
     """
-    created = Holdout(
+    created = administration.Holdout(
         name=request.holdout,
         share=request.share,
         node_id=request.nodeId,
@@ -167,7 +156,7 @@ def create_holdout(store: Store, request: CreateHoldout) -> Answer:
 
     def write(connection: duckdb.DuckDBPyConnection) -> Answer:
         texts = read_settings(connection).holdouts
-        stored = find_holdout(texts, created.name)
+        stored = administration.find_holdout(texts, created.name)
         if stored is not None and (stored.node_id != created.node_id or stored.share > created.share):
             raise Conflict(
                 f"holdout {stored.name!r} withholds node {stored.node_id!r} from {stored.share:.6g}; "
@@ -179,7 +168,7 @@ def create_holdout(store: Store, request: CreateHoldout) -> Answer:
     return store.write(write)
 
 
-def delete_holdout(store: Store, request: DeleteHoldout) -> Answer:
+def delete_holdout(store: Store, request: administration.DeleteHoldout) -> Answer:
     """Delete a holdout; return 1.
 
     Raises
@@ -190,17 +179,21 @@ def delete_holdout(store: Store, request: DeleteHoldout) -> Answer:
 
     def write(connection: duckdb.DuckDBPyConnection) -> int:
         texts = read_settings(connection).holdouts
-        change_settings(connection, {"holdouts": _without(texts, get_holdout(texts, request.holdout).name)})
+        change_settings(
+            connection, {"holdouts": _without(texts, administration.get_holdout(texts, request.holdout).name)}
+        )
         return 1
 
     return Answer(value=store.write(write))
 
 
 def _without(texts: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(text for text in texts if Holdout.parse(text).name != name)
+    return tuple(text for text in texts if administration.Holdout.parse(text).name != name)
 
 
-def _holdout_answer(connection: duckdb.DuckDBPyConnection, holdouts: Iterable[Holdout]) -> Answer:
+def _holdout_answer(
+    connection: duckdb.DuckDBPyConnection, holdouts: Iterable[administration.Holdout]
+) -> Answer:
     rows = [
         {
             "holdout": holdout.name,

@@ -17,29 +17,12 @@ from ibis.backends.duckdb import Backend
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract.campaigns import Currency
-from attrib_ds.contract.identifiers import ProjectId
-from attrib_ds.contract.json_values import listed
+from attrib_ds.contract import campaigns, identifiers, json_values
 from attrib_ds.contract.values import TimeZone
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.records.sources import quoted
+from attrib_ds.service.store import files, threads
 from attrib_ds.service.store.connections import Cancellation, Connections, Writer
-from attrib_ds.service.store.files import (
-    DAMAGED,
-    WriteCounter,
-    check_complete,
-    counter_of,
-    create_private_file,
-    create_private_folder,
-    earlier_log_of,
-    log_of,
-    private_creation,
-    queue_files,
-    queue_of,
-    read_counter,
-    with_advice,
-    withdraw_permissions,
-)
 from attrib_ds.service.store.queue import (
     EVENTS,
     Queue,
@@ -49,7 +32,6 @@ from attrib_ds.service.store.queue import (
     read_moved,
 )
 from attrib_ds.service.store.tables import VERSION, HexIds, create_statements, foreign
-from attrib_ds.service.store.threads import CLOSED
 
 T = TypeVar("T")
 
@@ -112,7 +94,7 @@ class Store:
         meta: Meta,
         *,
         read_only: bool,
-        counter: WriteCounter | None = None,
+        counter: files.WriteCounter | None = None,
         queue: Queue | None = None,
     ) -> None:
         self.meta = meta
@@ -182,8 +164,8 @@ class Store:
         >>> store.close()
         """
         for name, kind, value in (
-            ("project_id", ProjectId, project_id),
-            ("currency", Currency, currency),
+            ("project_id", identifiers.ProjectId, project_id),
+            ("currency", campaigns.Currency, currency),
             ("timezone", TimeZone, timezone),
         ):
             try:
@@ -194,9 +176,9 @@ class Store:
                 raise InvalidRequest(message, field=name) from error
         file = None if str(path) == MEMORY else _file(path)
         # Before the file is read, since another thread of this process may write to it meanwhile.
-        counted = 0 if file is None else read_counter(file)
+        counted = 0 if file is None else files.read_counter(file)
         connection = open_file(path, read_only=read_only)
-        counter: WriteCounter | None = None
+        counter: files.WriteCounter | None = None
         queue: Queue | None = None
         try:
             connection.execute("SET GLOBAL TimeZone = 'UTC'")
@@ -212,9 +194,9 @@ class Store:
                 _check_objects(connection, path)
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
                 accepted = _count_accepted(file, moved)
-                check_complete(file, counted=counted, writes=writes + accepted)
+                files.check_complete(file, counted=counted, writes=writes + accepted)
                 if not read_only:
-                    counter = WriteCounter(file, writes=writes, accepted=accepted)
+                    counter = files.WriteCounter(file, writes=writes, accepted=accepted)
             if not read_only:
                 queue = Queue(file, moved, counter=counter)
             return cls(connection, meta, read_only=read_only, counter=counter, queue=queue)
@@ -407,9 +389,9 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.ConnectionException as error:
-        raise Unavailable(CLOSED) from error
+        raise Unavailable(threads.CLOSED) from error
     except duckdb.Error as error:
-        raise ServiceFailure(f"the project's file could not be read: {with_advice(error)}") from error
+        raise ServiceFailure(f"the project's file could not be read: {files.with_advice(error)}") from error
 
 
 def _shut_down(connections: Connections, writer: Writer | None, queue: Queue | None) -> None:
@@ -424,7 +406,7 @@ def _count_accepted(file: Path, moved: Mapping[str, int]) -> int:
     numbers = dict(moved)
     for table, number in read_accepted(file).items():
         numbers[table] = max(number, numbers[table])
-    for number, _ in read_earlier_log(earlier_log_of(file)):
+    for number, _ in read_earlier_log(files.earlier_log_of(file)):
         numbers[EVENTS] = max(number, numbers[EVENTS])
     return sum(numbers.values())
 
@@ -467,7 +449,7 @@ def open_file(
     if read_only and not file.exists():
         raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it", field="path")
     try:
-        create_private_folder(file.parent)
+        files.create_private_folder(file.parent)
         # DuckDB refuses to open a file of this process again with other settings.
         config = _SETTINGS | ({"custom_user_agent": uuid4().hex} if exclusive else {})
         if read_only:
@@ -491,23 +473,24 @@ def _file(path: str | Path) -> Path:
 def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnection:
     """Open a file for writing, so that only its owner may read it and its log."""
     if file.exists():
-        withdraw_permissions(file)
+        files.withdraw_permissions(file)
         connection = duckdb.connect(file, config=config)
     else:
         # Left behind by a file that was removed.
         waiting = count_waiting(file)
         if waiting:
             raise Unavailable(
-                f"path: {str(file)!r} is missing, and its queue {str(queue_of(file))!r} has {waiting:,} "
+                f"path: {str(file)!r} is missing, and its queue {str(files.queue_of(file))!r} has "
+                f"{waiting:,} "
                 "accepted records. Put the file back; to begin a new project without them, remove the queue",
                 field="path",
             )
-        for path in (counter_of(file), *queue_files(file), earlier_log_of(file)):
+        for path in (files.counter_of(file), *files.queue_files(file), files.earlier_log_of(file)):
             path.unlink(missing_ok=True)
-        with private_creation():
+        with files.private_creation():
             connection = duckdb.connect(file, config=config)
-    create_private_file(log_of(file))
-    withdraw_permissions(log_of(file))
+    files.create_private_file(files.log_of(file))
+    files.withdraw_permissions(files.log_of(file))
     return connection
 
 
@@ -522,15 +505,19 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
             field="path",
         ) from error
     if "not a valid DuckDB database" in message or "Is a directory" in message:
-        if read_counter(file):
+        if files.read_counter(file):
             # Transactions were committed to it, so it was one.
-            raise Unavailable(f"path: {str(file)!r} cannot be opened: {DAMAGED}", field="path") from error
+            raise Unavailable(
+                f"path: {str(file)!r} cannot be opened: {files.DAMAGED}", field="path"
+            ) from error
         raise _not_a_project(file) from error
     if "newer version" in message or "version number" in message:
         raise Unavailable(
             f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb", field="path"
         ) from error
-    raise Unavailable(f"path: {str(file)!r} cannot be opened: {with_advice(error)}", field="path") from error
+    raise Unavailable(
+        f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}", field="path"
+    ) from error
 
 
 def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
@@ -545,7 +532,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         (row,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
     except duckdb.IOException as error:
         raise Unavailable(
-            f"path: {str(path)!r} cannot be read: {with_advice(error)}", field="path"
+            f"path: {str(path)!r} cannot be read: {files.with_advice(error)}", field="path"
         ) from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
@@ -598,7 +585,8 @@ def _check_objects(connection: duckdb.DuckDBPyConnection, path: str | Path) -> N
     if names:
         raise InvalidRequest(
             f"path: {str(path)!r} has views, macros or other objects that a project does not have: "
-            f"{listed(tuple(names))}; drop them, or put a backup in its place with `attrib-ds restore`",
+            f"{json_values.listed(tuple(names))}; drop them, or put a backup in its place with `attrib-ds "
+            "restore`",
             field="path",
         )
 

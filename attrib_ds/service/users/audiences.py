@@ -26,8 +26,7 @@ from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import insert_record, sql_table
-from attrib_ds.service.users.properties import countable_interactions, properties_query
-from attrib_ds.service.users.user_fields import ProjectKeys, all_values, typed
+from attrib_ds.service.users import properties, user_fields
 
 ConditionRecord = Mapping[str, Any]
 
@@ -313,13 +312,13 @@ def description_query(
     str
         SQL, as from :func:`.properties_query`.
     """
-    project_keys, names = ProjectKeys(backend.con), list(keys)
+    project_keys, names = user_fields.ProjectKeys(backend.con), list(keys)
     members = _memberships_query(backend, users, project_keys, cache) if "audienceIds" in names else None
-    return properties_query(project_keys, users, names, mode, memberships=members)
+    return properties.properties_query(project_keys, users, names, mode, memberships=members)
 
 
 def _memberships_query(
-    backend: Backend, users: str, project_keys: ProjectKeys, cache: dict[Hashable, str]
+    backend: Backend, users: str, project_keys: user_fields.ProjectKeys, cache: dict[Hashable, str]
 ) -> str:
     audiences = tuple(backend.con.execute("SELECT _id, condition FROM audiences ORDER BY _id").fetchall())
     if not audiences:
@@ -353,7 +352,7 @@ def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:
 def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.Table:
     reference = condition["eventType"]
     try:
-        ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
+        user_fields.ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
     except InvalidRequest as refusal:
         message = refusal.message.replace("eventTypesCount.", "")
         raise InvalidRequest(message, field=argument) from None
@@ -367,7 +366,7 @@ def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.T
 
 
 def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:
-    interactions = countable_interactions(backend)
+    interactions = properties.countable_interactions(backend)
     if condition.get("filter") is not None:
         predicate = from_json(condition["filter"], kind="interaction")
         interactions = interactions.filter(to_ibis(truncate(predicate), interactions))
@@ -416,7 +415,7 @@ def match_users(backend: Backend, users: ir.Table, predicate: Predicate, *, argu
     InvalidRequest
         If the project has no such key, or the predicate compares its values as another type.
     """
-    project_keys = ProjectKeys(backend.con)
+    project_keys = user_fields.ProjectKeys(backend.con)
     typed_predicate = _with_types(predicate, project_keys, argument)
     names = list(dict.fromkeys(leaf.field for leaf in comparisons(typed_predicate)))
     table = describe_users(backend, users, [name for name in names if not name.startswith(_FIELDS)])
@@ -439,14 +438,14 @@ def comparisons(predicate: Predicate) -> list[Comparison]:
 
 
 def _field_arrays(
-    backend: Backend, users: ir.Table, project_keys: ProjectKeys, kinds: dict[str, str]
+    backend: Backend, users: ir.Table, project_keys: user_fields.ProjectKeys, kinds: dict[str, str]
 ) -> ir.Table:
     """Return the values of fields, one array per field."""
     keys = [name.removeprefix(_FIELDS) for name in kinds]
-    values = all_values(project_keys, f"({backend.compile(users)}) AS users", keys=keys)
+    values = user_fields.all_values(project_keys, f"({backend.compile(users)}) AS users", keys=keys)
     # Cast before aggregating, so that no value is cast to the type of another field.
     types = dict.fromkeys(kinds.values())
-    read = ", ".join(f"{typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
+    read = ", ".join(f"{user_fields.typed('current', kind)} AS {quoted(f'as {kind}')}" for kind in types)
     arrays = ", ".join(
         f"list({column}) FILTER (WHERE key = {literal(key)} AND {column} IS NOT NULL) "
         f"AS {quoted(f'{_FIELDS}{key}')}"
@@ -456,7 +455,7 @@ def _field_arrays(
     return sql_table(backend, f"SELECT userId AS owner, {arrays} FROM ({read}) AS read GROUP BY userId")
 
 
-def _with_types(predicate: Predicate, project_keys: ProjectKeys, argument: str) -> Predicate:
+def _with_types(predicate: Predicate, project_keys: user_fields.ProjectKeys, argument: str) -> Predicate:
     """Return the predicate with every value in the type of its field."""
     if isinstance(predicate, Condition):
         rules = tuple(_with_types(rule, project_keys, argument) for rule in predicate.rules)

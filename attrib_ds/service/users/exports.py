@@ -20,17 +20,14 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants, schema
+from attrib_ds import instants, json_numbers, local_files, schema
 from attrib_ds.contract import Answer, File
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, ServiceFailure
-from attrib_ds.json_numbers import load_exact
-from attrib_ds.local_files import writing_temporarily
 from attrib_ds.records.written_files import escaped, xlsxwriter
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.users.search import describe, select_users
-from attrib_ds.service.users.user_fields import ProjectKeys
+from attrib_ds.service.users import search, user_fields
 
 
 def export_users(store: Store, request: contract.ExportUsers) -> Answer:
@@ -58,14 +55,14 @@ def _users(store: Store, request: contract.ExportUsers) -> Answer:
     config = request.exporterDataConfig
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        ProjectKeys(backend.con).check(config.columns, argument="columns")
-        users = select_users(
+        user_fields.ProjectKeys(backend.con).check(config.columns, argument="columns")
+        users = search.select_users(
             backend, cancellation=store.cancellation, filters=config.filters, audience=config.audience
         )
         total = int(users.count().to_pyarrow().as_py())
         return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 
-    return describe(store, find, config.columns)
+    return search.describe(store, find, config.columns)
 
 
 def _rows(users: Answer, request: contract.ExportUsers) -> Iterator[Iterable[tuple[Cell, ...]]]:
@@ -179,11 +176,11 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
         If the file cannot be written, such as on a full disk.
     """
     library = xlsxwriter()
-    with writing_temporarily():
+    with local_files.writing_temporarily():
         file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (returned to the caller)
     try:
         # Also holds the parts of the sheet until the workbook is complete.
-        with writing_temporarily(), tempfile.TemporaryDirectory() as folder:
+        with local_files.writing_temporarily(), tempfile.TemporaryDirectory() as folder:
             workbook = library.Workbook(file, {"constant_memory": True, "tmpdir": folder})
             sheet = workbook.add_worksheet("users")
             try:
@@ -291,7 +288,7 @@ def cell_text(cell: Cell) -> str:
 
 def _current(text: str | None) -> Cell:
     """Return the current value of a field from the JSON list of its entries, or None."""
-    entries = load_exact(text) if text else []
+    entries = json_numbers.load_exact(text) if text else []
     if not entries:
         return None
     current = entries[0].get("current")

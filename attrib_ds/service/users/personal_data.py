@@ -8,16 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, schema
+from attrib_ds import errors, instants, json_numbers, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
-from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
-from attrib_ds.json_numbers import load_exact
-from attrib_ds.records.json_records import to_json
-from attrib_ds.records.sources import quoted
-from attrib_ds.service.events.retention import Field, is_identifying, read_personal, redact
-from attrib_ds.service.events.states import as_resource, read_events
+from attrib_ds.records import json_records, sources
+from attrib_ds.service.events import retention, states
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
 from attrib_ds.service.identity.merging import find_survivor
@@ -57,16 +53,16 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
             "mergedUserIds": [id for (id,) in merged.fetchall()],
             "interactions": _records(read_table(connection, own, of_user, schema.INTERACTION), "Interaction"),
             "hits": _records(read_table(connection, own_hits, of_user, schema.HIT), "Hit"),
-            "events": _records(in_order(read_events(connection, ids), ids), "Event"),
+            "events": _records(in_order(states.read_events(connection, ids), ids), "Event"),
             "rawEvents": _records(read_table(connection, sent, of_user, schema.RAW_EVENT), "RawEvent"),
         }
         earlier = connection.execute(_HISTORY, [ids]).to_arrow_table().to_pylist()
-    return Answer(value={**data, "earlierMetrics": _records(as_resource(earlier), "Metric")})
+    return Answer(value={**data, "earlierMetrics": _records(states.as_resource(earlier), "Metric")})
 
 
 def _records(table: pa.Table, resource: str) -> list[Any]:
-    texts = [text for batch in table.to_batches() for text in to_json(batch, resource=resource)]
-    return [load_exact(text) for text in texts]
+    texts = [text for batch in table.to_batches() for text in json_records.to_json(batch, resource=resource)]
+    return [json_numbers.load_exact(text) for text in texts]
 
 
 #: Columns with locations or text of users, by table.
@@ -91,7 +87,7 @@ def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     def write(connection: Connection) -> int:
         id = find_survivor(connection, request.id)
         if connection.execute("SELECT 1 FROM users WHERE _id = ?", [id]).fetchone() is None:
-            raise NotFound(f"id: there is no user {request.id!r}", field="id")
+            raise errors.NotFound(f"id: there is no user {request.id!r}", field="id")
         erase(connection, id, request.mode, now)
         return 1
 
@@ -229,7 +225,7 @@ def _anonymise(connection: Connection, id: str, now: datetime) -> None:
         now,
     )
     for table, column in {"interactions": "_id", "hits": "sessionId"}.items():
-        revealing = ", ".join(f"{quoted(name)} = NULL" for name in _REVEALING[table])
+        revealing = ", ".join(f"{sources.quoted(name)} = NULL" for name in _REVEALING[table])
         connection.execute(
             f"UPDATE {table} SET {revealing} WHERE {column} IN (SELECT id FROM temp.own_interactions)"
         )
@@ -238,13 +234,13 @@ def _anonymise(connection: Connection, id: str, now: datetime) -> None:
 
 
 def _hide(connection: Connection, events: list[str], now: datetime) -> None:
-    of_project, by_type = read_personal(connection)
+    of_project, by_type = retention.read_personal(connection)
 
-    def is_personal(field: Field) -> bool:
+    def is_personal(field: retention.Field) -> bool:
         listed = of_project | by_type.get(field.event_type, frozenset())
-        return is_identifying(field) or field.key in listed
+        return retention.is_identifying(field) or field.key in listed
 
-    redact(connection, events, now, is_personal=is_personal, whole=True)
+    retention.redact(connection, events, now, is_personal=is_personal, whole=True)
     nonces = connection.execute(
         "SELECT _id, nonce FROM raw_events WHERE _id IN (SELECT unnest(?))", [events]
     ).fetchall()

@@ -10,15 +10,7 @@ from ibis.backends.duckdb import Backend
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.outlays import in_project_currency_query
-from attrib_ds.service.users.user_fields import (
-    ProjectKeys,
-    as_entry,
-    field_values,
-    instant_text,
-    object_of,
-    reduced,
-    text_of,
-)
+from attrib_ds.service.users import user_fields
 
 _FIELDS: Final = "fields."
 _OF_TYPE: Final = "eventTypesCount."
@@ -26,7 +18,8 @@ _OF_TYPE: Final = "eventTypesCount."
 IS_COUNTABLE: Final = "NOT coalesce(isBot, false) AND trafficFilterId IS NULL"
 _OWN: Final = "userId IN (SELECT _id FROM ids)"
 _META: Final = (
-    f"{{'count': number, 'firstDate': {instant_text('earliest')}, 'lastDate': {instant_text('latest')}}}"
+    f"{{'count': number, 'firstDate': {user_fields.instant_text('earliest')}, "
+    f"'lastDate': {user_fields.instant_text('latest')}}}"
 )
 _CHANGES: Final = (
     "SELECT user_id, max(changed_at) AS changed FROM ("
@@ -56,8 +49,8 @@ _GROUPS: Final[tuple[tuple[dict[str, str], str], ...]] = (
     ),
     (
         {
-            "eventTypesCount": object_of("eventType", "number"),
-            "eventTypeMeta": object_of("eventType", _META),
+            "eventTypesCount": user_fields.object_of("eventType", "number"),
+            "eventTypeMeta": user_fields.object_of("eventType", _META),
         },
         f"({_BY_TYPE}) AS by_type GROUP BY userId",
     ),
@@ -85,7 +78,7 @@ def countable_interactions(backend: Backend) -> ir.Table:
 
 
 def properties_query(
-    project_keys: ProjectKeys,
+    project_keys: user_fields.ProjectKeys,
     users: str,
     keys: Iterable[str],
     mode: str = "latest",
@@ -167,7 +160,7 @@ def _with_default(column: pa.Field) -> str:
 _AGGREGATIONS: Final = ("type", "sum", "max", "min", "count", "average")
 
 
-def _metric_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def _metric_totals(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select single aggregations of metrics, one column each."""
     requested = {
         name: name.removeprefix("metrics.").rpartition(".") for name in names if name.startswith("metrics.")
@@ -182,7 +175,7 @@ def _metric_totals(project_keys: ProjectKeys, names: list[str], mode: str) -> st
     return f"SELECT userId AS owner, {columns} FROM ({of_keys}) AS by_key GROUP BY userId"
 
 
-def _all_metrics(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def _all_metrics(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select the aggregations of all metrics as one object.
 
     It includes the number of amounts without a rate, if there are any.
@@ -195,7 +188,7 @@ def _all_metrics(project_keys: ProjectKeys, names: list[str], mode: str) -> str 
         f"ELSE to_json({{{members}}}) END"
     )
     return (
-        f"SELECT userId AS owner, {object_of('key', entry)} AS metrics "
+        f"SELECT userId AS owner, {user_fields.object_of('key', entry)} AS metrics "
         f"FROM ({_by_key(None)}) AS by_key GROUP BY userId"
     )
 
@@ -245,7 +238,7 @@ _FROM_SESSIONS: Final = (
 )
 
 
-def _most_probable(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
+def _most_probable(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001  (signature of all parts)
     """Select the location from the latest event that has one, otherwise from the latest session."""
     selected = [f"{column} AS {quoted(name)}" for name, column in _LOCATIONS.items() if name in names]
     if not selected:
@@ -260,13 +253,13 @@ def _most_probable(project_keys: ProjectKeys, names: list[str], mode: str) -> st
     )
 
 
-def _from_events(project_keys: ProjectKeys, keys: list[str]) -> str:
+def _from_events(project_keys: user_fields.ProjectKeys, keys: list[str]) -> str:
     coordinates = "try_cast(json_extract(current, '$.location.coordinates') AS DOUBLE[])"
     confidence = "coalesce(try_cast(json_extract_string(current, '$.extra.confidence') AS DOUBLE), 0.0)"
     return (
         f"SELECT userId AS owner, 1 AS rank, date, sourceId AS id, key, 'event-based' AS source, "
         f"{confidence} AS confidence, {coordinates} AS coordinates "
-        f"FROM ({field_values(project_keys, 'ids', keys=keys)}) AS field_values "
+        f"FROM ({user_fields.field_values(project_keys, 'ids', keys=keys)}) AS field_values "
         'WHERE "placing" AND NOT invalid AND NOT anonymized AND len(coordinates) = 2'
     )
 
@@ -274,41 +267,45 @@ def _from_events(project_keys: ProjectKeys, keys: list[str]) -> str:
 _VENDOR: Final = "vendorUserId"
 
 
-def _fields(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:
+def _fields(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:
     """Select one column per field: a JSON list of the one value that the mode selects."""
     keys = [name.removeprefix(_FIELDS) for name in names if name.startswith(_FIELDS)]
     if not keys:
         return None
-    values = reduced(field_values(project_keys, "ids", keys=keys), mode)
+    values = user_fields.reduced(user_fields.field_values(project_keys, "ids", keys=keys), mode)
     # There is one row per key.
     columns = ", ".join(
         f"any_value(text) FILTER (WHERE key = {literal(key)}) AS {quoted(f'{_FIELDS}{key}')}" for key in keys
     )
-    entries = f"SELECT userId, key, '[' || {as_entry()}::VARCHAR || ']' AS text FROM ({values}) AS reduced"
+    entries = (
+        f"SELECT userId, key, '[' || {user_fields.as_entry()}::VARCHAR || ']' AS text FROM ({values}) AS "
+        "reduced"
+    )
     return f"SELECT userId AS owner, {columns} FROM ({entries}) AS entries GROUP BY userId"
 
 
-def _all_fields(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def _all_fields(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select all values of all fields as one object."""
     if "fields" not in names:
         return None
     by_key = (
-        f"SELECT userId, key, to_json(list({as_entry()} ORDER BY date, sourceId, source)) AS entries "
-        f"FROM ({field_values(project_keys, 'ids')}) AS field_values GROUP BY userId, key"
+        f"SELECT userId, key, to_json(list({user_fields.as_entry()} ORDER BY date, sourceId, source)) AS "
+        "entries "
+        f"FROM ({user_fields.field_values(project_keys, 'ids')}) AS field_values GROUP BY userId, key"
     )
     return (
-        f"SELECT userId AS owner, {object_of('key', 'entries')} AS fields "
+        f"SELECT userId AS owner, {user_fields.object_of('key', 'entries')} AS fields "
         f"FROM ({by_key}) AS by_key GROUP BY userId"
     )
 
 
-def _vendors(project_keys: ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
+def _vendors(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) -> str | None:  # noqa: ARG001
     """Select the vendor's ids of each user, in the order in which they first occurred."""
     if "vendorUserIds" not in names:
         return None
-    values = field_values(project_keys, "ids", keys=[_VENDOR])
+    values = user_fields.field_values(project_keys, "ids", keys=[_VENDOR])
     first = (
-        f"SELECT userId, {text_of('current')} AS text, min(date) AS date, min(sourceId) AS id "
+        f"SELECT userId, {user_fields.text_of('current')} AS text, min(date) AS date, min(sourceId) AS id "
         f"FROM ({values}) AS field_values WHERE text IS NOT NULL GROUP BY userId, text"
     )
     return (
@@ -318,7 +315,7 @@ def _vendors(project_keys: ProjectKeys, names: list[str], mode: str) -> str | No
 
 
 #: Each returns the query of its requested columns by ``owner``, or None if none is requested.
-_PARTS: Final[tuple[Callable[[ProjectKeys, list[str], str], str | None], ...]] = (
+_PARTS: Final[tuple[Callable[[user_fields.ProjectKeys, list[str], str], str | None], ...]] = (
     _metric_totals,
     _all_metrics,
     _fields,

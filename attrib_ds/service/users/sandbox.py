@@ -19,8 +19,7 @@ from attrib_ds.records.sources import quoted
 from attrib_ds.service.sql import admit
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.tables import HEX_ID
-from attrib_ds.service.users.properties import properties_query
-from attrib_ds.service.users.user_fields import KEY, ProjectKeys, field_values, text_of
+from attrib_ds.service.users import properties, user_fields
 
 #: Time limit of a query, in seconds, its validation included.
 SECONDS: Final = 5.0
@@ -256,11 +255,11 @@ def _view_query(connection: Connection, view: str, columns: Sequence[str], keys:
     """Return the query of a view that computes only the requested columns, and user fields of the keys."""
     source = f"SELECT * FROM {view}"
     if view == "users":
-        source = properties_query(ProjectKeys(connection), "users", columns)
+        source = properties.properties_query(user_fields.ProjectKeys(connection), "users", columns)
     elif view == "user_fields":
-        known = None if keys is None else [key for key in keys if re.fullmatch(KEY, key)]
-        values = field_values(ProjectKeys(connection), "users", keys=known)
-        source = f"SELECT *, {text_of('current')} AS value FROM ({values}) AS field_values"
+        known = None if keys is None else [key for key in keys if re.fullmatch(user_fields.KEY, key)]
+        values = user_fields.field_values(user_fields.ProjectKeys(connection), "users", keys=known)
+        source = f"SELECT *, {user_fields.text_of('current')} AS value FROM ({values}) AS field_values"
     elif view == "metrics":
         of_event = (
             "JOIN (SELECT _id AS event, userId, eventType FROM events) AS own_events ON eventId = event"

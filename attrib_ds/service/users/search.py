@@ -14,27 +14,17 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
-from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import Predicate
-from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.states import ATTRIBUTABLE, as_resource, read_events
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import read_table, sql_table
-from attrib_ds.service.users.audiences import (
-    check_size,
-    describe_users,
-    description_query,
-    match_users,
-    meets,
-)
-from attrib_ds.service.users.sandbox import user_ids
-from attrib_ds.service.users.user_fields import TYPED, ProjectKeys, all_values, case_folded, reduced, typed
+from attrib_ds.service.users import audiences, sandbox, user_fields
 
 _FIELDS: Final = "fields."
 #: Keys of objects, which have no order.
@@ -55,10 +45,12 @@ def search_users(store: Store, request: contract.SearchUsers) -> Answer:
         If there is no such audience.
     """
     if request.sort in _UNORDERED:
-        raise InvalidRequest(f"sort: {request.sort!r} is an object, which has no order; allowed: another key")
+        raise errors.InvalidRequest(
+            f"sort: {request.sort!r} is an object, which has no order; allowed: another key"
+        )
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        project_keys = ProjectKeys(backend.con)
+        project_keys = user_fields.ProjectKeys(backend.con)
         project_keys.check(request.fields, argument="columns")
         if request.sort is not None:
             project_keys.check_key(request.sort, argument="sort")
@@ -93,18 +85,20 @@ def _ranked(backend: Backend, users: ir.Table, request: contract.SearchUsers) ->
     if sort.startswith(_FIELDS):
         ranks = _field_ranks(backend, users, sort.removeprefix(_FIELDS), request.multiFieldMode)
         return users.left_join(ranks, users["_id"] == ranks.owner).drop("owner")
-    derived = describe_users(backend, users, [sort])
+    derived = audiences.describe_users(backend, users, [sort])
     return derived.select("_id", rank=derived[sort])
 
 
 def _field_ranks(backend: Backend, users: ir.Table, key: str, mode: str) -> ir.Table:
     """Return the value of a field to sort users by; text is case-insensitive."""
-    project_keys = ProjectKeys(backend.con)
+    project_keys = user_fields.ProjectKeys(backend.con)
     # Consecutive duplicates do not affect the order.
-    values = reduced(all_values(project_keys, f"({backend.compile(users)}) AS users", keys=[key]), mode)
+    values = user_fields.reduced(
+        user_fields.all_values(project_keys, f"({backend.compile(users)}) AS users", keys=[key]), mode
+    )
     kind = project_keys.find_field(key, argument="sort").type
-    value = typed("current", kind)
-    rank = value if kind in TYPED else case_folded(value)
+    value = user_fields.typed("current", kind)
+    rank = value if kind in user_fields.TYPED else user_fields.case_folded(value)
     return sql_table(backend, f"SELECT userId AS owner, {rank} AS rank FROM ({values}) AS reduced")
 
 
@@ -122,15 +116,15 @@ def get_user(store: Store, request: contract.GetUser) -> Answer:
     with store.read() as backend:
         survivor = find_survivor(backend.con, request.id)
         backend.con.execute(f"CREATE TEMP TABLE {_PAGE} AS SELECT _id FROM users WHERE _id = ?", [survivor])
-        query = description_query(backend, _PAGE, schema.USER.names, cache=store.query_cache)
+        query = audiences.description_query(backend, _PAGE, schema.USER.names, cache=store.query_cache)
         table = read_table(backend.con, f"({query})", [], schema.USER)
     if not table.num_rows:
         raise _unknown(request.id)
     return Answer.of(table)
 
 
-def _unknown(id: str) -> NotFound:
-    return NotFound(f"id: there is no user {id!r}", field="id")
+def _unknown(id: str) -> errors.NotFound:
+    return errors.NotFound(f"id: there is no user {id!r}", field="id")
 
 
 def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:
@@ -197,7 +191,10 @@ def _listed(
             f"SELECT _id FROM selected {chosen} ORDER BY {quoted(sort)} {direction} NULLS LAST, _id",
             [
                 find_survivor(connection, request.id),
-                *(naive(value) if isinstance(value, datetime) else value for value in values.values()),
+                *(
+                    instants.naive(value) if isinstance(value, datetime) else value
+                    for value in values.values()
+                ),
             ],
         ).fetchall()
         ids = [id for (id,) in rows]
@@ -266,7 +263,7 @@ def describe(
         materialize(backend, users.select("_id", "place"), _LISTED)
         ((count,),) = backend.con.execute(f"SELECT count(*) FROM {_LISTED}").fetchall()
         _load_places(backend, 0, _FIRST_USERS)
-        query = description_query(backend, _PAGE, names, mode, cache=store.query_cache)
+        query = audiences.description_query(backend, _PAGE, names, mode, cache=store.query_cache)
         return Answer(
             columns,
             _tables(backend, query, columns, count),
@@ -361,14 +358,14 @@ def select_users(
         return users
     if sql is not None:
         # A view of this connection, which ends with it.
-        backend.con.register(_LISTED_USERS, user_ids(backend, sql, cancellation))
+        backend.con.register(_LISTED_USERS, sandbox.user_ids(backend, sql, cancellation))
         listed = backend.table(_LISTED_USERS)
         users = users.semi_join(listed, users["_id"] == listed["_id"])
     if filters is not None:
-        users = match_users(backend, users, filters, argument="where")
+        users = audiences.match_users(backend, users, filters, argument="where")
     if audience is not None:
-        check_size(backend, audience, argument="audience")
-        users = users.filter(meets(backend, users, audience, argument="audience"))
+        audiences.check_size(backend, audience, argument="audience")
+        users = users.filter(audiences.meets(backend, users, audience, argument="audience"))
     return materialize(backend, users, _SELECTED)
 
 

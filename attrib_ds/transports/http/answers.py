@@ -10,16 +10,12 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import errors, json_numbers, local_files, schema
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request
 from attrib_ds.contract.json_values import shown
 from attrib_ds.contract.operation import columns
-from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
-from attrib_ds.json_numbers import whole
-from attrib_ds.local_files import writing_temporarily
 from attrib_ds.records.json_records import Unreadable, decode, read_page
-from attrib_ds.schema import RESOURCES
-from attrib_ds.transports.http.remote_errors import item_error
-from attrib_ds.transports.http.session import LARGE, MEDIUM, SMALL, AttemptFailed, Response
+from attrib_ds.transports.http import remote_errors, session
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -30,7 +26,7 @@ _MOST_RECORDS: Final = 2**20
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
-def read_answer(response: Response, operation: Operation, request: Request) -> Answer:
+def read_answer(response: session.Response, operation: Operation, request: Request) -> Answer:
     """Read a successful response.
 
     Parameters
@@ -58,7 +54,7 @@ def read_answer(response: Response, operation: Operation, request: Request) -> A
         return Answer(value=_value(response, operation, request))
 
 
-def read_first_page(response: Response, operation: Operation, request: Request) -> Answer | None:
+def read_first_page(response: session.Response, operation: Operation, request: Request) -> Answer | None:
     """Read the first page of a search, unless it is in Arrow and more records follow.
 
     In that case its rows stay unread, since all records are then requested in one Arrow response.
@@ -77,14 +73,18 @@ def read_first_page(response: Response, operation: Operation, request: Request) 
         return read_answer(response, operation, request)
     page: Any = request
     with _readable(response, operation):
-        stream = _ArrowStream(response.pieces(LARGE), columns(operation, request), most=page.limit)
+        stream = _ArrowStream(response.pieces(session.LARGE), columns(operation, request), most=page.limit)
         if stream.total is not None and stream.total - page.offset > page.limit:
             return None
         return Answer.of(stream.read(), total=stream.total, offset=page.offset, limit=page.limit)
 
 
 def spool_answer(
-    response: Response, operation: Operation, request: Request, *, advance: Callable[[int, int | None], None]
+    response: session.Response,
+    operation: Operation,
+    request: Request,
+    *,
+    advance: Callable[[int, int | None], None],
 ) -> Answer | None:
     """Read a long Arrow response to disk, where it is complete before any of it is used.
 
@@ -107,16 +107,16 @@ def spool_answer(
     rows = 0
     with _readable(response, operation), _spooling() as file:
         stream = _ArrowStream(response.pieces(None), expected, most=page.limit)
-        with writing_temporarily():
+        with local_files.writing_temporarily():
             writer = pa.ipc.new_file(file, expected)
         # Tables come from the network, whose errors are an OSError too.
         for table in stream.tables():
             check_keys(table)
-            with writing_temporarily():
+            with local_files.writing_temporarily():
                 writer.write_table(table)
             rows += table.num_rows
             advance(table.num_rows, stream.total)
-        with writing_temporarily():
+        with local_files.writing_temporarily():
             writer.close()
             file.flush()
     tables = _spooled(file, expected)
@@ -135,7 +135,7 @@ def _spooled(file: BinaryIO, expected: pa.Schema) -> Iterator[pa.Table]:
 @contextmanager
 def _spooling() -> Iterator[BinaryIO]:
     """Open a temporary file, which closing deletes; it stays open unless the block raises."""
-    with writing_temporarily():
+    with local_files.writing_temporarily():
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  (closed by whoever reads it)
     try:
         yield file
@@ -145,37 +145,41 @@ def _spooling() -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _readable(response: Response, operation: Operation) -> Iterator[None]:
+def _readable(response: session.Response, operation: Operation) -> Iterator[None]:
     """Raise :exc:`AttemptFailed` if the body is not a valid answer."""
     try:
         yield
         return
-    except ServiceFailure as failure:
+    except errors.ServiceFailure as failure:
         problem, is_transient = failure.message, False
-    except (Unreadable, InvalidRequest, pa.ArrowException) as error:
+    except (Unreadable, errors.InvalidRequest, pa.ArrowException) as error:
         # A truncated response may be complete the next time; a web page stays a web page.
         is_page = "html" in response.media
         is_transient = not is_page
-        text = error.message.partition(": is not JSON: ")[2] if isinstance(error, InvalidRequest) else error
+        text = (
+            error.message.partition(": is not JSON: ")[2]
+            if isinstance(error, errors.InvalidRequest)
+            else error
+        )
         media = response.media or "a response without a content type"
         problem = f"the service sent {media} that cannot be read: {str(text)[:200]}"
         if is_page:
             problem = "the response is a web page; check url="
-    raise AttemptFailed(
-        ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_transient else "never"
+    raise session.AttemptFailed(
+        errors.ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_transient else "never"
     )
 
 
-def _records(response: Response, operation: Operation, request: Request) -> Answer:
+def _records(response: session.Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
     page: Any = request if kind == "page" else None
     most = _MOST_RECORDS if page is None or page.limit is None else page.limit
     if response.media == ARROW:
-        stream = _ArrowStream(response.pieces(LARGE), expected, most=most)
+        stream = _ArrowStream(response.pieces(session.LARGE), expected, most=most)
         table, total = stream.read(), stream.total
     else:
-        content = response.content(MEDIUM if kind == "record" else LARGE)
-        known = RESOURCES[str(operation.answer.resource)]
+        content = response.content(session.MEDIUM if kind == "record" else session.LARGE)
+        known = schema.RESOURCES[str(operation.answer.resource)]
         read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
         table = read.table
         total = None
@@ -184,7 +188,7 @@ def _records(response: Response, operation: Operation, request: Request) -> Answ
         check_keys(table)
     if kind == "record":
         if table.num_rows != 1:
-            raise ServiceFailure(f"the response has {table.num_rows} records; expected one")
+            raise errors.ServiceFailure(f"the response has {table.num_rows} records; expected one")
         # 200 instead of 201: the record existed already.
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
@@ -205,22 +209,26 @@ def check_keys(table: pa.Table) -> None:
         return
     keys = table[name]
     if keys.null_count:
-        raise ServiceFailure(f"the response has {keys.null_count} of {len(keys)} records without {name}")
+        raise errors.ServiceFailure(
+            f"the response has {keys.null_count} of {len(keys)} records without {name}"
+        )
     if pc.count_distinct(keys).as_py() < len(keys):
         counts = keys.value_counts()
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
-        raise ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
+        raise errors.ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
 
 
 def _total(counters: Mapping[str, Any], asked: int, rows: int) -> int:
     """Return the total of a page; raise if its counters contradict its records: a walk would skip some."""
-    count, offset, total = (whole(counters[name]) for name in ("count", "offset", "total"))
+    count, offset, total = (json_numbers.whole(counters[name]) for name in ("count", "offset", "total"))
     if total is None:
         # Anything with an empty "data" would pass for an empty page.
-        raise ServiceFailure("the response has no total; expected a page of records with count and total")
+        raise errors.ServiceFailure(
+            "the response has no total; expected a page of records with count and total"
+        )
     is_elsewhere = rows > 0 and (offset not in (None, asked) or total < asked + rows)
     if count not in (None, rows) or total < 0 or is_elsewhere:
-        raise ServiceFailure(
+        raise errors.ServiceFailure(
             f"the response has {rows} records from offset {asked} on, but says that its count is {count}, "
             f"its offset {offset} and its total {total}"
         )
@@ -276,7 +284,7 @@ class _ArrowStream:
             _attempt(batch.validate, full=True)
             rows += batch.num_rows
             if self._most is not None and rows > self._most:
-                raise ServiceFailure(
+                raise errors.ServiceFailure(
                     f"the response has more than the {self._most} records that were requested"
                 )
             yield _as_expected(batch, self._expected)
@@ -328,7 +336,7 @@ def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
                 raise pa.ArrowInvalid
             arrays.append(array.cast(field.type))
         except pa.ArrowException:
-            raise ServiceFailure(
+            raise errors.ServiceFailure(
                 f"the response has {field.name} as {array.type}; expected {field.type}"
             ) from None
     return pa.table(arrays, schema=expected)
@@ -345,7 +353,7 @@ def _family(kind: pa.DataType) -> str:
     return "instant" if pa.types.is_timestamp(kind) else str(kind)
 
 
-def _value(response: Response, operation: Operation, request: Any) -> object:
+def _value(response: session.Response, operation: Operation, request: Any) -> object:
     """Return a plain value; raise :exc:`Unreadable` or InvalidRequest if the body is not one of this kind."""
     kind = operation.answer.kind
     if kind == "file":
@@ -356,19 +364,23 @@ def _value(response: Response, operation: Operation, request: Any) -> object:
         if not _UUID.fullmatch(text):
             raise Unreadable("it is not a UUID")
         return text
-    body = decode(response.content(MEDIUM if kind in ("object", "outcomes") else SMALL))
+    body = decode(response.content(session.MEDIUM if kind in ("object", "outcomes") else session.SMALL))
     if kind == "outcomes":
         if not isinstance(body, list):
             raise Unreadable("it is not an array")
         if len(body) != len(request.events):
-            raise ServiceFailure(f"the response has {len(body)} outcomes of {len(request.events)} events")
+            raise errors.ServiceFailure(
+                f"the response has {len(body)} outcomes of {len(request.events)} events"
+            )
         return [_outcome(item) for item in body]
     if not isinstance(body, dict):
         raise Unreadable("it is not an object")
     if kind == "object":
         return body
     if kind == "counts":
-        return {name: number for name, value in body.items() if (number := whole(value)) is not None}
+        return {
+            name: number for name, value in body.items() if (number := json_numbers.whole(value)) is not None
+        }
     name, convert, described = _MEMBERS[kind]
     value = convert(body.get(name))
     if value is None:
@@ -378,25 +390,25 @@ def _value(response: Response, operation: Operation, request: Any) -> object:
 
 _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
     "id": ("id", lambda value: value if isinstance(value, str) else None, "id"),
-    "modified": ("modifiedCount", whole, "whole number in modifiedCount"),
+    "modified": ("modifiedCount", json_numbers.whole, "whole number in modifiedCount"),
     "errors": ("errors", lambda value: value if isinstance(value, list) else None, "errors"),
 }
 
 
-def _outcome(item: Any) -> str | AttribError:
+def _outcome(item: Any) -> str | errors.AttribError:
     if isinstance(item, dict) and isinstance(item.get("id"), str):
         return str(item["id"])
     if isinstance(item, dict) and isinstance(item.get("error"), dict):
-        return item_error(item["error"], OPERATIONS["create_event"])
+        return remote_errors.item_error(item["error"], OPERATIONS["create_event"])
     raise Unreadable("an item is neither an id nor an error")
 
 
-def _file(response: Response) -> File:
+def _file(response: session.Response) -> File:
     """Spool a file to disk, so that a truncated download can be retried."""
     with _spooling() as spool:
         for piece in response.pieces(None):
-            with writing_temporarily():
+            with local_files.writing_temporarily():
                 spool.write(piece)
-        with writing_temporarily():
+        with local_files.writing_temporarily():
             spool.seek(0)
     return File.of(spool)

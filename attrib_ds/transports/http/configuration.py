@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
+from attrib_ds import errors, keys
 from attrib_ds.contract import BASES, OPERATIONS, Operation
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.keys import Secret
 
 #: Settings of a service and their environment variables.
 _VARIABLES: Final = {
@@ -51,7 +50,7 @@ class Remote:
     url: str
     url_v2: str | None = None
     auth_url: str | None = None
-    key: str | Path | Secret[Any] | None = None
+    key: str | Path | keys.Secret[Any] | None = None
     routes: str | Path | None = None
 
 
@@ -85,7 +84,7 @@ def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
     if source is None:
         if given:
             name = next(iter(given))
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{name}: applies to a remote service, but no address is given; pass url= or set "
                 "ATTRIB_DS_URL, or omit it for an embedded project",
                 field=name,
@@ -105,12 +104,12 @@ def _read_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
+        raise errors.InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
     for name in settings.keys() - _VARIABLES.keys():
-        raise InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
+        raise errors.InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
     for name, value in settings.items():
         if not isinstance(value, str) or not value:
-            raise InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
+            raise errors.InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
     # Relative paths are relative to the file.
     paths = {name: path.parent / Path(settings[name]).expanduser() for name in _PATHS if name in settings}
     return settings | paths
@@ -180,18 +179,18 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
         is_address = False
     if not is_address:
         shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'",
             field=argument,
         )
     if parts.username is not None or parts.query or parts.fragment:
         # Not shown: it may contain a password.
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path",
             field=argument,
         )
     if parts.scheme == "http" and not is_here(url) and not allow_insecure:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {url!r} would send tokens and data unencrypted; use 'https://{parts.netloc}', or "
             "allow_insecure=True on a trusted network",
             field=argument,
@@ -233,28 +232,28 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
         tables = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         problem = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
-        raise InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
+        raise errors.InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
+        raise errors.InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
     names = [name for name, operation in OPERATIONS.items() if operation.base != "embedded"]
     for name in tables.keys() - {*names}:
-        raise InvalidRequest.choice("routes", name, names)
+        raise errors.InvalidRequest.choice("routes", name, names)
     return OPERATIONS | {name: _routed(OPERATIONS[name], table) for name, table in tables.items()}
 
 
 def _routed(operation: Operation, table: Any) -> Operation:
     name = operation.name
     if not isinstance(table, dict):
-        raise InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
+        raise errors.InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
     for member in table.keys() - {*_ROUTE_MEMBERS}:
-        raise InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
+        raise errors.InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
     method, path = table.get("method", operation.method), table.get("path", operation.path)
     # A JSON body does not fit into a query.
     methods = ["POST"] if operation.base == "auth" else [*_METHODS, *{operation.method} - {*_METHODS}]
     if method not in methods:
-        raise InvalidRequest.choice(f"routes/{name}/method", method, methods)
+        raise errors.InvalidRequest.choice(f"routes/{name}/method", method, methods)
     if not isinstance(path, str) or not _ROUTE.fullmatch(path):
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"routes/{name}/path: {path!r} is not allowed; expected a path such as {operation.path!r}, "
             "without a trailing slash",
             field=f"routes/{name}/path",
@@ -263,5 +262,5 @@ def _routed(operation: Operation, table: Any) -> Operation:
         {"projectId"} & {*operation.request.model_fields}
     )
     for attribute in {*_PLACEHOLDER.findall(path)} - placeholders:
-        raise InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
+        raise errors.InvalidRequest.choice(f"routes/{name}/path", attribute, placeholders)
     return replace(operation, method=method, path=path)

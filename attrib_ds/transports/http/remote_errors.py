@@ -5,37 +5,25 @@ from collections.abc import Callable, Mapping
 from html import unescape
 from typing import Any, Final
 
+from attrib_ds import errors, keys
 from attrib_ds.contract import Operation
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
-from attrib_ds.errors import (
-    AttribError,
-    Conflict,
-    Forbidden,
-    InvalidRequest,
-    NotFound,
-    NotSupported,
-    ServiceFailure,
-    TooManyRequests,
-    Unauthorized,
-    Unavailable,
-)
-from attrib_ds.keys import Secret
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
 
-_KINDS: Final[dict[int, type[AttribError]]] = {
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    405: NotSupported,
-    408: Unavailable,
-    409: Conflict,
-    410: NotFound,
-    429: TooManyRequests,
-    501: NotSupported,
-    502: Unavailable,
-    503: Unavailable,
-    504: Unavailable,
+_KINDS: Final[dict[int, type[errors.AttribError]]] = {
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.NotSupported,
+    408: errors.Unavailable,
+    409: errors.Conflict,
+    410: errors.NotFound,
+    429: errors.TooManyRequests,
+    501: errors.NotSupported,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
@@ -54,7 +42,7 @@ _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: 
 
 
 def read_failure(
-    response: Response, operation: Operation, *, url: str, request_id: str, token: Secret[str] | None
+    response: Response, operation: Operation, *, url: str, request_id: str, token: keys.Secret[str] | None
 ) -> AttemptFailed:
     """Read an error response.
 
@@ -104,7 +92,7 @@ def read_failure(
     return AttemptFailed(error, retry, reached_service=status != 429)
 
 
-def item_error(body: Mapping[str, Any], operation: Operation) -> AttribError:
+def item_error(body: Mapping[str, Any], operation: Operation) -> errors.AttribError:
     """Return the error of one item of a batch, from a successful response.
 
     Parameters
@@ -128,9 +116,9 @@ def item_error(body: Mapping[str, Any], operation: Operation) -> AttribError:
 
 def _error(
     status: int, text: str, body: Mapping[str, Any], operation: Operation, *, request_id: str | None = None
-) -> AttribError:
+) -> errors.AttribError:
     details = _details(body, operation)
-    kind = _KINDS.get(status, InvalidRequest if status < 500 else ServiceFailure)
+    kind = _KINDS.get(status, errors.InvalidRequest if status < 500 else errors.ServiceFailure)
     field = _field(details, text, operation)
     return kind(text, field=field, request_id=request_id, details=details)
 
@@ -149,7 +137,7 @@ def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, An
         return {"": content}
     try:
         body = decode(content.encode())
-    except InvalidRequest:
+    except errors.InvalidRequest:
         return {}
     return body if isinstance(body, dict) else {}
 

@@ -16,9 +16,8 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
+from attrib_ds import errors, keys
 from attrib_ds.display import is_watched
-from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unavailable
-from attrib_ds.keys import Secret
 
 T = TypeVar("T")
 
@@ -117,7 +116,7 @@ class AttemptFailed(Exception):
         Whether the service may have started to carry out the request.
     """
 
-    def __init__(self, error: AttribError, retry: Retry, *, reached_service: bool = True) -> None:
+    def __init__(self, error: errors.AttribError, retry: Retry, *, reached_service: bool = True) -> None:
         super().__init__(error)
         self.error = error
         self.retry = retry
@@ -147,8 +146,8 @@ class Call:
     headers: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
     content: bytes | Path | None = None
-    token: Secret[str] | None = None
-    form: Mapping[str, str | Secret[str]] | None = None
+    token: keys.Secret[str] | None = None
+    form: Mapping[str, str | keys.Secret[str]] | None = None
 
 
 class Response:
@@ -202,11 +201,11 @@ class Response:
             size += len(chunk)
             if most is not None and size > most:
                 text = f"the response is larger than the {most >> 20:,} MiB that are accepted"
-                raise AttemptFailed(ServiceFailure(f"{text}; request fewer records (limit=)"), "never")
+                raise AttemptFailed(errors.ServiceFailure(f"{text}; request fewer records (limit=)"), "never")
             if most is not None and time.monotonic() > deadline:
                 text = f"the response was not complete within {self._seconds:g} s"
                 advice = "request fewer records (limit=, since=) or try again later"
-                raise AttemptFailed(Unavailable(f"{text}; {advice}"), "if safe")
+                raise AttemptFailed(errors.Unavailable(f"{text}; {advice}"), "if safe")
             piece += chunk
             if len(piece) >= _PIECE:
                 yield bytes(piece)
@@ -303,7 +302,7 @@ class Session:
                 return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
-        raise AttemptFailed(Unavailable(problem), retry, reached_service=reached_service)
+        raise AttemptFailed(errors.Unavailable(problem), retry, reached_service=reached_service)
 
     def retry(
         self, attempt: Callable[[], T], *, is_safe: bool, is_wanted: Callable[[], bool] | None = None
@@ -381,13 +380,15 @@ def _open_body(content: bytes | Path | None) -> AbstractContextManager[bytes | B
     try:
         return content.open("rb")
     except OSError as error:
-        raise InvalidRequest(f"{str(content)!r} cannot be read: {error.strerror}") from error
+        raise errors.InvalidRequest(f"{str(content)!r} cannot be read: {error.strerror}") from error
 
 
 class _Authentication(requests.auth.AuthBase):
     """Add secrets to a request just before it is sent; always set, so that .netrc is never used."""
 
-    def __init__(self, token: Secret[str] | None, form: Mapping[str, str | Secret[str]] | None) -> None:
+    def __init__(
+        self, token: keys.Secret[str] | None, form: Mapping[str, str | keys.Secret[str]] | None
+    ) -> None:
         self._token = token
         self._form = form
 

@@ -13,18 +13,14 @@ from typing import Any, Final, NoReturn, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import display, errors, schema
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
 from attrib_ds.contract.operation import columns
-from attrib_ds.display import printable, progress
-from attrib_ds.errors import NotSupported, Unauthorized, Unavailable, UnknownFields
 from attrib_ds.keys import Secret
-from attrib_ds.schema import RESOURCES
-from attrib_ds.transports.http import answers, session
-from attrib_ds.transports.http.configuration import Remote, is_here, read_addresses, read_routes
+from attrib_ds.transports.http import answers, configuration, remote_errors, session
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
 from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time, rows_left
-from attrib_ds.transports.http.remote_errors import read_failure
 from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
 
 T = TypeVar("T")
@@ -98,7 +94,7 @@ class Http:
         self._tokens = None
         if credentials is not None:
             url = addresses["auth"] + operations["exchange_token"].path
-            self._tokens = Tokens(self._session, credentials, url, direct=is_here(url))
+            self._tokens = Tokens(self._session, credentials, url, direct=configuration.is_here(url))
         #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
@@ -198,12 +194,12 @@ class Http:
     ) -> T:
         """Send one HTTP request for an operation, retrying if that is safe."""
         if operation.base in ("embedded", "auth"):
-            raise NotSupported(
+            raise errors.NotSupported(
                 f"{operation.name}: not available for a remote project; connect(…, path=…) opens an "
                 "embedded project, which supports it"
             )
         if self._is_closed:
-            raise Unavailable("the project is closed; connect() opens it again")
+            raise errors.Unavailable("the project is closed; connect() opens it again")
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
@@ -225,7 +221,7 @@ class Http:
 
     def tables(self) -> Tables:
         """Raise NotSupported: attribution needs local tables."""
-        raise NotSupported(
+        raise errors.NotSupported(
             "attribution needs the project's tables, which are on the remote service; mirror the project "
             "with sync(project, to=…) and use the embedded project that it returns"
         )
@@ -248,13 +244,15 @@ class Http:
         if self._tokens is None:
             if operation.token:
                 advice = "pass connect(…, key='key.json') or set ATTRIB_DS_KEY to its path"
-                raise Unauthorized(f"{operation.name}: requires a service-account key; {advice}", field="key")
+                raise errors.Unauthorized(
+                    f"{operation.name}: requires a service-account key; {advice}", field="key"
+                )
             return self._exchange(operation, request, call, None, read)
         token = self._tokens.get()
         try:
             return self._exchange(operation, request, call, token, read)
         except AttemptFailed as failure:
-            if not isinstance(failure.error, Unauthorized):
+            if not isinstance(failure.error, errors.Unauthorized):
                 raise
         return self._exchange(operation, request, call, self._tokens.get(rejected=token), read)
 
@@ -273,16 +271,20 @@ class Http:
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
-            return read_failure(response, operation, url=call.url, request_id=request_id, token=token)
+            return remote_errors.read_failure(
+                response, operation, url=call.url, request_id=request_id, token=token
+            )
 
         identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
-        result = self._session.exchange(identified, read, direct=is_here(call.url))
+        result = self._session.exchange(identified, read, direct=configuration.is_here(call.url))
         if isinstance(result, AttemptFailed):
             raise result
         return result
 
 
-def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options | None = None) -> Http:
+def open_http(
+    remote: configuration.Remote, *, allow_insecure: bool = False, options: Options | None = None
+) -> Http:
     """Return the transport of a service, without connecting.
 
     Parameters
@@ -304,11 +306,11 @@ def open_http(remote: Remote, *, allow_insecure: bool = False, options: Options 
     InvalidRequest
         If an address, the key or the routes are invalid.
     """
-    addresses = read_addresses(
+    addresses = configuration.read_addresses(
         remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
     )
     credentials = None if remote.key is None else read_credentials(protect_key(remote.key))
-    operations = OPERATIONS if remote.routes is None else read_routes(remote.routes)
+    operations = OPERATIONS if remote.routes is None else configuration.read_routes(remote.routes)
     return Http(addresses, credentials, operations=operations, options=options)
 
 
@@ -385,13 +387,13 @@ def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> A
 
 def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_kept: bool) -> None:
     """Warn of fields that are missing in the schema, if there are any."""
-    names = [printable(name)[:_LONGEST_NAME] for name in unknown]
+    names = [display.printable(name)[:_LONGEST_NAME] for name in unknown]
     if names:
         effect = "they are the last columns, as JSON text" if are_kept else "they are left out"
         warnings.warn(
             f"{operation.name}: the response has fields that this version does not support: "
             f"{', '.join(names[:_MOST_NAMES])}{', …' if len(names) > _MOST_NAMES else ''}; {effect}",
-            UnknownFields,
+            errors.UnknownFields,
             stacklevel=2,
         )
 
@@ -406,7 +408,7 @@ def _opened(
         return None if search.total is None else rows_left(search.total, request)
 
     paging = Paging.of(search.operation, paged)
-    with progress("records", expected, name=search.operation.name) as advance:
+    with display.progress("records", expected, name=search.operation.name) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
         pages = _counting(paging.pages(search, paged, is_whole=is_whole), advance) if whole is None else whole
         with closing(pages):
@@ -471,4 +473,4 @@ def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
 
 def _expected_names(operation: Operation, request: Any) -> list[str]:
     """Return the names of all columns that an answer may have according to the schema."""
-    return [*columns(operation, request).names, *RESOURCES[str(operation.answer.resource)].names]
+    return [*columns(operation, request).names, *schema.RESOURCES[str(operation.answer.resource)].names]
