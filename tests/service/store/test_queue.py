@@ -24,10 +24,11 @@ from attrib_ds.contract.interactions import read_hit
 from attrib_ds.errors import Conflict, InvalidRequest, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.collection.hits import pending_hit
-from attrib_ds.service.events import ingestion
-from attrib_ds.service.events.ingestion import EventIntake
+from attrib_ds.service.events import ingestion, processing
+from attrib_ds.service.events.ingestion import EventIntake, raw_event
 from attrib_ds.service.store.files import earlier_log_of, queue_files, queue_of
 from attrib_ds.service.store.queue import EVENTS, Queue, read_accepted, read_earlier_log
+from attrib_ds.service.store.tables import Uuids
 
 ROWS = "SELECT nonce, _id FROM raw_events ORDER BY nonce"
 AUDITED = "SELECT account, subject FROM audit WHERE operation = 'create_event'"
@@ -539,14 +540,14 @@ def test_many_events_are_moved_in_portions(service, monkeypatch):
 
 
 def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(service, monkeypatch):
-    write = ingestion.write
+    write = processing.write
 
     def failing(connection, store, prepared):
         if any(event.outcome is None and "bad" in event.row["event"] for event in prepared):
             raise ValueError("bad")
         write(connection, store, prepared)
 
-    monkeypatch.setattr(ingestion, "write", failing)
+    monkeypatch.setattr(processing, "write", failing)
     with held(service):
         ids = accept(service, "a", "b")
         bad = send(service, "create_event", **order("c", data={"coupon": "bad"})).value
@@ -627,7 +628,7 @@ def test_a_forked_process_is_refused_even_if_a_thread_of_its_parent_held_the_loc
 
 def earlier_group(number, nonces, *, audit=()):
     """Return a group of the log that releases before the queue kept beside the file."""
-    records = [ingestion.raw_event(request(nonce), ingestion.Uuids()) for nonce in nonces]
+    records = [raw_event(request(nonce), Uuids()) for nonce in nonces]
     content = msgspec.json.encode({"kind": "events", "records": records, "audit": audit})
     checksum = zlib.crc32(content, zlib.crc32(number.to_bytes(8, "big")))
     return struct.pack(">QII", number, len(content), checksum) + content, records
