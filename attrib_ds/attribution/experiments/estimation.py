@@ -218,9 +218,9 @@ class HazardEffects(effects.Effects):
         -------
         DataFrame
             One row per test: ``test``, ``verdict`` (str: ``"clear"``, ``"cannot tell"`` or
-            ``"confounded"``), ``share``, ``low``, ``high`` (float64, credit of the controls relative to that
-            of all other nodes, with bounds; infinite if the credit of the others may be zero, null without
-            controls) and ``explanation`` (str).
+            ``"confounded"``), ``share``, ``low``, ``high`` (float64, credit of the controls relative to the
+            sum of the sizes of the other nodes' credits, with bounds; infinite if that may be zero, null
+            without controls) and ``explanation`` (str).
 
         Warns
         -----

@@ -42,8 +42,8 @@ class ControlsTest:
     verdict : str
         ``"clear"``, ``"cannot tell"`` or ``"confounded"``.
     share, low, high : float
-        Credit of the controls relative to that of all other nodes, and its bounds; infinite if the credit of
-        the others may be zero, NaN without a test.
+        Credit of the controls relative to the sum of the sizes of the other nodes' credits, in which harm and
+        benefit do not cancel, and its bounds; infinite if that may be zero, NaN without a test.
     """
 
     verdict: Verdict
@@ -85,10 +85,11 @@ def judge_controls(
     confidence : float
         Level of the bounds of the share.
     """
-    rest, rest_error = float(others.sum()), float(np.sqrt((others_error**2).sum()))
+    # Harm and benefit may cancel in the net.
+    rest, rest_error = float(np.abs(others).sum()), float(np.sqrt((others_error**2).sum()))
     share = total / rest if rest else (np.inf if total else np.nan)
     low, high = _ratio_bounds(total, total_error, rest, rest_error, confidence)
-    if is_confounded(credited, error, total, total_error, min(float(np.abs(others).sum()), conversions)):
+    if is_confounded(credited, error, total, total_error, min(rest, conversions)):
         return ControlsTest("confounded", share, low, high)
     reach = student.ppf(1 - CLEAR_SIGNIFICANCE, intervals.GROUPS - 1)
     spread = np.hypot(total_error, _NEGLIGIBLE_SHARE * rest_error)

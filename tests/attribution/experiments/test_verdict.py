@@ -127,3 +127,14 @@ def test_the_verdict_is_clear_only_if_the_interval_of_the_share_is_small(
     )  # fmt: skip
     assert test.verdict == verdict
     assert (test.low, test.high) == pytest.approx(bounds, abs=1e-4)
+
+
+def test_harm_and_benefit_do_not_cancel_in_the_share_of_controls():
+    """The others cause 600 and -595 conversions: 30 of the controls are 2.5 % of 1,195, not 600 % of 5."""
+    found = judge_controls(
+        np.array([30.0]), np.array([20.0]), 30.0, 20.0, np.array([600.0, -595.0]), np.zeros(2),
+        conversions=1e4, confidence=0.95,
+    )  # fmt: skip
+    assert (found.verdict, found.share) == ("clear", pytest.approx(30 / 1195))
+    # The t distribution with 19 degrees of freedom: 2.0930 standard errors of 20.
+    assert (found.low, found.high) == pytest.approx(((30 - 41.860) / 1195, (30 + 41.860) / 1195), abs=1e-6)
