@@ -452,7 +452,10 @@ def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
     for start in range(0, len(missing), _BATCH):
         batch = missing[start : start + _BATCH]
         tables = copier.pool.map(lambda id: copier.source.send("list_hits", first_hit_id=id).read(), batch)
-        copier.load("hits", pa.concat_tables(list(tables)))
+        hits = pa.concat_tables(list(tables))
+        # Dates of ingestion are not told; they keep the order.
+        order = pa.array(range(hits.num_rows), pa.duration("ms"))
+        copier.load("hits", hits.append_column("ingestedAt", pc.add(pa.scalar(instants.now()), order)))
 
 
 def copy_users(copier: Copier) -> None:

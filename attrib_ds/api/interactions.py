@@ -126,19 +126,19 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
 
 
 def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
-    """List the hits of a session, oldest first.
+    """List the hits of a session in the order in which they arrived.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
     first_hit_id : str
-        The session's ``firstHitId`` (not its ``_id``).
+        The session's ``firstHitId`` (not its ``_id``), or one that it had before earlier hits arrived late.
 
     Returns
     -------
     DataFrame
-        One row per hit, by ``serverDate``; empty for an unknown id.
+        One row per hit, by date of ingestion, then ``serverDate``; empty for an unknown id.
 
     Examples
     --------

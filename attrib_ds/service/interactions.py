@@ -70,12 +70,16 @@ def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
 
 
 def list_hits(store: Store, request: contract.ListHits) -> Answer:
-    """Return the hits of the session that starts with a hit, oldest first; none for an unknown hit."""
+    """Return the hits of the session that a hit opened, in the order of arrival; none for an unknown hit.
+
+    A hit opens its session also when an earlier one arrives later, or when the session is merged with others.
+    """
     with store.read() as backend:
         interactions, hits = backend.table("interactions"), backend.table("hits")
-        session = interactions.filter(interactions.firstHitId == request.firstHitId)
-        of_session = hits.semi_join(session, hits.sessionId == session["_id"])
-        ordered = of_session.order_by(of_session.serverDate, of_session.id).select(schema.HIT.names)
+        loaded = interactions.filter(interactions.firstHitId == request.firstHitId).select(sessionId="_id")
+        collected = hits.filter(hits.id == request.firstHitId, hits.isOpening).select("sessionId")
+        of_session = hits.semi_join(loaded.union(collected), "sessionId")
+        ordered = of_session.order_by("ingestedAt", "serverDate", "id").select(schema.HIT.names)
         return Answer.of(fetch(ordered, schema.HIT))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from conformance.shop import hex_id, hit, node, search, table, uuid, visit
+from conformance.shop import hex_id, hit, new, node, search, table, uuid, visit
+from conformance.transports import load
 
 PAGE = ("protocol", "hostname", "port", "origin", "pathname", "search", "hash")
 PLACE = {"countryCode", "state", "city", "zipcode", "latitude", "longitude"}
@@ -20,7 +21,7 @@ def records():
         visit(2, "2025-01-02T10:00:00Z", firstHitId=uuid(21), hitCount=1),
         visit(3, "2025-01-03T10:00:00Z", type="offline"),
     ]
-    # Their ids are not in the order in which they came.
+    # Their ids are in the order of neither their arrival nor their dates.
     hits = [
         hit(11, 1, "2025-01-01T10:00:00Z", **page, **known),
         hit(13, 1, "2025-01-01T10:01:00Z"),
@@ -28,6 +29,14 @@ def records():
         hit(21, 2, "2025-01-02T10:00:00Z"),
     ]
     return {"nodes": table(node("ads")), "interactions": table(*visits), "hits": table(*hits)}
+
+
+LATE = (
+    hit(31, 6, "2025-01-31T12:05:00Z"),
+    hit(33, 6, "2025-01-31T12:00:00Z"),
+    hit(32, 6, "2025-01-31T12:07:00Z"),
+    hit(30, 6, "2025-01-31T12:06:00Z"),
+)
 
 
 def listed(project, first):
@@ -78,8 +87,19 @@ def test_r165_hits_are_a_bare_array(service):
     assert isinstance(listed(service, uuid(21)), list)
 
 
-def test_r166_hits_are_in_the_order_of_arrival(service):
+def test_r166_hits_are_in_the_order_of_arrival(service, new_project):
+    """G-242: those of one request in the order of their dates."""
     assert [record["id"] for record in listed(service, uuid(11))] == [uuid(11), uuid(13), uuid(12)]
+
+    project_id = new("late")
+
+    def arrive(late):
+        for own in (LATE[:1], LATE[1:3], LATE[3:]):
+            load(late, project_id, hits=table(*own))
+
+    session = table(visit(6, firstHitId=uuid(31)))
+    late = new_project(project_id, interactions=session, prepare=arrive)
+    assert [record["id"] for record in listed(late, uuid(31))] == [record["id"] for record in LATE]
 
 
 @pytest.mark.parametrize("first", [uuid(99), "nonsense", "%20", hex_id(3)])

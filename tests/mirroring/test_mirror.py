@@ -95,11 +95,9 @@ def happen(shop):
     )
     grown |= LONG_AGO | {"updateDate": pd.Timestamp.now("UTC")}
     shop.send("load_records", resource="interactions", source=table(grown), replace=True)
-    hits = [
-        {"id": uuid(number), "sessionId": hex_id(2), "serverDate": f"2025-01-05T10:0{number - 50}:00Z"}
-        for number in (50, 51, 52)
-    ]
-    at.load(shop, hits=table(*hits))
+    for number in (50, 52, 51):
+        late = {"id": uuid(number), "sessionId": hex_id(2), "serverDate": f"2025-01-05T10:0{number - 50}:00Z"}
+        at.load(shop, hits=table(late))
     at.admin.merge_users(shop, ANNA, CARL)
     spring = at.list_campaigns(shop, "ads")["id"].item()
     gone = at.list_outlays(shop, "ads", spring)["_id"].iloc[0]

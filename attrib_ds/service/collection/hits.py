@@ -40,11 +40,13 @@ def pending_hit(
 
     The address is that of a client whom a traffic filter captures, and None for others.
     """
+    now = instants.now()
     return {
         "id": id,
         "trackerId": tracker_id,
         # A browser may tell microseconds, which no instant keeps.
-        "serverDate": naive(instants.truncate(instants.now() - hit.delay)),
+        "serverDate": naive(instants.truncate(now - hit.delay)),
+        "ingestedAt": naive(now),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
         "userAgent": user_agent,
@@ -93,7 +95,8 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:
         records = [msgspec.json.decode(content) for content in contents]
-        return [record | {"serverDate": datetime.fromisoformat(record["serverDate"])} for record in records]
+        dates = ("serverDate", "ingestedAt")
+        return [record | {name: datetime.fromisoformat(record[name]) for name in dates} for record in records]
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         # A hit sent by a server without databases of places has fewer columns.
@@ -279,7 +282,7 @@ def _split_long_blocks(connection: Connection) -> None:
 
 #: Columns of ``hits`` that the service computes.
 _COMPUTED: Final = frozenset(
-    {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "trafficFilterId"}
+    {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "isOpening", "trafficFilterId"}
 )
 #: Columns of hits that :func:`collect` takes; the address is not stored.
 RAW: Final = {
@@ -287,6 +290,7 @@ RAW: Final = {
     "address": "VARCHAR",
 }
 _OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign")
+_FIRST: Final = "(serverDate, id)"
 #: Columns of a session with the value of its first hit, by column of the hit.
 _OF_FIRST_HIT: Final = {
     "nodeId": "nodeId",
@@ -307,8 +311,9 @@ def collect(
 ) -> dict[str, int]:
     """Store new hits, and recompute the sessions of their trackers around their times.
 
-    Sessions, their ids, users' counters and nodes depend on the hits alone, not on the order or the portions
-    in which they arrive. A session has the id of its first hit, hashed.
+    Sessions, users' counters and nodes depend on the hits alone, not on the order or the portions in which
+    they arrive. A session has the id of its first hit, hashed, and keeps it while it has that hit, although
+    an earlier one arrives.
 
     Parameters
     ----------
@@ -338,7 +343,8 @@ def collect(
     split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
     connection.execute("DROP TABLE temp.nearby_hits")
     _create_sessions(connection, project_id, since)
-    counts = {"hits": _store_hits(connection, project_id, since), "interactions": 0, "implicit_nodes": nodes}
+    counts = {"hits": 0, "interactions": 0, "implicit_nodes": nodes}
+    counts["hits"] = _store_hits(connection, project_id=project_id, now=now, since=since)
     # After the new hits are stored, which may be the first of their session.
     connection.execute(
         "CREATE TEMP TABLE first_hits AS "
@@ -430,6 +436,7 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         "(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = "
         f"{sources.literal(identities.TRACKER)})"
     )
+    hashed = f"left(sha256({sources.literal(f'{project_id} ')} || {{}}), 24)"
     connection.execute(
         f"""
         CREATE TEMP TABLE sessions AS
@@ -437,11 +444,14 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
             SELECT firstHitId, any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
                 max(serverDate) AS endDate, count(*) AS hitCount, bool_and(isBot) AS isBot,
                 -- The stored session that goes on in this one.
-                arg_min(sessionId, (serverDate, id)) FILTER (sessionId IS NOT NULL) AS storedId
+                arg_min(sessionId, {_FIRST}) FILTER (sessionId IS NOT NULL) AS storedId,
+                -- Its id, or that of one merged with it: the hit that gave the id is in one session only.
+                arg_min(sessionId, {_FIRST}) FILTER (sessionId = {hashed.format("id")}) AS keptId
             FROM temp.session_hits GROUP BY firstHitId
         )
-        SELECT left(sha256({sources.literal(f"{project_id} ")} || grouped.firstHitId), 24) AS _id,
-            grouped.*, coalesce(stored.userId, holder) AS userId, stored.ingestedAt, stored.updateDate,
+        SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
+            grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
+            stored.updateDate,
             stored.endDate IS NOT DISTINCT FROM grouped.endDate
                 AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
         FROM grouped JOIN {holder} USING (trackerId)
@@ -450,24 +460,30 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
     )
 
 
-def _store_hits(connection: Connection, project_id: str, since: str) -> int:
+def _store_hits(connection: Connection, *, project_id: str, now: str, since: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
     # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
     connection.execute(
-        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId "
+        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId, "
+        "hit.id = firstHitId AS isOpening "
         "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
     )
-    values = {"projectId": sources.literal(project_id), "sessionId": "session.sessionId"}
+    values = {
+        "projectId": sources.literal(project_id),
+        **{name: f"session.{name}" for name in ("sessionId", "isOpening")},
+        "ingestedAt": f"coalesce(hit.ingestedAt, {now})",
+    }
     columns = ", ".join(sources.quoted(name) for name in tables.TABLES["hits"])
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
     inserted = connection.execute(
         f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
         "JOIN temp.assignments AS session USING (id)"
     ).fetchall()[0][0]
-    moved = "(SELECT id, sessionId FROM temp.assignments WHERE former <> sessionId)"
     connection.execute(
-        f"UPDATE hits SET sessionId = moved.sessionId FROM {moved} AS moved "
-        f"WHERE hits.id = moved.id AND hits.serverDate >= {since}"
+        "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
+        "FROM (FROM temp.assignments WHERE former <> sessionId OR isOpening) AS hit "
+        f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
+        "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
     )
     connection.execute("DROP TABLE temp.assignments")
     return int(inserted)

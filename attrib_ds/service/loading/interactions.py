@@ -190,11 +190,12 @@ def check_hits(connection: Connection, source: Source, project: batch.Project) -
         If a column is unknown.
     """
     checks = batch.Checks(source, argument="hits")
-    checks.refuse_unknown(schema.HIT.names, schema.properties(schema.HIT))
+    checks.refuse_unknown([*schema.HIT.names, "ingestedAt"], schema.properties(schema.HIT))
     checks.project(project.project_id)
     checks.word("id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
     checks.word("sessionId", pattern=HEX_ID, form=_HEX_FORM, required=True)
     checks.instant("serverDate", required=True, recent=True)
+    checks.instant("ingestedAt", default=project.now)
     checks.word("hitType", default="'pageview'")
     _check_hit(checks, [name for name in schema.HIT.names if name not in _HIT_WORDS])
     staged = checks.stage(connection, id="id")

@@ -23,7 +23,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables. Files of other versions are refused.
-VERSION: Final = 3
+VERSION: Final = 4
 
 _METRIC: Final = {
     **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),
@@ -65,14 +65,16 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "hits": {
         **_columns(schema.HIT),
         **dict.fromkeys(("trackerId", "referrer", "nodeId", "trafficFilterId"), "VARCHAR"),
-        # Whether it opens a session if the session's node is another one.
-        "isCampaign": "BOOLEAN",
+        # Whether it opens a session if the session's node is another one, and whether it ever was the first
+        # of one.
+        **dict.fromkeys(("isCampaign", "isOpening"), "BOOLEAN"),
+        "ingestedAt": "TIMESTAMP",
     },
     # Accepted hits that are not in a session yet; one that was sent again may be here twice.
     "pending_hits": {
         "id": "VARCHAR",
         "trackerId": "VARCHAR",
-        "serverDate": "TIMESTAMP",
+        **dict.fromkeys(("serverDate", "ingestedAt"), "TIMESTAMP"),
         "timezoneOffset": "DOUBLE",
         "isBot": "BOOLEAN",
         # The address only where a traffic filter captures it.

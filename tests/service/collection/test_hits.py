@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from support.queued_records import queued
+from support.service_records import send
 
 from attrib_ds import instants
 from attrib_ds.contract.interactions import read_hit
@@ -74,6 +76,17 @@ def test_a_hit_that_is_sent_twice_counts_once(store):
     intake.close(timeout=SECONDS)
     with store.cursor() as cursor:
         assert cursor.execute('SELECT "pageUrl.pathname" FROM hits').fetchall() == [("/",)]
+
+
+def test_the_date_of_ingestion_is_that_of_acceptance(store):
+    """G-242: one portion holds many requests, in another order than their views."""
+    intake = HitIntake(store)
+    intake.submit(record(1)).result(SECONDS)
+    late = record(2)
+    intake.submit(late | {"serverDate": late["serverDate"] - timedelta(minutes=5)}).result(SECONDS)
+    intake.close(timeout=SECONDS)
+    listed = send(Service(store, ":memory:"), "list_hits", firstHitId=late["id"]).read()
+    assert listed["id"].to_pylist() == [record(1)["id"], late["id"]]
 
 
 def test_the_next_process_resumes_with_pending_hits(tmp_path):

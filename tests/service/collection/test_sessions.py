@@ -110,6 +110,46 @@ def test_a_late_hit_before_the_first_one_gives_the_session_its_source(memory_sto
     assert rows("SELECT userId, updateDate IS NOT NULL FROM interactions") == [(before, True)]
 
 
+def listed(store, number):
+    """The numbers of the hits of the session that a hit opened."""
+    answer = send(Service(store, ":memory:"), "list_hits", firstHitId=uuid(number))
+    return [int(id[-4:], 16) for id in answer.read()["id"].to_pylist()]
+
+
+def test_a_session_keeps_its_id_and_is_found_by_every_hit_that_opened_it(memory_store, rows):
+    """G-242: an earlier hit that arrives late, and sessions that it joins; hits are in the order of arrival."""
+    load(memory_store, hit(1, 10), hit(2, 15))
+    ids = [rows("SELECT _id FROM interactions")]
+    load(memory_store, hit(3, 0))
+    ids.append(rows("SELECT _id FROM interactions"))
+    assert sessions(rows) == [(3, 3, "direct")]
+    assert listed(memory_store, 1) == listed(memory_store, 3) == [1, 2, 3]
+    load(memory_store, hit(4, 60))
+    load(memory_store, hit(6, 38), hit(5, 36))
+    ids.append(rows("SELECT _id FROM interactions"))
+    assert sessions(rows) == [(3, 6, "direct")]
+    assert listed(memory_store, 1) == listed(memory_store, 3) == listed(memory_store, 4) == [1, 2, 3, 4, 5, 6]
+    assert listed(memory_store, 2) == listed(memory_store, 5) == []
+    assert ids[0] == ids[1] == ids[2]
+    assert_consistent(rows)
+
+
+def test_a_session_that_is_divided_keeps_the_id_where_the_hit_is_that_gave_it(memory_store, rows):
+    """G-242: no two sessions ever have the same id."""
+    load(memory_store, hit(1, 20, ADS))
+    before = rows("SELECT _id FROM interactions")
+    load(memory_store, hit(2, 0, ADS))
+    load(memory_store, hit(3, 10, "/?utm_source=newsletter"))
+    assert sessions(rows, "firstHitId, hitCount") == [(2, 1), (3, 1), (1, 1)]
+    ids = rows("SELECT _id FROM interactions ORDER BY startDate")
+    assert ids[2:] == before
+    assert len(set(ids)) == 3
+    assert [listed(memory_store, number) for number in (1, 2, 3)] == [[1], [2], [3]]
+    load(memory_store, hit(4, 15, "/"), hit(5, 25, "/?utm_source=newsletter"), hit(6, 30, "/"))
+    assert sessions(rows, "firstHitId, hitCount") == [(2, 1), (3, 2), (1, 1), (5, 2)]
+    assert_consistent(rows)
+
+
 def test_internal_and_payment_referrers_open_no_session(memory_store, rows):
     load(
         memory_store,
@@ -374,7 +414,7 @@ STORED = ("id", "trackerId", "serverDate", "nodeId", "isCampaign", "firstHitId")
 
 
 def result(portions):
-    """Return everything that hits make, without the ids of users and the dates of receipt."""
+    """Return everything that hits make, without the ids of sessions and users and the dates of receipt."""
     store = Store.open(":memory:", "shop")
     try:
         for portion in portions:
@@ -386,16 +426,17 @@ def result(portions):
 
             found = {
                 "interactions": query(
-                    "SELECT * EXCLUDE (userId, ingestedAt, updateDate) FROM interactions ORDER BY _id"
+                    "SELECT * EXCLUDE (_id, userId, userLifetimeIndex, ingestedAt, updateDate) FROM interactions "
+                    "ORDER BY firstHitId"
                 ),
-                "hits": query("SELECT * FROM hits ORDER BY id"),
+                "hits": query("SELECT * EXCLUDE (sessionId, isOpening, ingestedAt) FROM hits ORDER BY id"),
                 "stored": query(
                     f"SELECT hits.id, {', '.join(f'hits.{name}' for name in STORED[1:-1])}, firstHitId FROM hits "
                     "JOIN interactions AS session ON session._id = sessionId ORDER BY hits.id"
                 ),
                 "nodes": query("SELECT * EXCLUDE (createdAt, updatedAt) FROM nodes ORDER BY _id"),
                 "users": query(
-                    "SELECT value, list(_id ORDER BY _id) FROM identities JOIN interactions USING (userId) "
+                    "SELECT value, list(firstHitId ORDER BY firstHitId) FROM identities JOIN interactions USING (userId) "
                     "GROUP BY value ORDER BY value"
                 ),
             }
