@@ -143,6 +143,7 @@ def check_that_no_change_is_lost(first, second):
     assert at.experiments.list_holdouts(first)["holdout"].tolist() == NAMES[:2]
 
 
+@pytest.mark.slow
 def test_threads_lose_no_holdout(shop):
     check_that_no_change_is_lost(shop, shop)
 

@@ -79,6 +79,7 @@ def likelihood(journeys, order, others, smoothing):
     return sum(math.log(chance(*step)) for journey in journeys for step in steps(*journey))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_the_order_of_a_simulated_chain_is_found(order):
     compared = compare_orders(paths_of(drawn(order, 1_500, seed=order)))

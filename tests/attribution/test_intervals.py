@@ -187,6 +187,7 @@ class TestBootstrap:
             np.testing.assert_allclose(found.sum(axis=1), expected, atol=1e-9)
             assert whole.sum() == pytest.approx(len(converted), abs=1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["linear", "participation", "markov", *BY_PATH[2:]])
     def test_the_mean_of_replicates_is_near_the_credit(self, paths, name):
         if name in BY_PATH[2:]:
@@ -448,6 +449,7 @@ def test_shares_of_equal_users_have_clopper_pearson_bounds(has, users):
     assert low == pytest.approx(beta.ppf(0.025, has, users - has + 1) if has else 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "part"), [(20, 0.3), (200, 0.03), (1000, 0.3)])
 def test_bounds_of_shares_of_unequal_users_cover(users, part):
     random = np.random.default_rng(users)

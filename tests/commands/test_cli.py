@@ -45,6 +45,7 @@ HEAVY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "main_job",
     [

@@ -138,6 +138,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys):
     assert "attrib-ds[serve]" in error
 
 
+@pytest.mark.slow
 def test_a_missing_database_of_places_stops_the_server_from_starting(tmp_path, capsys):
     assert main(["serve", "--home", str(tmp_path), "--port", "0", "--geo", str(tmp_path / "no.mmdb")]) == 1
     assert "no.mmdb' does not exist" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Fixtures of the conformance tests, which run over both transports.
 
 ``service`` is the project of a test module, once embedded and once over HTTP. Tests of features that only exist
-over HTTP are marked ``http_only``.
+over HTTP are marked ``http_only``. The half over HTTP is slow, except for the modules of ``BOTH_BY_DEFAULT``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
 
 HERE = Path(__file__).parent
+#: One of reads and writes of every kind, one of refusals.
+BOTH_BY_DEFAULT = {"test_service.py", "test_errors.py"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Refuse a test of a rule that runs over one transport without being marked."""
+    """Call the half over HTTP slow, and refuse a test of a rule over one transport that is not marked."""
     for item in items:
-        if item.path.parent != HERE or not item.name.startswith("test_r"):
+        if item.path.parent != HERE:
             continue
-        runs_on_both = "transport" in getattr(getattr(item, "callspec", None), "params", {})
-        if runs_on_both == (item.get_closest_marker("http_only") is not None):
+        transport = getattr(getattr(item, "callspec", None), "params", {}).get("transport")
+        if transport == "http" and item.path.name not in BOTH_BY_DEFAULT:
+            item.add_marker(pytest.mark.slow)
+        if not item.name.startswith("test_r"):
+            continue
+        if (transport is not None) == (item.get_closest_marker("http_only") is not None):
             raise pytest.UsageError(f"{item.nodeid}: runs over both transports, or is marked http_only")
 
 

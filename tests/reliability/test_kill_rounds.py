@@ -7,11 +7,13 @@ import sys
 import pytest
 from reliability.kill_rounds import run
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals"),
+]
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_r116_r197_r203_what_was_acknowledged_survives_kills(rounds):
-    summary = run(rounds, seed=1, tell=lambda _: None)
+def test_r116_r197_r203_what_was_acknowledged_survives_kills():
+    summary = run(3, seed=1, tell=lambda _: None)
     assert summary.problems == []
     assert summary.accepted > 0

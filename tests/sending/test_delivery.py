@@ -125,6 +125,7 @@ def test_empty_frames_are_in_order(shop):
         assert (len(told), list(told.columns)) == (0, ["status", "id", "error"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 3])
 def test_the_same_call_after_an_interrupted_one_stores_each_row_once(shop, moment, number):

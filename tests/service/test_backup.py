@@ -244,6 +244,7 @@ def test_a_damaged_backup_is_refused(backup, path):
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [100, 5_000, 12_288, 300_000, -1], ids=str)
 def test_a_truncated_backup_is_refused_without_its_path(backup, path, left):
     backup.write_bytes(backup.read_bytes()[:left])

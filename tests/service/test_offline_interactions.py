@@ -495,6 +495,7 @@ def test_without_an_external_id_every_call_stores_one(service):
     assert send(service, "search_interactions").total == 2
 
 
+@pytest.mark.slow
 def test_many_at_once_make_one_user_one_campaign_and_one_of_each_call(tmp_path):
     """R006 for offline interactions; G-143, G-144: writes are one after the other."""
     service = Service.open("shop", tmp_path / "shop.duckdb")

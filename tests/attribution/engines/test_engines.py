@@ -305,6 +305,7 @@ def test_sums_are_exact_and_rounded_once_in_any_order(backend, values, random):
 
 
 # The squares of a million orders in yen have a sum beyond 2**60.
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e5, 1e12])
 def test_millions_of_parts_have_the_exact_sum(backend, scale):
     values = np.random.default_rng(5).gamma(0.7, scale / 3, 1_000_000)
@@ -378,6 +379,7 @@ def test_the_same_data_in_another_order_give_the_same_bytes(models, asked):
     pd.testing.assert_frame_equal(once, again, check_exact=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"intervals": "bootstrap", "replicates": 10}])
 def test_aggregated_paths_in_another_order_give_the_same_bytes(options):
     random = np.random.default_rng(7)

@@ -245,6 +245,7 @@ def test_controls_with_credit_cause_a_warning():
         found.verdict(["organic"])
 
 
+@pytest.mark.slow
 def test_without_controls_nobody_can_tell(paths):
     effects = estimate_effects(paths, DiscreteHazard(comparisons=2))
     (row,) = effects.verdict().to_dict("records")

@@ -184,6 +184,7 @@ def test_permuted_touchpoints_earn_nothing(world):
     assert missed <= 6
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(world):
     shuffled = {
         "touchpoints": world.touchpoints.sample(frac=1, random_state=1),
@@ -204,6 +205,7 @@ def test_the_seed_determines_the_sampled_periods(world):
     assert not np.allclose(first.sort_index(), other.sort_index())
 
 
+@pytest.mark.slow
 def test_touchpoints_after_the_observation_are_ignored(world):
     last = world.users["until"].max()
     late = pd.DataFrame({"user_id": ["u00000001"], "node_id": ["email"], "date": [last + DAY]})
@@ -227,6 +229,7 @@ def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_duplicating_all_users_doubles_the_credit():
     users, touches, orders = small_frames()
     twice = (
@@ -239,6 +242,7 @@ def test_duplicating_all_users_doubles_the_credit():
     pd.testing.assert_series_equal(doubled[once.index], 2 * once, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_values_times_ten_are_credits_times_ten():
     users, touches, orders = small_frames()
     tenfold = [(*row, 10 * value, currency) for *row, value, currency in orders]
@@ -269,6 +273,7 @@ def test_the_block_size_does_not_matter(monkeypatch):
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_names_of_nodes_do_not_matter(world):
     names = {name: f"{number} > {name}'" for number, name in enumerate(world.touchpoints["node_id"].unique())}
     renamed = world.touchpoints.assign(node_id=world.touchpoints["node_id"].map(names))

@@ -196,6 +196,7 @@ def test_a_hit_at_the_instant_of_another_session_leaves_it_alone(memory_store, r
 DAY_LONG = [hit(number, 20 * number) for number in range(1, 73)]
 
 
+@pytest.mark.slow
 def test_a_hit_continues_a_session_that_began_nearly_a_day_before(memory_store, rows):
     load(memory_store, *DAY_LONG)
     load(memory_store, hit(73, 20 + 1_439))
@@ -205,6 +206,7 @@ def test_a_hit_continues_a_session_that_began_nearly_a_day_before(memory_store, 
     assert sessions(rows) == [(1, 73, "direct"), (74, 1, "direct")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 10, 24 * 60 + 29, 24 * 60 + 30])
 def test_a_hit_leaves_a_session_alone_that_ended_about_a_day_before(memory_store, rows, minutes):
     load(memory_store, *DAY_LONG)

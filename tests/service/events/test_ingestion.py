@@ -368,6 +368,7 @@ def test_g131_content_is_compared_as_canonical_json(service):
     assert count(service, "raw_events") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["create_event", "create_event_sync"])
 def test_r196_concurrent_sends_of_one_nonce_are_one_event(service, operation):
     start = threading.Barrier(64)

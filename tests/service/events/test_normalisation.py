@@ -172,6 +172,7 @@ def test_anything_is_read_or_refused(kind, value):
         normalise(kind, value, SETTINGS)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["string", "message", "country", "boolean"]), st.text(max_size=50))
 def test_normalising_again_changes_nothing(kind, value):
     try:

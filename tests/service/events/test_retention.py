@@ -209,6 +209,7 @@ def test_loaded_events_expire_too(service):
     ]
 
 
+@pytest.mark.slow
 def test_events_from_before_the_project_chose_get_its_policy(service):
     id = see(service, "n1", email=ANNA)
     keep(service, 30)
@@ -225,6 +226,7 @@ def test_more_than_one_batch(service, monkeypatch):
     assert anonymise(service._store, datetime(2026, 1, 1, tzinfo=UTC)) == 5
 
 
+@pytest.mark.slow
 def test_it_happens_when_a_project_is_opened_and_ends_with_it(tmp_path):
     opened = Service.open("shop", tmp_path / "shop.duckdb")
     declare(opened)

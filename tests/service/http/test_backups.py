@@ -87,6 +87,7 @@ def test_what_is_no_backup_leaves_the_project_serving(admin, folder):
     assert leftovers(folder) == []
 
 
+@pytest.mark.slow
 def test_a_body_larger_than_the_disk_is_refused_before_it_is_read(admin):
     connection = http.client.HTTPConnection(urlsplit(admin.url).netloc, timeout=TIMEOUT)
     connection.putrequest("PUT", BACKUP)

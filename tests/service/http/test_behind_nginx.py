@@ -34,6 +34,7 @@ LIVE = f"GET /health/live HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode()
 SEARCH = "/api/v1/projects/shop/interactions/search"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.nginx,
     pytest.mark.skipif(NGINX is None, reason="the tests of the shipped configuration need nginx"),
 ]

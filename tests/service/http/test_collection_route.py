@@ -92,6 +92,7 @@ def test_a_repeated_hit_of_an_earlier_session_is_left_out(home):
     assert rows(home, "SELECT hitCount FROM interactions") == [(1,)]
 
 
+@pytest.mark.slow
 def test_the_pixel_counts_a_page_without_a_script(home):
     query = urlencode({"projectId": "shop", "timezoneOffset": "-60"})
     with serving(home) as url:
@@ -260,6 +261,7 @@ def test_g200_the_order_of_a_browser_with_the_signal_stays_with_its_visit(home):
     assert rows(home, "SELECT userId FROM events") == [(user,)]
 
 
+@pytest.mark.slow
 def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
     with serving(home) as url:
         post = posting(url)

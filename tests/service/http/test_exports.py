@@ -115,6 +115,7 @@ def test_a_file_that_fails_half_way_is_broken_off(caller, monkeypatch):
     assert caller("POST", PATH, body("_id")).status == 200
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_lets_go_of_the_reader(caller):
     for _ in range(3):
         with answering(caller, body("_id")) as response:

@@ -101,6 +101,7 @@ def test_a_created_key_opens_its_project_alone(call, server):
     assert ask_token(with_key, key, scope="users:read").json()["error"] == "invalid_scope"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "projects",
     [["shop", "other-shop"], None],
@@ -243,6 +244,7 @@ def test_the_same_request_again_creates_no_second_key(call):
     assert [key["_id"] for key in call("GET", KEYS).json()].count(pair.key_id) == 1
 
 
+@pytest.mark.slow
 def test_a_public_key_of_another_project_is_refused_without_a_word_about_it(call, caller_with):
     other = caller_with(FULL_ACCESS, projects=["other-shop"])
     key, answer = created(other, path="/api/v1/projects/other-shop/keys")
@@ -350,6 +352,7 @@ def test_the_command_line_lists_and_revokes_the_same_keys(call, home, tmp_path, 
     assert ask_token(Caller(server), written).status == 400
 
 
+@pytest.mark.slow
 def test_a_server_can_refuse_to_create_keys(home, accounts, pair):
     key = accounts.create(projects=["shop"])
     with running(home, options=ServerOptions(new_keys=False)) as url:

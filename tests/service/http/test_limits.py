@@ -263,6 +263,7 @@ def test_g228_an_account_sends_batches_of_any_size_and_no_other_client_waits(fol
         assert Caller(url)("POST", BATCH, batch("shop", 10, 300)).status == 200
 
 
+@pytest.mark.slow
 def test_without_rates_nothing_is_limited_or_told(call):
     reply = call("GET", NODES)
     assert reply.status == 200

@@ -101,6 +101,7 @@ def test_who_does_not_take_part_sees_the_placement_and_is_not_logged(home):
         assert at.experiments.list_opportunities(shop, holdout="past").empty
 
 
+@pytest.mark.slow
 def test_filtered_traffic_and_prefetches_see_the_placement_and_are_not_logged(home):
     filters = ["userAgent:Monitor", "hostname:test.shop.example", "referrer:spam.example"]
     trackers = [f"t-{number}" for number in range(20)]

@@ -223,6 +223,7 @@ def stream(chunks, *, seconds_to_read, seconds_to_receive=0.0, kind=StreamedResp
     return received
 
 
+@pytest.mark.slow
 def test_a_stream_may_last_longer_than_the_deadline_of_its_portions():
     def portions(cancellation):
         for number in range(4):
@@ -263,6 +264,7 @@ def test_g126_a_stream_whose_portion_takes_too_long_is_left_incomplete():
     assert stream(portions, seconds_to_read=0.3) == [b"first", b"0", "closed", 503]
 
 
+@pytest.mark.slow
 def test_events_do_not_wait_for_reads(shops):
     with serving(shops, threads=1, reads=1) as (call, lent):
         reads = [send(call, USERS, LONG_SQL) for _ in range(5)]
@@ -276,6 +278,7 @@ def test_events_do_not_wait_for_reads(shops):
             client.close()
 
 
+@pytest.mark.slow
 def test_writes_have_no_deadline(shops):
     with serving(shops, seconds_to_read=0.001) as (call, _):
         assert call("POST", EVENTS, event("late")).status == 200

@@ -114,6 +114,7 @@ def test_two_servers_may_use_one_folder_of_accounts(tmp_path):
         assert Caller(second, token)("GET", "/api/v1/projects/shop/nodes").status == 404
 
 
+@pytest.mark.slow
 def test_threads_take_shorter_turns_while_a_server_runs(tmp_path):
     before = sys.getswitchinterval()
     with running(tmp_path):
@@ -121,6 +122,7 @@ def test_threads_take_shorter_turns_while_a_server_runs(tmp_path):
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_less_often_while_a_server_runs(tmp_path):
     before = gc.get_threshold()
     with running(tmp_path):
@@ -238,6 +240,7 @@ def send(url, nonce, **headers):
     return Caller(url)("POST", "/api/v1/events", event, **headers).status
 
 
+@pytest.mark.slow
 def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
     with running(tmp_path, options=ServerOptions(rate_limits=ONE, behind_proxy=("127.0.0.1",))) as url:

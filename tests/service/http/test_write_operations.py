@@ -384,6 +384,7 @@ def test_g175_events_without_a_token_need_a_key_and_an_origin(write, anonymous, 
         write("PATCH", f"{PROJECT}/settings", usual)
 
 
+@pytest.mark.slow
 def test_g101_the_page_size_of_a_server_is_capped(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
         rates = [{"currency": code, "date": "2025-01-01", "rate": 2} for code in ("NOK", "SEK", "USD")]
@@ -399,6 +400,7 @@ def test_g101_the_page_size_of_a_server_is_capped(tmp_path):
             assert list_rates(shop)["currency"].tolist() == ["NOK", "SEK", "USD"]
 
 
+@pytest.mark.slow
 def test_g227_a_changed_setting_holds_from_its_answer_on(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
     key = create_key(tmp_path, tmp_path / "key.json", projects=["shop"])

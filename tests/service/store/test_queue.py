@@ -135,6 +135,7 @@ def test_every_commit_is_flushed(service):
 # -- a killed process -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_accepted_event(service, path):
     copy, ids = killed(service, path, "a", "b", "c")
     assert [raw["nonce"] for raw, _ in queued(copy, "events")] == ["a", "b", "c"]
@@ -146,6 +147,7 @@ def test_a_killed_process_loses_no_accepted_event(service, path):
     assert queued(copy, "events") == []
 
 
+@pytest.mark.slow
 def test_events_are_not_doubled_if_the_process_is_killed_before_the_queue_drops_them(service, path):
     copy, ids = killed_after_the_move(service, path, "a", "b")
     assert len(queued(copy, "events")) == 2
@@ -155,6 +157,7 @@ def test_events_are_not_doubled_if_the_process_is_killed_before_the_queue_drops_
         assert rows(opened, "SELECT count(*) FROM events") == [(2,)]
 
 
+@pytest.mark.slow
 def test_an_audit_entry_is_not_doubled_if_the_queue_kept_it(service, path):
     copy = path.parent.with_name("killed")
     with held(service):
@@ -169,6 +172,7 @@ def test_an_audit_entry_is_not_doubled_if_the_queue_kept_it(service, path):
     assert rows(service, AUDITED) == [("client", id)]
 
 
+@pytest.mark.slow
 def test_a_repeat_is_audited_and_survives_a_kill(service, path):
     id = service.send(OPERATIONS["create_event"], request("a"), "client").value
     send(service, "get_settings")
@@ -196,6 +200,7 @@ def test_an_erased_event_does_not_come_back_from_the_queue(service, path):
         assert rows(opened, "SELECT count(*) FROM raw_events WHERE nonce = 'a'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_awaited_event(service, path):
     copy = path.parent.with_name("killed")
     with held(service):
@@ -221,6 +226,7 @@ def test_read_only_a_project_lacks_what_only_the_queue_has(service, path):
 # -- the two files are one project --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("left", [0, 0.5, 0.9], ids=["emptied", "half", "without its end"])
 def test_g235_a_cut_log_of_the_queue_is_refused(service, path, left, read_only):
@@ -231,6 +237,7 @@ def test_g235_a_cut_log_of_the_queue_is_refused(service, path, left, read_only):
         Service.open("shop", copy, read_only=read_only)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 def test_g235_a_removed_queue_is_refused_until_the_counter_is_removed(service, path, read_only):
     copy, _ = killed(service, path, "a", "b")
@@ -244,6 +251,7 @@ def test_g235_a_removed_queue_is_refused_until_the_counter_is_removed(service, p
         assert rows(opened) == []
 
 
+@pytest.mark.slow
 def test_g235_an_older_queue_is_refused(service, path):
     copy, _ = killed(service, path, "a")
     with held(service):
@@ -255,6 +263,7 @@ def test_g235_an_older_queue_is_refused(service, path):
         Service.open("shop", copy)
 
 
+@pytest.mark.slow
 def test_g235_a_queue_without_its_project_is_refused(service, path):
     copy, ids = killed(service, path, "a", "b")
     kept = copy.read_bytes()
@@ -276,6 +285,7 @@ def test_a_project_whose_file_was_removed_begins_anew(path):
         accept(opened, "a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize(
     "damage",
@@ -296,6 +306,7 @@ def test_a_damaged_queue_is_refused_with_advice(path, damage, read_only):
     Service.open("shop", path, read_only=read_only).close()
 
 
+@pytest.mark.slow
 def test_a_file_copied_alone_is_complete(service, path, tmp_path):
     ids = accept(service, "a")
     service.close()
@@ -307,6 +318,7 @@ def test_a_file_copied_alone_is_complete(service, path, tmp_path):
         assert len(rows(opened)) == 2
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_can_be_read(service, path):
     accept(service, "a")
     service.close()
@@ -347,6 +359,7 @@ def test_g210_nonces_of_erased_events_are_known(service, mode):
     assert rows(service, "SELECT count(*) FROM raw_events WHERE nonce = 'a'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_new_queue_knows_the_nonces_of_the_tables(service, path):
     ids = {
         nonce: send(service, "create_event_sync", **order(nonce)).value
@@ -364,6 +377,7 @@ def test_a_new_queue_knows_the_nonces_of_the_tables(service, path):
         assert rows(opened, "SELECT nonce FROM raw_events WHERE nonce NOT LIKE 'erased %'") == [("b",)]
 
 
+@pytest.mark.slow
 def test_an_older_queue_learns_the_nonces_that_it_lacks(service, path, tmp_path):
     service.close()
     for file in queue_files(path):
@@ -425,6 +439,7 @@ def test_other_operations_find_the_events_accepted_before_them(service):
     assert send(service, "search_users", columns=["_id"]).total == 1
 
 
+@pytest.mark.slow
 def test_a_backup_has_what_was_accepted_before_it(service, tmp_path):
     ids = accept(service, "a", "b")
     hit = read_hit({"projectId": "shop", "pageUrl": "https://shop.example/"})
@@ -469,6 +484,7 @@ def test_a_start_leaves_repeats_and_restorations_to_a_thread(service):
     assert send(service, "get_event", id=id).read().num_rows == 1
 
 
+@pytest.mark.slow
 def test_g133_a_timeout_says_what_to_do(service, monkeypatch):
     monkeypatch.setattr(ingestion, "_SECONDS_TO_WAIT", 0.1)
     with held(service):
@@ -559,6 +575,7 @@ def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(servic
     assert rows(service, "SELECT _id FROM events ORDER BY _id") == sorted((id,) for id in ids.values())
 
 
+@pytest.mark.slow
 def test_records_stay_in_the_queue_while_the_disk_is_full(service, monkeypatch, caplog):
     write, failures = EventIntake._write, [duckdb.IOException("No space left on device")]
 
@@ -597,6 +614,7 @@ def test_waiting_events_are_stored_before_a_project_is_closed(service, path):
         assert len(rows(opened, "SELECT _id FROM events")) == 20
 
 
+@pytest.mark.slow
 def test_what_cannot_be_moved_in_time_is_left_to_the_next_process(service, path):
     with held(service):
         ids = accept(service, "a")
@@ -609,6 +627,7 @@ def test_what_cannot_be_moved_in_time_is_left_to_the_next_process(service, path)
         assert rows(opened) == sorted(ids.items())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_process_is_refused_even_if_a_thread_of_its_parent_held_the_locks(service):
     intake = service._ingestion.intake
@@ -665,6 +684,7 @@ def earlier(path):
     return ids | stored
 
 
+@pytest.mark.slow
 def test_the_log_of_an_earlier_release_is_read_once(path, earlier):
     assert [number for number, _ in read_earlier_log(earlier_log_of(path))] == [1, 2, 3]
     for _ in range(2):
@@ -677,6 +697,7 @@ def test_the_log_of_an_earlier_release_is_read_once(path, earlier):
         assert not earlier_log_of(path).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_cut_log_of_an_earlier_release_is_refused(path, earlier, read_only):
     log = earlier_log_of(path)
@@ -685,6 +706,7 @@ def test_a_cut_log_of_an_earlier_release_is_refused(path, earlier, read_only):
         Service.open("shop", path, read_only=read_only)
 
 
+@pytest.mark.slow
 def test_pending_events_of_an_earlier_release_are_processed(path, service):
     id = send(service, "create_event_sync", **order("a")).value
     invalid = send(service, "create_event", **order("b", event_type="lead")).value

@@ -199,6 +199,7 @@ def test_a_file_open_in_another_process_names_the_way_out(store, path):
 # -- writing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_concurrent_writers_lose_nothing(store):
     names = [f"{i:03}" for i in range(300)]
     with ThreadPoolExecutor(16) as pool:
@@ -273,6 +274,7 @@ def test_a_job_that_waits_for_another_job_is_refused_not_stuck(store):
     assert ids(store) == ["after"]
 
 
+@pytest.mark.slow
 def test_two_stores_on_one_file_in_one_process_take_turns(path):
     stores = [Store.open(path, "shop") for _ in range(2)]
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 PROGRAM = """
     import os, threading, time
     from attrib_ds.service.store.threads import start_thread
@@ -32,6 +34,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 def test_threads_are_stopped_and_joined_at_exit():
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)], capture_output=True, text=True, timeout=60

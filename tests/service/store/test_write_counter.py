@@ -32,6 +32,7 @@ def killed(tmp_path):
     return tmp_path / "killed" / "shop.duckdb"
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing(killed):
     store = Store.open(killed, "shop")
     assert ids(store) == ["a", "b", "c", "d"]
@@ -40,6 +41,7 @@ def test_a_killed_process_loses_nothing(killed):
     assert ids(Store.open(killed, "shop", read_only=True)) == ["a", "b", "c", "d", "e"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("left", [0, 0.3, 0.9], ids=["emptied", "cut early", "cut late"])
 def test_a_cut_log_is_refused(killed, left, read_only):
@@ -50,6 +52,7 @@ def test_a_cut_log_is_refused(killed, left, read_only):
         Store.open(killed, "shop", read_only=read_only)
 
 
+@pytest.mark.slow
 def test_a_removed_log_is_refused_until_the_counter_is_removed(killed):
     killed.with_name("shop.duckdb.wal").unlink()
     with pytest.raises(Unavailable, match="lacks 4 of 4 .* remove '.*shop.duckdb.writes'"):
@@ -132,6 +135,7 @@ def test_a_copied_file_is_counted_from_when_it_is_opened(killed, tmp_path):
     store.close()
 
 
+@pytest.mark.slow
 def test_a_file_copied_alone_is_complete(killed, tmp_path):
     Store.open(killed, "shop").close()
     shutil.copy(killed, tmp_path / "alone.duckdb")
@@ -153,6 +157,7 @@ def test_a_file_opened_again_while_it_is_written(killed):
     first.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 10, 20_000], ids=["emptied", "in its header", "in its blocks"])
 def test_a_cut_file_is_refused_with_advice(killed, left):
     Store.open(killed, "shop").close()

@@ -115,6 +115,7 @@ def test_g067_membership_is_that_of_the_moment_it_is_read(service):
     ]
 
 
+@pytest.mark.slow
 def test_queries_of_conditions_are_compiled_once_and_few_are_kept(service, monkeypatch):
     monkeypatch.setattr(audiences, "_MOST_QUERIES", 2)
     compiled = service._store.query_cache

@@ -409,6 +409,7 @@ def test_nothing_hides_in_a_clause(ask, place):
             ask(place.format(name))
 
 
+@pytest.mark.slow
 def test_the_sandbox_stops_queries_that_the_check_would_admit(service, tmp_path, monkeypatch):
     """The second wall: the settings of the database that the query runs in."""
     (tmp_path / "x.csv").write_text("a\n1\n")
@@ -452,6 +453,7 @@ def big(tmp_path_factory):
     opened.close()
 
 
+@pytest.mark.slow
 def test_time_is_limited(big, monkeypatch):
     monkeypatch.setattr(sandbox, "SECONDS", 0.2)
     before = threading.active_count()
@@ -464,6 +466,7 @@ def test_time_is_limited(big, monkeypatch):
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_memory_is_limited(big, monkeypatch):
     monkeypatch.setattr(sandbox, "SECONDS", 60)
     pairs = (

@@ -179,6 +179,7 @@ def test_attacks_end_in_an_error_that_names_them(search, service, attack):
     assert not CONTROL.search(f"{caught.value}{caught.value!r}{caught.value.args}")
 
 
+@pytest.mark.slow
 def test_a_body_that_drips_ends_with_its_time(service, key, time):
     def drip():
         yield b"["

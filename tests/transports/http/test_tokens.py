@@ -65,6 +65,7 @@ def test_sixteen_threads_ask_for_one_token(shop, service):
     assert sent(service) == [f"Bearer {TOKEN}-1"] * 16
 
 
+@pytest.mark.slow
 def test_sixteen_threads_share_a_failure_each_with_an_error_of_its_own(shop, service):
     together = threading.Barrier(16)
     is_slow = threading.Event()
@@ -119,6 +120,7 @@ def test_a_token_that_is_refused_again_is_an_error(shop, service):
     assert len(service.asked) == 3
 
 
+@pytest.mark.slow
 def test_many_threads_that_are_refused_together_renew_once(shop, service):
     together = threading.Barrier(8)
 
