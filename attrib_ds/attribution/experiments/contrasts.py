@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from scipy.stats import chi2
 
-from attrib_ds.attribution.arrays import Flags, Numbers
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.incremental.histories import categories, check_kind, is_number
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import HoldoutWarning, InvalidRequest, check_choice, warn
@@ -22,6 +22,8 @@ _TOGETHER: Final = 100_000
 #: With fewer outcomes among the withheld, their sample variance is unreliable: it is 0 if three conversions
 #: are expected and none happens.
 _FEW: Final = 10
+#: Largest leverage of a user or cluster, whose residual is 0 at 1.
+_MOST_LEVERAGE: Final = 1 - 1e-9
 #: A column counts as collinear if the others leave less than this share of its variance.
 _OWN: Final = 1e-9
 #: Significance level of the warning, for all nodes together.
@@ -41,14 +43,17 @@ class Contrast:
     ----------
     difference, error : float array, shape (n_nodes, n_outcomes)
         Difference per user, and its standard error.
-    influence : float array, shape (n_nodes, n_users, n_outcomes)
-        What each user adds to the difference by chance; products of those of two nodes add up to their
-        covariance.
+    influence : float array, shape (n_nodes, n_users or n_clusters, n_outcomes)
+        What each user or cluster adds to the difference by chance; products of those of two nodes add up to
+        their covariance.
+    degrees : float array, shape (n_nodes, n_outcomes)
+        Degrees of freedom of the errors; infinite without clusters.
     """
 
     difference: Numbers
     error: Numbers
     influence: Numbers
+    degrees: Numbers
 
 
 def contrast(
@@ -59,6 +64,7 @@ def contrast(
     nodes: Sequence[int],
     node_ids: Sequence[str],
     prior: Numbers | None = None,
+    cluster: Codes | None = None,
 ) -> Contrast:
     """Regress outcomes on indicators of the withheld nodes.
 
@@ -78,6 +84,8 @@ def contrast(
         Outcomes before the experiment, which join the covariates of each outcome whose error they reduce
         (CUPED). A column with a missing value, or in which fewer than ten withheld users differ from zero, is
         left out.
+    cluster : int array, shape (n_users,), optional
+        Cluster of each user, in which all were drawn together.
 
     Returns
     -------
@@ -85,14 +93,22 @@ def contrast(
         Covariates are centred and interacted with the indicators (Lin's estimator), so they do not bias the
         differences. Errors are robust (HC2): with one node and no covariate, the variance is the sum of both
         groups' sample variances, each divided by its number of users. If fewer than ten withheld users have
-        an outcome, its variance is at least that of the other users.
+        an outcome, its variance is at least that of the other users. With clusters, errors are robust to
+        any dependence in a cluster and corrected for few of them (CR2), with the degrees of freedom of Bell
+        and McCaffrey.
 
     Raises
     ------
     InvalidRequest
         If a holdout is collinear with others.
+
+    References
+    ----------
+    Bell and McCaffrey (2002), Bias reduction in standard errors for linear regression with multi-stage
+    samples, Survey Methodology 28(2); Imbens and Kolesár (2016), Robust standard errors in small samples:
+    some practical advice, Review of Economics and Statistics 98(4).
     """
-    plain = _regress(outcomes, is_withheld, covariates, nodes=nodes, node_ids=node_ids)
+    plain = _regress(outcomes, is_withheld, covariates, nodes=nodes, node_ids=node_ids, cluster=cluster)
     if prior is None:
         return plain
     held = np.array([(prior[is_withheld[node]] != 0).sum(axis=0) for node in nodes]).min(axis=0)
@@ -100,12 +116,13 @@ def contrast(
     if not is_used.any():
         return plain
     joined = np.concatenate([covariates, prior[:, is_used]], axis=1)
-    adjusted = _regress(outcomes, is_withheld, joined, nodes=nodes, node_ids=node_ids)
+    adjusted = _regress(outcomes, is_withheld, joined, nodes=nodes, node_ids=node_ids, cluster=cluster)
     is_better = adjusted.error < plain.error
     return Contrast(
         np.where(is_better, adjusted.difference, plain.difference),
         np.where(is_better, adjusted.error, plain.error),
         np.where(is_better[:, None], adjusted.influence, plain.influence),
+        np.where(is_better, adjusted.degrees, plain.degrees),
     )
 
 
@@ -116,6 +133,7 @@ def _regress(
     *,
     nodes: Sequence[int],
     node_ids: Sequence[str],
+    cluster: Codes | None,
 ) -> Contrast:
     """Return the differences of one regression."""
     design = _Design(is_withheld, covariates - covariates.mean(axis=0), list(nodes))
@@ -123,16 +141,60 @@ def _regress(
     inverse = _inverse(gram, is_withheld, nodes=nodes, node_ids=node_ids)
     coefficients = inverse @ moments
     positions = [1 + node for node in nodes]
-    influence = np.zeros((len(positions), *outcomes.shape))
-    for rows in design.parts():
-        matrix = design.matrix(rows)
-        projected = matrix @ inverse
-        leverage = np.minimum((projected * matrix).sum(axis=1), 1 - 1e-9)
-        residual = (outcomes[rows] - matrix @ coefficients) / np.sqrt(1 - leverage)[:, None]
-        influence[:, rows] = projected[:, positions].T[:, :, None] * residual
+    degrees = np.full((len(positions), outcomes.shape[1]), np.inf)
+    if cluster is not None:
+        influence, degrees[:] = _of_clusters(design, outcomes, inverse, coefficients, positions, cluster)
+    else:
+        influence = np.zeros((len(positions), *outcomes.shape))
+        for rows in design.parts():
+            matrix = design.matrix(rows)
+            projected = matrix @ inverse
+            leverage = np.minimum((projected * matrix).sum(axis=1), _MOST_LEVERAGE)
+            residual = (outcomes[rows] - matrix @ coefficients) / np.sqrt(1 - leverage)[:, None]
+            influence[:, rows] = projected[:, positions].T[:, :, None] * residual
     floor = np.stack([_floor(outcomes, is_withheld[node]) for node in nodes])
     variance = (influence**2).sum(axis=1)
-    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)), influence)
+    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)), influence, degrees)
+
+
+def _of_clusters(
+    design: _Design,
+    outcomes: Numbers,
+    inverse: Numbers,
+    coefficients: Numbers,
+    positions: list[int],
+    cluster: Codes,
+) -> tuple[Numbers, Numbers]:
+    """Return the influence of each cluster (CR2), and the degrees of freedom of each position's variance.
+
+    The residuals of a cluster are multiplied by the inverse root of ``1 - H``, with its block ``H`` of the
+    hat matrix, whose rank is at most the number of columns: all is done with matrices of that size.
+    """
+    count, width = int(cluster.max()) + 1, len(inverse)
+    gram, score = np.zeros((count, width, width)), np.zeros((count, width, outcomes.shape[1]))
+    for rows in design.parts():
+        matrix, here = design.matrix(rows), cluster[rows]
+        residual = outcomes[rows] - matrix @ coefficients
+        for column in range(width):
+            for sums, factors in ((gram, matrix), (score, residual)):
+                for other in range(factors.shape[1]):
+                    products = matrix[:, column] * factors[:, other]
+                    sums[:, column, other] += np.bincount(here, products, minlength=count)
+    values, vectors = np.linalg.eigh(inverse)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    leverage, axes = np.linalg.eigh(root @ gram @ root)
+    leverage = np.clip(leverage, 0.0, _MOST_LEVERAGE)
+    of_position = np.einsum("gpk,pn->gkn", axes, root[:, positions])
+    widened = of_position / np.sqrt(1 - leverage)[:, :, None]
+    influence = np.einsum("gkn,gpk,pq,gqo->ngo", widened, axes, root, score, optimize=True)
+    # Moments of the variance if all users were independent (Satterthwaite).
+    own = np.einsum("gkn,gkn,gk->ng", widened, widened, leverage)
+    shared = np.einsum("gpk,gk,gkn->ngp", axes, leverage, widened)
+    size = (shared**2).sum(axis=2)
+    common = np.einsum("ngp,ngq->npq", shared, shared)
+    square = (own**2 - 2 * own * size).sum(axis=1) + (common**2).sum(axis=(1, 2))
+    degrees = (own - size).sum(axis=1) ** 2 / np.maximum(square, np.finfo(float).tiny)
+    return influence, np.maximum(degrees, 1.0)[:, None]
 
 
 def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
@@ -297,3 +359,41 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
     if not np.isfinite(matrix).all():
         raise InvalidRequest("covariates: some values are infinite; allowed: finite numbers, flags and text")
     return matrix
+
+
+def clusters_of(paths: Paths, users: pd.Index[str], cluster: str | None) -> dict[str | None, Codes]:
+    """Return the column in which users may have been drawn, as numbers of its values.
+
+    Parameters
+    ----------
+    paths : Paths
+        Paths with the users table.
+    users : Index
+        Participants.
+    cluster : str or None
+        The column; all columns with fewer values than users if None, none if ``"user_id"``.
+
+    Raises
+    ------
+    InvalidRequest
+        If the column is unknown, or a participant has no value of it.
+    """
+    if cluster == "user_id":
+        return {}
+    observed = paths.observed
+    names = [] if observed is None else [name for name in observed.columns if name not in _EXCLUDED]
+    if cluster is not None:
+        check_choice("cluster", cluster, [*names, "user_id"])
+        names = [cluster]
+    if observed is None or not names:
+        return {}
+    rows = to_pandas(observed.select("user_id", *names).to_pyarrow()).set_index("user_id").reindex(users)
+    columns: dict[str | None, Codes] = {}
+    for name in names:
+        if cluster is not None and rows[name].isna().any():
+            raise InvalidRequest(
+                f"cluster: {name!r} is missing for {int(rows[name].isna().sum())} users; allowed: a value "
+                "for every participant"
+            )
+        columns[name] = np.asarray(pd.factorize(rows[name], use_na_sentinel=False)[0], np.int64)
+    return columns

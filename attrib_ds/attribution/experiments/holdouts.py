@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import engine
@@ -24,11 +24,18 @@ _ALWAYS: Final = -(2**62)
 _NEVER: Final = 2**62
 #: Standard deviations by which the withheld share of users with an opportunity may deviate by chance.
 _MAX_DEVIATION: Final = 4.0
+#: Log of the probability below which it is no chance that a draw of single users follows a column.
+_BY_CHANCE: Final = float(np.log(1e-6))
 _PAIR: Final = ["user_id", "node_id"]
 
 
 def holdout_effects(
-    paths: Paths, withheld: FrameOrPath, *, covariates: Sequence[str] = (), cuped: bool = True
+    paths: Paths,
+    withheld: FrameOrPath,
+    *,
+    covariates: Sequence[str] = (),
+    cuped: bool = True,
+    cluster: str | None = None,
 ) -> HoldoutEffects:
     """Measure the conversions that nodes caused, from a randomised holdout.
 
@@ -61,6 +68,12 @@ def holdout_effects(
         intervals if those who converted before convert again. Each number keeps the estimate with the smaller
         standard error. Without ``since``, or if fewer than ten withheld users converted before, nothing is
         adjusted.
+    cluster : str, optional
+        Column of ``Paths.from_frames(users=...)`` whose values were drawn as a whole, such as regions, stores
+        or households: users of a cluster are alike, and few clusters say less than many users. Standard
+        errors are then robust to that, with a t distribution whose degrees of freedom follow from the number
+        of clusters. ``"user_id"`` says that users were drawn one by one; by default, that is assumed unless
+        the data contradict it.
 
     Returns
     -------
@@ -84,7 +97,9 @@ def holdout_effects(
     ------
     InvalidRequest
         If a column is missing; a node or user is unknown; rows contradict each other about a draw or a
-        window; fewer than two participants are withheld or not withheld; the column ``withheld`` is missing
+        window; fewer than two participants, or clusters, are withheld or not withheld; the users withheld
+        are all those of some values of a column, as in a holdout by region, and ``cluster`` is not given; the
+        column ``withheld`` is missing
         and the paths have no users table; two nodes were withheld from the same users; or no conversion
         counts for a node, for example because its ``since`` and ``until`` lie outside the data.
 
@@ -98,10 +113,11 @@ def holdout_effects(
 
     References
     ----------
-    Lin (2013), Agnostic notes on regression adjustments to experimental data, Annals of Applied Statistics
-    7(1); Deng, Xu, Kohavi and Walker (2013), Improving the sensitivity of online controlled experiments by
-    utilizing pre-experiment data, WSDM; Johnson, Lewis and Nubbemeyer (2017), Ghost ads, Journal of Marketing
-    Research 54(6).
+    Bell and McCaffrey (2002), Bias reduction in standard errors for linear regression with multi-stage
+    samples, Survey Methodology 28(2); Lin (2013), Agnostic notes on regression adjustments to experimental
+    data, Annals of Applied Statistics 7(1); Deng, Xu, Kohavi and Walker (2013), Improving the sensitivity of
+    online controlled experiments by utilizing pre-experiment data, WSDM; Johnson, Lewis and Nubbemeyer
+    (2017), Ghost ads, Journal of Marketing Research 54(6).
 
     Examples
     --------
@@ -119,7 +135,7 @@ def holdout_effects(
     """
     with recorded() as messages:
         draws = read_draws(withheld)
-        trial = Trial.of(paths, draws)
+        trial = Trial.of(paths, draws, cluster=cluster)
         first, earlier = _first_touches(paths, trial)
         contaminated = (first < _NEVER) & trial.is_withheld
         reached = (first < _NEVER) & trial.takes_part & ~trial.is_withheld
@@ -152,6 +168,7 @@ def holdout_effects(
         np.ones((len(node_ids), len(outcomes.currencies)), bool),
         warnings=tuple(messages),
         counts=pd.DataFrame(counts, dtype="Int64"),
+        cluster=None if trial.cluster is None else cluster,
         **found,
     )
 
@@ -169,6 +186,10 @@ class HoldoutEffects(Effects):
     error: Numbers
     #: Correlation of the errors of nodes; shape (n_nodes, n_nodes, n_outcomes).
     correlation: Numbers
+    #: Degrees of freedom of the errors, infinite without clusters; shape (n_nodes, n_outcomes).
+    degrees: Numbers
+    #: Column whose values were drawn as a whole.
+    cluster: str | None = None
 
     def groups(self) -> pd.DataFrame:
         """Return the users compared.
@@ -191,9 +212,10 @@ class HoldoutEffects(Effects):
     @property
     def identified(self) -> str:
         """What is identified, under which assumptions, and what is not."""
+        by = "" if self.cluster is None else f", drawn by {self.cluster}"
         return (
             "caused: the total effect, including what a node triggers in others, identified by randomisation "
-            "alone, while the other nodes run as in the experiment. low and high measure sampling error."
+            f"alone{by}, while the other nodes run as in the experiment. low and high measure sampling error."
         )
 
     def _observed_ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
@@ -201,7 +223,8 @@ class HoldoutEffects(Effects):
         error = self.error[:, outcome]
         covariance = self.correlation[:, :, outcome] * np.outer(error, error)
         variance = weighted(weights, np.stack([weighted(weights, each) for each in covariance], axis=-1))
-        half_width = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(np.maximum(variance, 0.0))
+        degrees = np.where(weights != 0, self.degrees[:, outcome], np.inf).min(axis=-1)
+        half_width = student.ppf(0.5 + confidence / 2, degrees) * np.sqrt(np.maximum(variance, 0.0))
         return around(weighted(weights, self.caused[:, outcome]), half_width)
 
 
@@ -269,6 +292,8 @@ class Trial:
         Participants in the experiment on each node, and users from whom it was withheld.
     since, until : int array, shape (n_nodes, n_users), or None
         Window in which conversions count, in microseconds since 1970; None if unbounded.
+    cluster : int array, shape (n_users,), or None
+        Cluster in which each user was drawn; None if users were drawn one by one.
     """
 
     users: pd.Index[str]
@@ -277,16 +302,17 @@ class Trial:
     is_withheld: Flags
     since: Codes | None = None
     until: Codes | None = None
+    cluster: Codes | None = None
 
     @classmethod
-    def of(cls, paths: Paths, draws: pd.DataFrame) -> Trial:
+    def of(cls, paths: Paths, draws: pd.DataFrame, *, cluster: str | None = None) -> Trial:
         """Make an experiment of draws.
 
         Raises
         ------
         InvalidRequest
-            If a node or a user is unknown, windows differ, or fewer than two participants are withheld or
-            not withheld.
+            If a node or a user is unknown, windows differ, fewer than two participants or clusters are
+            withheld or not withheld, or users were drawn by a column other than ``cluster``.
         """
         has_others = "withheld" in draws
         pairs = draws.drop(columns="date", errors="ignore").drop_duplicates()
@@ -314,18 +340,41 @@ class Trial:
                 windows[name][place] = pairs[name]
                 if not has_others:
                     windows[name] = _for_all(windows[name], is_withheld, node_ids, name)
-        trial = cls(users, node_ids, takes_part, is_withheld, **windows)
+        columns = contrasts.clusters_of(paths, users, cluster)
+        trial = cls(users, node_ids, takes_part, is_withheld, **windows, cluster=columns.pop(cluster, None))
         trial.check()
+        for column, values in columns.items():
+            trial.check_drawn_singly(str(column), values)
         return trial
 
     def check(self) -> None:
-        """Refuse an experiment with fewer than two users on either side."""
+        """Refuse an experiment with fewer than two users or clusters on either side."""
+        units = "participants" if self.cluster is None else "clusters"
         for node, part, held in zip(self.node_ids, self.takes_part, self.is_withheld, strict=True):
-            counts = int((part & held).sum()), int((part & ~held).sum())
+            sides = [np.flatnonzero(part & held), np.flatnonzero(part & ~held)]
+            if self.cluster is not None:
+                sides = [np.unique(self.cluster[side]) for side in sides]
+            counts = [len(side) for side in sides]
             if min(counts) < 2:
                 raise InvalidRequest(
-                    f"withheld: node {node!r} was withheld from {counts[0]} of {sum(counts)} participants; "
-                    "allowed: at least 2 withheld and 2 other participants"
+                    f"withheld: node {node!r} was withheld from {counts[0]} of {sum(counts)} {units}; "
+                    f"allowed: at least 2 withheld and 2 other {units}"
+                )
+
+    def check_drawn_singly(self, name: str, values: Codes) -> None:
+        """Refuse an experiment whose withheld users are all those of some values of a column."""
+        for node, part, held in zip(self.node_ids, self.takes_part, self.is_withheld, strict=True):
+            users = np.bincount(values[part])
+            withheld = np.bincount(values[part & held], minlength=len(users))
+            share = withheld.sum() / users.sum()
+            # Values of one user say nothing, and small ones may be withheld as a whole by chance.
+            chance = np.logaddexp(users * np.log(share), users * np.log1p(-share))[users > 1].sum()
+            if ((withheld == 0) | (withheld == users)).all() and chance < _BY_CHANCE:
+                raise InvalidRequest(
+                    f"cluster: node {node!r} was withheld from all users of {int((withheld > 0).sum())} of "
+                    f"{int((users > 0).sum())} values of {name!r} and no others, so users were not drawn one "
+                    f"by one, and intervals would be too narrow; pass cluster={name!r}, or "
+                    "cluster='user_id' if the column only records a draw of single users"
                 )
 
     def within(self, node: int, user: Codes, instant: Codes) -> Flags:
@@ -403,8 +452,14 @@ def _balance(
     conversions = outcomes.per_user(trial, node, before=True)[:, ::2].sum(axis=1)
     counts = np.stack([np.maximum(conversions, 0), touchpoints], axis=1)
     # Few users have most touchpoints; logarithms make the test depend on all.
-    known = np.concatenate([np.log1p(counts), covariates], axis=1)
-    return contrasts.balance(known[part], trial.is_withheld[node, part])
+    known = np.concatenate([np.log1p(counts), covariates], axis=1)[part]
+    held = trial.is_withheld[node, part]
+    if trial.cluster is None:
+        return contrasts.balance(known, held)
+    number, cluster = np.unique(trial.cluster[part], return_inverse=True)
+    weight = np.bincount(cluster)
+    means = [np.bincount(cluster, column, len(number)) / weight for column in (*known.T, held)]
+    return contrasts.balance(np.stack(means[:-1], axis=1), means[-1] > 0.5)
 
 
 def _measured(
@@ -417,7 +472,10 @@ def _measured(
     shape = (len(positions), 2 * len(outcomes.currencies))
     caused, error = np.full((2, *shape), np.nan)
     rates = np.zeros((2, len(positions), len(outcomes.currencies)))
-    influence = np.zeros((len(positions), len(trial.users), shape[1]))
+    degrees = np.full(shape, np.inf)
+    cluster = trial.cluster
+    units = len(trial.users) if cluster is None else int(cluster.max()) + 1
+    influence = np.zeros((len(positions), units, shape[1]))
     for nodes in [positions] if is_plain else [[node] for node in positions]:
         part = trial.takes_part[nodes[0]]
         amounts = outcomes.per_user(trial, nodes[0])[part]
@@ -430,13 +488,21 @@ def _measured(
         held = trial.is_withheld[:, part]
         prior = None if before is None else outcomes.per_user(before, nodes[0], before=True)[part]
         found = contrasts.contrast(
-            amounts, held, covariates[part], nodes=nodes, node_ids=trial.node_ids, prior=prior
+            amounts,
+            held,
+            covariates[part],
+            nodes=nodes,
+            node_ids=trial.node_ids,
+            prior=prior,
+            cluster=None if cluster is None else cluster[part],
         )
         is_known = np.repeat(has_any, 2)
         users = int(part.sum())
         caused[nodes] = np.where(is_known, users * found.difference, np.nan)
         error[nodes] = np.where(is_known, users * found.error, np.nan)
-        influence[np.ix_(nodes, part)] = found.influence
+        degrees[nodes] = found.degrees
+        which = np.flatnonzero(part) if cluster is None else np.arange(found.influence.shape[1])
+        influence[np.ix_(np.asarray(nodes), which)] = found.influence
         for node in nodes:
             rates[:, node] = amounts[~held[node], ::2].mean(axis=0), amounts[held[node], ::2].mean(axis=0)
     covariance = np.einsum("auo,buo->abo", influence, influence)
@@ -444,7 +510,7 @@ def _measured(
     scale = size[:, None] * size[None]
     correlation = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
     np.einsum("aao->ao", correlation)[:] = 1.0
-    return {"rates": rates, "caused": caused, "error": error, "correlation": correlation}
+    return {"rates": rates, "caused": caused, "error": error, "correlation": correlation, "degrees": degrees}
 
 
 def _first_touches(paths: Paths, trial: Trial) -> tuple[Codes, Numbers]:
@@ -494,7 +560,7 @@ def _triggered(trial: Trial, first: Codes, log: pd.DataFrame) -> Trial:
         drawn = trial.is_withheld[number].sum() / trial.takes_part[number].sum()
         users = int(has_any[number].sum())
         deviation = (int(held[number].sum()) - users * drawn) / np.sqrt(users * drawn * (1 - drawn))
-        if abs(deviation) > _MAX_DEVIATION:
+        if abs(deviation) > _MAX_DEVIATION and trial.cluster is None:
             uneven.append(f"{node_id} ({held[number].sum() / users:.1%} instead of {drawn:.1%})")
     if uneven:
         warn(

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
+from attrib_ds.attribution.arrays import Numbers
+from attrib_ds.attribution.experiments import contrasts
 from attrib_ds.attribution.models import check_level
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
@@ -32,6 +36,7 @@ def plan_holdout(
     share: Amounts | None = None,
     power: float = 0.8,
     confidence: float = 0.95,
+    cluster: str | None = None,
 ) -> pd.DataFrame:
     """Plan how many users to withhold a node from.
 
@@ -60,6 +65,10 @@ def plan_holdout(
         Probability of detecting the effect, between 0 and 1: that the interval excludes zero.
     confidence : float, default 0.95
         Level of the interval, between 0 and 1.
+    cluster : str, optional
+        Column of ``Paths.from_frames(users=...)`` whose values are withheld from as a whole, such as regions.
+        The clusters of the past period show how much they differ; ``share`` and ``withheld`` are then of
+        clusters.
 
     Returns
     -------
@@ -87,6 +96,9 @@ def plan_holdout(
     withheld users then convert more often, which varies more. No holdout detects an effect of exactly 0: the
     share is null, and ``detectable`` says which effects half of the users could rule out. To show that an
     effect is close to 0, pass ``precision``.
+    With clusters, ``v1`` and ``v0`` are the variance of a cluster's conversions beyond those that its number
+    of users explains, ``n`` is the number of clusters, and quantiles are those of a t distribution with the
+    degrees of freedom of :func:`holdout_effects`.
     Nodes that are withheld independently can share their users. Logged opportunities
     (:func:`holdout_effects`) reduce the error by about a third.
 
@@ -112,6 +124,7 @@ def plan_holdout(
         )
     ((goal, amounts),) = given.items()
     count, mean, variance = _population(paths, users, rate)
+    clusters = None if cluster is None else _of_clusters(paths, cluster)
     normal = NormalDist()
     reach, margin = normal.inv_cdf(0.5 + confidence / 2), normal.inv_cdf(power)
     if reach + margin <= 0:
@@ -127,6 +140,9 @@ def plan_holdout(
         "share": (0.0, 1.0),
     }
     for node_id, amount in _amounts(goal, amounts, *limits[goal]):
+        if clusters is not None:
+            rows.append({"node_id": node_id} | _row(goal, amount, clusters, power, confidence))
+            continue
         caused = amount if goal == "effect" else 0.0
         # The rate of withheld users, who convert at most once if the rate was given.
         other = mean - caused / count
@@ -174,10 +190,8 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
         )
     if not paths.has_users:
         raise InvalidRequest("paths: aggregated paths have no users; give users and rate")
-    touches = paths.touches
-    last = touches.filter(touches.position == touches.length)
-    converted = to_pandas(last.group_by("user_id").agg(count=last.conversions.sum()).to_pyarrow())
-    per_user = np.sort(np.asarray(converted["count"], dtype=np.float64))
+    last, converted = _converted(paths)
+    per_user = np.sort(np.asarray(converted))
     if paths.observed is not None:
         count = int(paths.observed.count().to_pyarrow().as_py())
     else:
@@ -193,6 +207,59 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
         )
     mean = float(per_user.sum() / count)
     return count, mean, float((per_user**2).sum() / count - mean**2)
+
+
+def _converted(paths: Paths) -> tuple[ir.Table, pd.Series[float]]:
+    """Return the last touchpoints of paths, and the conversions of each user with some."""
+    touches = paths.touches
+    last = touches.filter(touches.position == touches.length)
+    converted = to_pandas(last.group_by("user_id").agg(count=last.conversions.sum()).to_pyarrow())
+    return last, converted.set_index("user_id")["count"].astype("float64")
+
+
+def _of_clusters(paths: Paths | None, cluster: str) -> Numbers:
+    """Return the conversions of each cluster beyond those that its number of users explains."""
+    observed = None if paths is None else paths.observed
+    if paths is None or observed is None or cluster == "user_id":
+        raise InvalidRequest(
+            f"cluster: {cluster!r} is not allowed here; allowed: a column of Paths.from_frames(users=…), "
+            "with those paths as the first argument"
+        )
+    table = to_pandas(observed.select("user_id").order_by("user_id").to_pyarrow())
+    users = pd.Index(table["user_id"], dtype=TEXT)
+    (number,) = contrasts.clusters_of(paths, users, cluster).values()
+    count = _converted(paths)[1].reindex(users).fillna(0.0).to_numpy()
+    sums = np.bincount(number, count - count.mean())
+    if len(sums) < 4:
+        raise InvalidRequest(f"cluster: {cluster!r} has {len(sums)} values; allowed: columns with 4 or more")
+    return np.asarray(sums)
+
+
+def _row(goal: str, amount: float, clusters: Numbers, power: float, confidence: float) -> dict[str, Any]:
+    """Plan how many clusters to withhold from, the fewest that suffice."""
+    count = len(clusters)
+    held = np.arange(2, count // 2 + 1) if goal != "share" else np.array([round(amount * count)])
+    held = np.clip(held, 2, count - 2)
+    others = count - held
+    error = count * math.sqrt(clusters @ clusters / (count - 1)) * np.sqrt(1 / held + 1 / others)
+    degrees = (1 / held + 1 / others) ** 2 / (1 / (held**2 * (held - 1)) + 1 / (others**2 * (others - 1)))
+    reach = student.ppf(0.5 + confidence / 2, degrees)
+    precision, detectable = reach * error, (reach + student.ppf(power, degrees)) * error
+    reached = {"effect": detectable <= abs(amount), "precision": precision <= amount}.get(goal, held > 0)
+    best = int(np.argmax(reached)) if reached.any() else -1
+    is_enough = bool(reached.any())
+    has_power = goal == "effect" and is_enough and amount != 0 and error[best] > 0
+    return {
+        "share": held[best] / count if is_enough else math.nan,
+        "withheld": held[best] if is_enough else pd.NA,
+        "error": error[best],
+        "precision": precision[best],
+        "detectable": detectable[best],
+        "effect": amount if goal == "effect" else math.nan,
+        "power": student.cdf(abs(amount) / error[best] - reach[best], degrees[best])
+        if has_power
+        else math.nan,
+    }
 
 
 def _amounts(goal: str, given: Any, low: float, high: float) -> list[tuple[str | None, float]]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import t as student
 
 from attrib_ds import Paths, simulate
 from attrib_ds.attribution.experiments.contrasts import contrast
@@ -559,3 +560,94 @@ def test_missing_values_of_a_covariate_are_refused():
     paths = Paths.from_frames(touches(("u04", "ads", 1)), converted((4, 5)), users=users)
     with pytest.raises(InvalidRequest, match="'tall' is missing for 1 users"):
         found_in(paths, HELD, covariates=["tall"])
+
+
+def by_store(*rates, users=10):
+    """Users by store, of whom a number convert: paths and the stores."""
+    count = len(rates) * users
+    stores = [f"s{number}" for number in np.repeat(np.arange(len(rates)), users)]
+    buyers = [(store * users + place, 5) for store, rate in enumerate(rates) for place in range(rate)]
+    return Paths.from_frames(
+        touches((f"u{count - 1:02d}", "ads", 1)), converted(*buyers), users=users_of(count, store=stores)
+    )
+
+
+def test_stores_drawn_as_a_whole_are_compared_by_their_means():
+    """Three stores withheld, four not, ten users each: the t test of two samples of stores' means."""
+    paths = by_store(1, 2, 3, 4, 6, 5, 9)
+    effects = holdout_effects(paths, held("ads", *range(30)), cluster="store")
+    (row,) = effects.table().to_dict("records")
+    # Means of 0.6 and 0.2; sample variances of the stores' means: 14/3 and 1, by 100.
+    assert row["caused"] == pytest.approx(70 * 0.4)
+    error = 70 * np.sqrt(0.14 / 3 / 4 + 0.01 / 3)
+    # Equal variances are assumed for the degrees of freedom only (Bell and McCaffrey).
+    degrees = (1 / 3 + 1 / 4) ** 2 / (1 / (9 * 2) + 1 / (16 * 3))
+    assert row["high"] - row["caused"] == pytest.approx(student.ppf(0.975, degrees) * error)
+    assert row["caused"] - row["low"] == pytest.approx(row["high"] - row["caused"])
+    assert effects.identified.startswith("caused: the total effect")
+    assert "drawn by store" in effects.identified
+
+
+def test_clusters_of_one_user_are_the_users(ten):
+    names = np.random.default_rng(3).permutation(10)
+    alone = Paths.from_frames(
+        ten.touchpoints.to_pyarrow().to_pandas(),
+        converted((0, 5), (4, 5), (5, 6), (6, 7)),
+        users=users_of(10, tall=[True, False] * 5, home=names),
+    )
+    by_home = holdout_effects(alone, HELD, cluster="home", covariates=["tall"])
+    singly = holdout_effects(alone, HELD, covariates=["tall"])
+    assert by_home.caused == pytest.approx(singly.caused)
+    assert by_home.error == pytest.approx(singly.error)
+
+
+def test_stores_need_another_method_than_single_users():
+    paths = by_store(1, 2, 3, 4, 6, 5, 9)
+    message = r"cluster: node 'ads' was withheld from all users of 3 of 7 values of 'store'.*cluster='store'"
+    with pytest.raises(InvalidRequest, match=message):
+        holdout_effects(paths, held("ads", *range(30)))
+    singly = holdout_effects(paths, held("ads", *range(30)), cluster="user_id")
+    assert singly.error.max() < holdout_effects(paths, held("ads", *range(30)), cluster="store").error.max()
+    # One user more or less, and the stores were not drawn as a whole.
+    assert len(holdout_effects(paths, held("ads", *range(29))).table()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "users", "message"),
+    [
+        ({"cluster": "shop"}, range(30), "cluster: 'shop' is not allowed; allowed: store, user_id"),
+        (
+            {"cluster": "store"},
+            range(10),
+            "withheld from 1 of 7 clusters; allowed: at least 2 withheld and 2",
+        ),
+    ],
+)
+def test_refused_clusters(options, users, message):
+    with pytest.raises(InvalidRequest, match=message):
+        holdout_effects(by_store(1, 2, 3, 4, 6, 5, 9), held("ads", *users), **options)
+
+
+@pytest.mark.slow
+def test_intervals_of_clusters_without_an_effect_hold_zero_as_often_as_they_say():
+    """Stores differ: of 100 draws of 5 of 16 stores, intervals at 90 % exclude zero in one of ten."""
+    random, excludes, singly = np.random.default_rng(4), [], []
+    for _ in range(100):
+        rates = random.beta(2, 5, 16)
+        bought = [
+            (store * 30 + user, 5) for store in range(16) for user in range(random.binomial(30, rates[store]))
+        ]
+        names = [f"u{number:02d}" for number in range(480)]
+        users = pd.DataFrame({"user_id": names, "since": day(0), "until": day(30)})
+        users["store"] = np.repeat(np.arange(16), 30)
+        paths = Paths.from_frames(touches(("u00", "ads", 1)), converted(*bought), users=users)
+        withheld = users[users["store"].isin(random.choice(16, 5, replace=False))][["user_id"]].assign(
+            node_id="ads"
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HoldoutWarning)
+            for cluster, found in (("store", excludes), ("user_id", singly)):
+                row = holdout_effects(paths, withheld, cluster=cluster).table(0.9).iloc[0]
+                found.append(row["low"] > 0 or row["high"] < 0)
+    assert 0.05 < np.mean(excludes) < 0.15
+    assert np.mean(singly) > 0.3

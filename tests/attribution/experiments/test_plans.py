@@ -11,6 +11,7 @@ from attrib_ds import Paths
 from attrib_ds.attribution.experiments.plans import plan_holdout
 from attrib_ds.errors import InvalidRequest
 
+BEGIN = pd.Timestamp("2025-01-01", tz="UTC")
 REACH, FOUND = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
 
 
@@ -200,3 +201,36 @@ def test_paths_and_numbers_exclude_each_other():
     sequences = Paths.from_sequences(pd.DataFrame({"path": ["ads"], "n": [3]}), path="path", conversions="n")
     with pytest.raises(InvalidRequest, match="aggregated paths have no users"):
         plan_holdout(sequences, share=0.5)
+
+
+def test_clusters_are_planned_by_how_much_they_differ():
+    """Four regions of ten users with 1, 2, 3 and 6 conversions: 2, 1, 0 and 3 from the 3 that users explain."""
+    users = pd.DataFrame(
+        {
+            "user_id": [f"u{number:02d}" for number in range(40)],
+            "since": BEGIN,
+            "until": BEGIN + pd.Timedelta("30D"),
+        }
+    )
+    users["region"] = np.repeat(["a", "b", "c", "d"], 10)
+    buyers = [
+        f"u{10 * region + user:02d}" for region, count in enumerate((1, 2, 3, 6)) for user in range(count)
+    ]
+    conversions = pd.DataFrame({"event_id": buyers, "user_id": buyers, "date": BEGIN})
+    points = pd.DataFrame({"user_id": ["u00"], "node_id": "ads", "date": BEGIN})
+    paths = Paths.from_frames(points, conversions, users=users)
+    (row,) = plan_holdout(paths, share=0.5, cluster="region").to_dict("records")
+    # A variance of (4 + 1 + 0 + 9) / 3, four times the difference of means of two and two: 2 degrees of freedom.
+    error = 4 * np.sqrt(14 / 3 * (1 / 2 + 1 / 2))
+    assert (row["share"], row["withheld"], row["error"]) == (0.5, 2, pytest.approx(error))
+    assert row["precision"] == pytest.approx(4.302653 * error, rel=1e-6)
+    assert row["detectable"] == pytest.approx((4.302653 + 1.060660) * error, rel=1e-6)
+    (enough,) = plan_holdout(paths, precision=4.4 * error, cluster="region").to_dict("records")
+    (little,) = plan_holdout(paths, effect=-5.0, cluster="region").to_dict("records")
+    assert (enough["withheld"], enough["share"]) == (2, 0.5)
+    assert little["detectable"] == pytest.approx(row["detectable"])
+    assert pd.isna(little["withheld"])
+    with pytest.raises(InvalidRequest, match="cluster: 'region' is not allowed here; allowed: a column of"):
+        plan_holdout(users=40, rate=0.3, share=0.5, cluster="region")
+    with pytest.raises(InvalidRequest, match="cluster: 'regoin' is not allowed"):
+        plan_holdout(paths, share=0.5, cluster="regoin")
