@@ -95,8 +95,10 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:
         records = [msgspec.json.decode(content) for content in contents]
-        dates = ("serverDate", "ingestedAt")
-        return [record | {name: datetime.fromisoformat(record[name]) for name in dates} for record in records]
+        for record in records:
+            dates = [name for name in ("serverDate", "ingestedAt") if record.get(name)]
+            record |= {name: datetime.fromisoformat(record[name]) for name in dates}
+        return records
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         # A hit sent by a server without databases of places has fewer columns.

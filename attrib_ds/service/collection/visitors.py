@@ -31,11 +31,51 @@ COLUMNS: Final = (
     "userAgent.browser.name",
     "userAgent.browser.version",
     "userAgent.browser.major",
+    "userAgent.engine.name",
+    "userAgent.engine.version",
     "userAgent.os.name",
     "userAgent.os.version",
     "userAgent.device.vendor",
     "userAgent.device.model",
     "userAgent.device.type",
+    "userAgent.cpu.architecture",
+)
+
+
+def _rules(*rules: tuple[str, str]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in rules)
+
+
+#: What a user agent says by the first pattern that it has. Browsers name the engines that they resemble,
+#: so that the oldest ones come last; Blink is WebKit 537.36 of Chrome 28 and later.
+_ENGINES: Final = _rules(
+    ("EdgeHTML", r"\bEdge/([\d.]+)"),
+    ("Trident", r"\bTrident/([\d.]+)"),
+    ("Goanna", r"\bGoanna/([\d.]+)"),
+    ("Presto", r"\bPresto/([\d.]+)"),
+    ("KHTML", r"\bKHTML/([\d.]+)"),
+    ("Blink", r"\bAppleWebKit/537\.36\b.* Chrom(?:e|ium)/((?:2[89]|[3-9]\d|\d{3,})\.[\d.]+)"),
+    ("WebKit", r"\bAppleWebKit/([\d.]+)"),
+    ("Gecko", r"\brv:([\w.]+)\).* Gecko/"),
+)
+_DEVICES: Final = _rules(
+    (
+        "smarttv",
+        r"smart-?tv|HbbTV|web0s|NetCast|Apple ?TV|Google ?TV|Android TV|BRAVIA|\bAFT[A-Z]|CrKey|Roku",
+    ),
+    ("console", r"PlayStation|Xbox|Nintendo"),
+    ("wearable", r"\bwatch\b|watchOS"),
+    ("tablet", r"iPad|Tablet(?! PC)|PlayBook|Kindle|Android(?!.*Mobi)"),
+    ("mobile", r"Mobi|iPhone|iPod|Phone|Opera Mini|BlackBerry|MIDP|Symbian"),
+    ("desktop", r"Windows NT|Macintosh|X11|CrOS|Linux (?:x86_64|i[3-6]86|aarch64)"),
+)
+#: Macs name Intel whatever their processor is, and Android names none.
+_PROCESSORS: Final = _rules(
+    ("arm64", r"\baarch64\b|\barm_?64|\barmv8"),
+    ("arm", r"\barm(?:v[5-7]\w*|eabi\w*)?\b|Windows (?:CE|Mobile)"),
+    ("amd64", r"\bx86_64\b|\bamd64\b|\bwin64\b|\bwow64\b|\bx64\b"),
+    ("ia32", r"\bi[3-6]86\b|\bia32\b|\bx86\b"),
+    ("ppc", r"\bppc\b|PowerPC"),
 )
 
 
@@ -67,7 +107,7 @@ def describe(text: str) -> tuple[str | None, ...]:
     --------
     >>> phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15"
     >>> describe(f"{phone} (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1")
-    ('Mobile Safari', '17.2', '17', 'iOS', '17.2', 'Apple', 'iPhone', 'mobile')
+    ('Mobile Safari', '17.2', '17', 'WebKit', '605.1.15', 'iOS', '17.2', 'Apple', 'iPhone', 'mobile', None)
     """
     word = text[:_LONGEST]
     parsed = ua_parser.parse(word)
@@ -76,23 +116,26 @@ def describe(text: str) -> tuple[str | None, ...]:
         browser.family if browser else None,
         _version(browser.major, browser.minor, browser.patch) if browser else None,
         browser.major if browser else None,
+        *_first(_ENGINES, word),
         system.family if system else None,
         _version(system.major, system.minor, system.patch) if system else None,
         device.brand if device else None,
         device.model if device else None,
-        _device_type(word),
+        _first(_DEVICES, word)[0],
+        _first(_PROCESSORS, word)[0],
     )
+
+
+def _first(rules: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str | None, str | None]:
+    """Return the name of the first rule that holds for a text, and the version that it finds."""
+    for name, pattern in rules:
+        if found := pattern.search(text):
+            return name, found[1] if pattern.groups else None
+    return None, None
 
 
 def _version(*parts: str | None) -> str | None:
     return ".".join(part for part in parts if part) or None
-
-
-def _device_type(text: str) -> str | None:
-    """Return mobile or tablet; None for computers, as most user agents of computers do not say so."""
-    if "iPad" in text or "Tablet" in text or ("Android" in text and "Mobile" not in text):
-        return "tablet"
-    return "mobile" if "Mobi" in text else None
 
 
 _ADDRESS: Final = "address"

@@ -1,14 +1,17 @@
-"""Questions of pages are captured by the same filters as hits."""
+"""What is known of visitors: traffic filters, places, and what a user agent says."""
 
 from __future__ import annotations
 
+import csv
 import re
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.address_databases import IN_PARIS, NORWAY, OF_ORANGE, damage, write, write_asn, write_geo
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.service.collection import visitors
 from attrib_ds.service.collection.visitors import PLACE_COLUMNS as COLUMNS
 from attrib_ds.service.collection.visitors import AddressLookup, captures
 
@@ -109,3 +112,24 @@ def test_a_damaged_record_is_an_error(tmp_path):
     damage(geo)
     with closing(lookup), pytest.raises(InvalidRequest, match="geo: the database is damaged"):
         lookup.find("203.0.113.7")
+
+
+#: User agents as their makers publish them (the pages on User-Agent of Chrome, MDN, WebKit and Microsoft), and of the
+#: test tables of ua-parser-js 1.0, whose names of engines, processors and kinds of devices are the expected ones. That
+#: parser knows no "desktop"; an empty cell is what a text does not say.
+AGENTS = Path(__file__).with_name("user_agents.tsv")
+PROPERTIES = {
+    "engine": "userAgent.engine.name",
+    "version": "userAgent.engine.version",
+    "type": "userAgent.device.type",
+    "architecture": "userAgent.cpu.architecture",
+}
+
+
+def test_the_engine_the_processor_and_the_kind_of_device_of_user_agents():
+    rows = list(csv.DictReader(AGENTS.read_text(encoding="utf-8").splitlines(), delimiter="\t"))
+    assert len({row["user agent"] for row in rows}) == len(rows) == 41
+    for expected in rows:
+        text = expected.pop("user agent")
+        found = dict(zip(visitors.COLUMNS, visitors.describe(text), strict=True))
+        assert ({name: found[column] or "" for name, column in PROPERTIES.items()}, text) == (expected, text)
