@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -53,8 +53,7 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
     if not models:
         return []
     if uncertainty is None:
-        rows = weighted_touches(paths, models)
-        wide = to_pandas(rows.group_by(_CELL).agg(**credit_sums(rows, models)).order_by(*_CELL).to_pyarrow())
+        wide = to_pandas(_summed_by_place(paths, models).order_by(*_CELL).to_pyarrow())
         return [credits_of(wide, index, _CELL) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
@@ -161,14 +160,43 @@ def weighted_touches(paths: Paths, models: list[Model]) -> ir.Table:
     return paths.touches.mutate(**{f"w{index}": weighted(paths, model) for index, model in enumerate(models)})
 
 
-def credit_sums(rows: ir.Table, models: list[Model]) -> dict[str, Any]:
-    """Return the sums of credited conversions and value under each model."""
+def credit_sums(rows: ir.Table, models: Iterable[int]) -> dict[str, Any]:
+    """Return the sums of credited conversions and value under each model, by the number of its weight."""
     sums = {}
-    for index in range(len(models)):
+    for index in models:
         weight = rows[f"w{index}"]
         sums[f"c{index}"] = total(weight * rows.conversions)
         sums[f"v{index}"] = total(weight * rows.value)
     return sums
+
+
+def _summed_by_place(paths: Paths, chosen: list[Model]) -> ir.Table:
+    """Sum credits by node and currency, and before by place in the path, on which many weights depend alone.
+
+    There are few places, so these weights and their sums cost next to nothing.
+    """
+    placed = {index for index, model in enumerate(chosen) if _depends_on_place(model)}
+    rows = paths.touches.mutate(
+        **{f"w{index}": weighted(paths, model) for index, model in enumerate(chosen) if index not in placed}
+    )
+    sums = {"conversions": total(rows.conversions), "value": total(rows.value)}
+    sums |= credit_sums(rows, set(range(len(chosen))) - placed)
+    places = rows.group_by([*_CELL, "position", "length"]).agg(**sums)
+    places = places.mutate(**{f"w{index}": weighted(paths, chosen[index], places) for index in placed})
+    sums = credit_sums(places, placed)
+    sums |= {
+        name: total(places[name])
+        for name in places.columns
+        if name[0] in "cv" and name[1:].isdigit() and name not in sums
+    }
+    return places.group_by(_CELL).agg(**sums)
+
+
+def _depends_on_place(model: Model) -> bool:
+    """Return whether weights depend only on the position of a touchpoint and the length of the path."""
+    if isinstance(model, models.PositionBased):
+        return not model.roles
+    return isinstance(model, models.FirstTouch | models.LastTouch | models.Linear | models.LinearRamp)
 
 
 def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
@@ -177,7 +205,7 @@ def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
     unit = rows.user_id.coalesce(rows.event_id) if paths.has_users else rows.event_id
     rows = rows.mutate(unit=unit)
     return rows.group_by([*_CELL, "unit"]).agg(
-        **credit_sums(rows, models), conversions=rows.conversions.max(), lowest=rows.value.min()
+        **credit_sums(rows, range(len(models))), conversions=rows.conversions.max(), lowest=rows.value.min()
     )
 
 
@@ -251,7 +279,7 @@ def _whole(column: pa.Array) -> Codes:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
+def weighted(paths: Paths, model: models.Model, touches: ir.Table | None = None) -> ir.NumericValue:
     """Return the weight of each row of ``paths.touches`` under a model.
 
     Parameters
@@ -260,19 +288,21 @@ def weighted(paths: Paths, model: models.Model) -> ir.NumericValue:
         The touchpoints of conversions.
     model : Model
         A rule-based model.
+    touches : ibis.Table, optional
+        Rows to weigh instead, with the columns that the model needs.
 
     Returns
     -------
     ibis number
-        A column over ``paths.touches``; 1 on the row of a conversion without a touchpoint.
+        A column over the rows; 1 on the row of a conversion without a touchpoint.
 
     Raises
     ------
     InvalidRequest
         If the model needs dates or milestones that the paths do not have.
     """
-    touches = paths.touches
-    return ibis.ifelse(touches.length == 0, double(1.0), weight(model, paths, touches))
+    rows = paths.touches if touches is None else touches
+    return ibis.ifelse(rows.length == 0, double(1.0), weight(model, paths, rows))
 
 
 @singledispatch

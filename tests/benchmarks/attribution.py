@@ -19,7 +19,10 @@ from peers import PEERS, environment
 from results import Row, compared, parser, report
 
 HERE = Path(__file__).parent
-OURS = ("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor")
+OURS = (
+    *("ours", "ours_as_numpy_floor", "ours_as_channel_attribution", "ours_rules", "numpy_floor"),
+    *("ours_three", "ours_three_from_frames", "plain_duckdb", "plain_polars", "plain_polars_from_frames"),
+)
 #: Number of journeys per conversion.
 CONVERTING = 20
 #: Contenders as they are called in the table.
@@ -31,6 +34,11 @@ WHAT = {
     "ours_as_channel_attribution": "attrib_ds: first, last, linear, Markov 1",
     "channel_attribution": "ChannelAttribution: the same four",
     "marketing_attribution_models": "marketing-attribution-models: six",
+    "ours_three": "attrib_ds: first, last, linear",
+    "ours_three_from_frames": "attrib_ds: first, last, linear, from pandas",
+    "plain_duckdb": "a plain statement of DuckDB: the same three",
+    "plain_polars": "plain Polars: the same three",
+    "plain_polars_from_frames": "plain Polars: the same three, from pandas",
 }
 #: What each is compared with, and the goal for the ratio of processor seconds.
 PAIRS = {
@@ -39,6 +47,8 @@ PAIRS = {
     "ours_as_numpy_floor": ("numpy_floor", "≤ 0.5"),
     "ours_as_channel_attribution": ("channel_attribution", "≤ 0.1"),
     "marketing_attribution_models": ("ours", ""),
+    "ours_three": ("plain_duckdb", "≤ 1.3"),
+    "ours_three_from_frames": ("plain_polars_from_frames", "≤ 1.3"),
 }
 SAME = ("first_touch", "last_touch", "linear", "position_based", "time_decay", "markov_1", "markov_2")
 

@@ -48,13 +48,105 @@ def ours_rules(folder: Path):
     return _attribute(folder, {name: name for name in rule_models()})
 
 
+THREE = ("first_touch", "last_touch", "linear")
+
+
+def ours_three(folder: Path):
+    """First, last and linear, from Parquet."""
+    return _attribute(folder, {name: name for name in THREE})
+
+
+def ours_three_from_frames(folder: Path):
+    """First, last and linear, from pandas frames that are in memory."""
+    return _attribute(folder, {name: name for name in THREE}, read=_pandas)
+
+
+def _pandas(path: Path):
+    import pandas as pd
+
+    return pd.read_parquet(path)
+
+
+#: What a good engineer writes: conversions with their touchpoints, first, last and number by conversion.
+STATEMENT = """
+WITH pairs AS (
+    SELECT event_id, node_id, touched.date FROM {conversions} AS bought JOIN {touchpoints} AS touched
+    ON touched.user_id = bought.user_id AND touched.date <= bought.date
+    AND touched.date > bought.date - INTERVAL 40 DAY
+), ends AS (
+    SELECT event_id, arg_min(node_id, (date, node_id)) AS first, arg_max(node_id, (date, node_id)) AS last,
+        count(*) AS length FROM pairs GROUP BY event_id
+)
+SELECT 'first_touch', first, count(*) FROM ends GROUP BY first
+UNION ALL SELECT 'last_touch', last, count(*) FROM ends GROUP BY last
+UNION ALL SELECT 'linear', node_id, sum(1 / length) FROM pairs JOIN ends USING (event_id) GROUP BY node_id
+"""
+
+
+def plain_duckdb(folder: Path):
+    """First, last and linear in one statement of DuckDB, from Parquet."""
+    import duckdb
+
+    tables = {name: f"'{folder / name}.parquet'" for name in ("touchpoints", "conversions")}
+    duckdb.sql("SELECT 1").fetchall()
+    with measuring() as spent:
+        rows = duckdb.connect().execute(STATEMENT.format(**tables)).fetchall()
+    return spent, {model: {node: n for name, node, n in rows if name == model} for model in THREE}
+
+
+def plain_polars(folder: Path):
+    """First, last and linear in Polars, from Parquet."""
+    import polars
+
+    with measuring() as spent:
+        credits = _three_in_polars(
+            *(polars.scan_parquet(folder / f"{name}.parquet") for name in ("touchpoints", "conversions"))
+        )
+    return spent, credits
+
+
+def plain_polars_from_frames(folder: Path):
+    """First, last and linear in Polars, from pandas frames that are in memory."""
+    import polars
+
+    frames = [_pandas(folder / f"{name}.parquet") for name in ("touchpoints", "conversions")]
+    with measuring() as spent:
+        credits = _three_in_polars(*(polars.from_pandas(frame).lazy() for frame in frames))
+    return spent, credits
+
+
+def _three_in_polars(touchpoints, conversions):
+    import polars
+    from polars import col
+
+    bought = conversions.select("event_id", "user_id", bought="date")
+    pairs = (
+        bought.join(touchpoints, on="user_id")
+        .filter((col("date") <= col("bought")) & (col("date") > col("bought") - polars.duration(days=40)))
+        .sort("date", "node_id")
+        .select("event_id", "node_id")
+        .collect()
+    )
+    ends = pairs.group_by("event_id").agg(
+        first=col("node_id").first(), last=col("node_id").last(), length=polars.len()
+    )
+    found = {
+        "first_touch": ends.group_by(node="first").agg(credit=polars.len()),
+        "last_touch": ends.group_by(node="last").agg(credit=polars.len()),
+        "linear": pairs.join(ends, on="event_id")
+        .group_by(node="node_id")
+        .agg(credit=(1 / col("length")).sum()),
+    }
+    return {model: dict(rows.iter_rows()) for model, rows in found.items()}
+
+
 def _markov():
     import attrib_ds as at
 
     return {"markov_1": at.models.Markov(), "markov_2": at.models.Markov(order=2)}
 
 
-def _attribute(folder: Path, models):
+def _attribute(folder: Path, models, *, read=Path):
     import pandas as pd
 
     import attrib_ds as at
@@ -63,10 +155,9 @@ def _attribute(folder: Path, models):
     at.attribute(
         at.Paths.from_sequences(warm, path="path", conversions="n", nulls="lost"), ["linear", "markov"]
     )
+    tables = [read(folder / f"{name}.parquet") for name in ("touchpoints", "conversions")]
     with measuring() as spent:
-        paths = at.Paths.from_frames(
-            folder / "touchpoints.parquet", folder / "conversions.parquet", lookback="40D"
-        )
+        paths = at.Paths.from_frames(*tables, lookback="40D")
         credits = at.attribute(paths, models)
     return spent, {
         model: rows.dropna(subset="node_id").set_index("node_id")["conversions"].to_dict()
@@ -173,6 +264,11 @@ if __name__ == "__main__":
         ours_as_numpy_floor,
         ours_as_channel_attribution,
         ours_rules,
+        ours_three,
+        ours_three_from_frames,
+        plain_duckdb,
+        plain_polars,
+        plain_polars_from_frames,
         numpy_floor,
         channel_attribution,
         marketing_attribution_models,

@@ -203,7 +203,11 @@ def _credited(
 ) -> pd.DataFrame:
     day = local_days(rows.on, zone, first=first, last=last).cast("timestamp(6)")
     table = (
-        rows.mutate(day=day).group_by(_CELL).agg(**credit_sums(rows, models)).order_by(*_CELL).to_pyarrow()
+        rows.mutate(day=day)
+        .group_by(_CELL)
+        .agg(**credit_sums(rows, range(len(models))))
+        .order_by(*_CELL)
+        .to_pyarrow()
     )
     frame = to_pandas(table)
     return frame.assign(day=frame["day"].dt.tz_localize(None))

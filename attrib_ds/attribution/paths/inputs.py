@@ -13,6 +13,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from attrib_ds.attribution.engines.engine import double, rebound
@@ -140,6 +141,7 @@ def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
 
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
+_MISSING = "is missing; drop those rows or fill them"
 _CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
@@ -173,6 +175,8 @@ class Input:
     untyped: frozenset[str] = frozenset()
     is_external: bool = False
     dialect: str = "duckdb"
+    memory: pa.Table | None = None
+    _needed: list[tuple[str, Any]] = field(default_factory=list)
     _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
     _unique: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -205,7 +209,24 @@ class Input:
         if backend.name != "duckdb":
             return cls(ibis.memtable(table), argument, frozenset(untyped), True, backend.name)
         backend.con.register(argument, table)
-        return cls(backend.table(argument), argument, frozenset(untyped))
+        return cls(backend.table(argument), argument, frozenset(untyped), memory=table)
+
+    def of_users(self, rows: ir.Table, backend: Any, name: str, users: Input) -> ir.Table:
+        """Return the rows that this table gives for users of another table, or all if that is not faster.
+
+        Most users never convert. Arrow finds those who do in a third of the time in which DuckDB reads all.
+        """
+        if self.memory is None or users.memory is None or name not in users.memory.column_names:
+            return rows
+        keys, wanted = self.memory[name], users.memory[name]
+        if not all(
+            pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (keys.type, wanted.type)
+        ):
+            return rows
+        found = self.memory.filter(pc.is_in(keys, value_set=wanted.cast(keys.type)))
+        backend.con.register(f"{self.argument}_of_users", found)
+        near = backend.table(f"{self.argument}_of_users")
+        return rows.op().replace({self.table.op(): near.op()}).to_expr()
 
     def keys(self, name: str, *, role: str | None, unique: bool = False) -> Any:
         """Return identifiers as text; integers stored as floats lose their ``.0``."""
@@ -284,11 +305,15 @@ class Input:
 
     def check(self) -> None:
         """Run all checks in one pass, and raise the first failure."""
-        flags = {f"wrong{index}": is_wrong for index, (_, _, is_wrong) in enumerate(self._suspects)}
-        flagged = self.table.mutate(**flags)
-        sums = {name: flagged[name].cast("int64").sum().fill_null(0) for name in flags}
-        (counts,) = flagged.agg(**sums).to_pyarrow().to_pylist()
-        for (name, complaint, is_wrong), count in zip(self._suspects, counts.values(), strict=True):
+        # DuckDB counts the values of a column of a file by the file's statistics.
+        missing = [self.table.count() - values.count() for _, values in self._needed]
+        wrong = [is_wrong.cast("int64").sum().fill_null(0) for _, _, is_wrong in self._suspects]
+        problems = [(name, _MISSING, values.isnull()) for name, values in self._needed] + self._suspects
+        counts = {}
+        if problems:
+            sums = {f"check{index}": count for index, count in enumerate([*missing, *wrong])}
+            (counts,) = self.table.agg(**sums).to_pyarrow().to_pylist()
+        for (name, complaint, is_wrong), count in zip(problems, counts.values(), strict=True):
             if count:
                 raise self._error(is_wrong, count, name, complaint)
         for name, identifiers in self._unique:
@@ -329,7 +354,8 @@ class Input:
 
     def _complete(self, name: str, role: str | None) -> Any:
         values = self._column(name, role)
-        self.suspect(name, "is missing; drop those rows or fill them", values.isnull())
+        if self.memory is None or self.memory[name].null_count:
+            self._needed.append((name, values))
         return values
 
     def _refuse(self, name: str, kind: Any, allowed: str) -> None:

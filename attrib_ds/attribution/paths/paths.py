@@ -217,17 +217,13 @@ class Paths:
         backend = engine_of(
             (touchpoints, conversions, users, adjustments), memory=memory, unchecked=unchecked
         )
-        points = inputs.read_touchpoints(
-            inputs.Input.open(backend, touchpoints, argument="touchpoints"),
-            user=user,
-            node=node,
-            date=date,
-            columns=columns,
-        )
+        touched = inputs.Input.open(backend, touchpoints, argument="touchpoints")
+        points = inputs.read_touchpoints(touched, user=user, node=node, date=date, columns=columns)
         if window.named_types:
             window.require_types(inputs.touch_types(points))
+        bought = inputs.Input.open(backend, conversions, argument="conversions")
         converted = inputs.read_conversions(
-            inputs.Input.open(backend, conversions, argument="conversions"),
+            bought,
             user=user,
             date=date,
             conversion=conversion,
@@ -250,7 +246,7 @@ class Paths:
         if users is not None:
             observed = inputs.read_observed(inputs.Input.open(backend, users, argument="users"), user=user)
         return cls(
-            touches=pair(points, converted, window=window),
+            touches=pair(touched.of_users(points, backend, user, bought), converted, window=window),
             touchpoints=points,
             converted=converted,
             observed=observed,
