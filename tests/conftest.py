@@ -1,18 +1,22 @@
 """Fixtures for every test: no network, no user's own folders, and a small shop."""
 
+import functools
 import gc
 import importlib.util
 import itertools
 import shutil
 import signal
 
+import jwt.algorithms
 import pandas as pd
 import pytest
 from _pytest.doctest import DoctestItem
+from cryptography.hazmat.primitives import serialization
 from hypothesis import settings
 
 from attrib_ds import connect, load, sample_project
 from attrib_ds.errors import Unavailable
+from attrib_ds.transports.http import credentials
 
 # Laws whose settings say nothing, and those of law_examples.
 settings.register_profile("quick", max_examples=20)
@@ -57,6 +61,16 @@ def own_home(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     monkeypatch.setenv("MPLBACKEND", "agg")
     return folder / "home"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys_checked_once():
+    """Load each private key once: OpenSSL looks for primes whenever it loads one, a tenth of a second."""
+    load_once = functools.lru_cache(serialization.load_pem_private_key)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (serialization, jwt.algorithms, credentials):
+            patch.setattr(module, "load_pem_private_key", load_once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ DOCUMENTED = [
     "get_event_type",
 ]
 OPEN = {"create_event", "create_event_sync", "exchange_token"}
+NO_TOKEN = {"statusCode": 401, "message": "Unauthorized"}
 PLACE = {
     "vendorId": VENDOR,
     "parentCampaignId": "c",
@@ -120,6 +121,7 @@ def test_r300_every_other_algorithm_is_refused(anyone, key, assertion):
     for algorithm, sign in ways.items():
         reply = ask(anyone, key, sealed(*assertion({"alg": algorithm}), sign))
         assert (reply.status, reply.json()["error"]) == (400, "invalid_grant"), algorithm
+        assert reply.json()["error_description"].startswith("the assertion")
         # Nor do they count where the header tells the right algorithm.
         assert ask(anyone, key, sealed(*assertion(), sign)).status == 400, algorithm
 
@@ -139,6 +141,7 @@ def test_r302_iss_and_sub_are_those_of_the_key(anyone, key, other_key, assertion
         {"iss": key.serviceAccountEmail},
         {"sub": key.clientId},
         {"iss": [key.clientId]},
+        {"sub": None},
     ):
         assert ask(anyone, key, signed(*assertion(**wrong), key.privateKey)).status == 400, wrong
 
@@ -201,10 +204,12 @@ def test_r306_another_key_does_not_sign(anyone, key, assertion):
 def test_r307_any_changed_character_is_refused(http, anyone, key, assertion):
     """Every character is tried without HTTP, some with it."""
     good = signed(*assertion(), key.privateKey)
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    # The next letter differs in the lowest bits, those that a last character may not use.
     changed = [
-        good[:at] + ("B" if good[at] == "A" else "A") + good[at + 1 :]
-        for at in range(len(good))
-        if good[at] != "."
+        good[:at] + alphabet[(alphabet.index(letter) + 1) % 64] + good[at + 1 :]
+        for at, letter in enumerate(good)
+        if letter != "."
     ]
     for text in changed[:: len(changed) // 12]:
         assert ask(anyone, key, text).status == 400
@@ -240,7 +245,9 @@ def test_r308_the_exchange_is_a_form_with_three_fields(anyone, key, assertion, m
 
 
 def test_r309_r324_the_answer_is_a_bearer_token_for_an_hour(anyone, key):
-    body = ask_token(anyone, key).json()
+    reply = ask_token(anyone, key)
+    assert reply.headers["Content-Type"] == "application/json"
+    body = reply.json()
     assert (body["token_type"], body["expires_in"], body["scope"]) == ("Bearer", 3_600, "full_access")
     assert type(body["expires_in"]) is int
     assert type(body["access_token"]) is str
@@ -248,7 +255,8 @@ def test_r309_r324_the_answer_is_a_bearer_token_for_an_hour(anyone, key):
 
 def test_r310_the_client_must_be_the_issuer(anyone, key, other_key, assertion):
     text = signed(*assertion(), key.privateKey)
-    assert ask(anyone, other_key, text).status == 400
+    reply = ask(anyone, other_key, text)
+    assert (reply.status, reply.json()["error"]) == (400, "invalid_grant")
     assert ask(anyone, key, text, client_id="nobody").status == 401
 
 
@@ -264,10 +272,9 @@ def test_r311_a_token_expires(http, key, project):
             given = exchange_of(accounts, client_id=key.clientId, assertion=text, audiences={"here"})
         finally:
             accounts.close()
-        tokens[seconds] = http.request(
-            "GET", f"/api/v1/projects/{project.id}/event-types", token=given.text
-        ).status
-    assert tokens == {3_590: 200, 3_601: 401}
+        tokens[seconds] = http.request("GET", f"/api/v1/projects/{project.id}/event-types", token=given.text)
+    assert {seconds: reply.status for seconds, reply in tokens.items()} == {3_590: 200, 3_601: 401}
+    assert "invalid_token" in tokens[3_601].headers["WWW-Authenticate"]
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEaReR"])
@@ -290,8 +297,10 @@ def test_r313_these_operations_need_a_token(http, project):
     assert set(DOCUMENTED) <= {name for name, item in OPERATIONS.items() if item.token}
     for name, operation in OPERATIONS.items():
         if operation.path and operation.token:
-            method, path = target(name, project.id)
-            assert http.request(method, path, body=b"{}", token=None).status == 401, name
+            # Before anything else is looked at.
+            for project_id, body in ((project.id, b"{}"), ("NOT-ONE", b"no json")):
+                reply = http.request(*target(name, project_id), body=body, token=None)
+                assert (reply.status, reply.body) == (401, NO_TOKEN), name
 
 
 def test_r314_an_assertion_is_not_accepted_as_a_token(http, project, assertion, key):
