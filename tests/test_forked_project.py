@@ -1,7 +1,5 @@
 """A project that was opened before a fork refuses at once in the child, and its parent goes on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Numbers of JSON are exact, and none takes longer than its digits."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Administration: integrations, rates, settings, backups and the audit log."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from support.dtype_names import dtype_names

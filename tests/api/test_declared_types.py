@@ -1,7 +1,5 @@
 """Users and events have the types that event types declare, embedded and remote."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Keys from Python: the private key is made here and stays here."""
 
-from __future__ import annotations
-
 import json
 import stat
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Users and audiences as DataFrames."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

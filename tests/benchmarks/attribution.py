@@ -5,8 +5,6 @@ packages in environments below ``--work``, runs every contender in several round
 definitions do, and prints a Markdown table of medians. ``ours_as_...`` computes the models of that contender only.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -4,8 +4,6 @@
 intervals and with a bootstrap, in several rounds, and prints medians and their ratios to the run without intervals.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

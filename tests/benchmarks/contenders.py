@@ -5,8 +5,6 @@
 node.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -5,8 +5,6 @@ Spark. Each run is a separate process, measured from Parquet files to credits. P
 unlike elapsed time, they depend little on other programs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """Processor time of ``import attrib_ds`` compared with ``import pandas``: medians and their ratio."""
 
-from __future__ import annotations
-
 import resource
 import statistics
 import subprocess

@@ -4,8 +4,6 @@ Run ``python tests/benchmarks/remote_pull.py``. The server and every read are se
 measured separately.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import resource

@@ -5,8 +5,6 @@ hours. ``--only`` selects programs, ``--out`` adds their rows to a file, where t
 programs wrote before. ``page.py`` renders the pages of the documentation.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import itertools

@@ -7,8 +7,6 @@ a tracker come in visits of three on average; a fifth of the visits begins with 
 engine.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import resource
 import tempfile

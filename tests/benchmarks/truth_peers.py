@@ -4,8 +4,6 @@
 JSON: credited conversions by model and node.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Commands that administer a project, called as a user does."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -4,8 +4,6 @@
 over HTTP are marked ``http_only``. The half over HTTP is slow, except for the modules of ``BOTH_BY_DEFAULT``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Run as a program it starts a service, sends events, prints the answers as JSON, and kills itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Service accounts, assertions and tokens (R299 to R316); all of it is about HTTP."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

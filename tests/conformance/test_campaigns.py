@@ -1,7 +1,5 @@
 """Custom campaigns (R095 to R097, R118, R119, R278 to R289)."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

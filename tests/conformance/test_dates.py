@@ -1,7 +1,5 @@
 """The date-time rule (R009 to R014)."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta, timezone
 

@@ -1,7 +1,5 @@
 """What the operations have in common (R120 to R130, R324, R325)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import (
     NOON,

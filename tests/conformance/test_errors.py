@@ -1,7 +1,5 @@
 """Errors (R317 to R323)."""
 
-from __future__ import annotations
-
 import json
 import re
 

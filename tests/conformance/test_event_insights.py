@@ -1,7 +1,5 @@
 """Insights of events (R105, R208 to R219)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import email, event, trash
 

@@ -1,7 +1,5 @@
 """Event types (R088 to R094, R270 to R277)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import computed, declared, email, event, new, send_event
 

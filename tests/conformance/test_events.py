@@ -1,7 +1,5 @@
 """Raw and computed events (R045 to R057, R205, R233)."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Exporting users (R256 to R262)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

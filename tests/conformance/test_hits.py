@@ -1,7 +1,5 @@
 """Hits and how they are listed (R040 to R044, R164 to R169)."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

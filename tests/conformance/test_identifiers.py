@@ -1,7 +1,5 @@
 """The formats of identifiers (R015 to R022)."""
 
-from __future__ import annotations
-
 import re
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Sending events (R113 to R117, R189 to R204)."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID

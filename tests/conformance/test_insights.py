@@ -1,7 +1,5 @@
 """Insights of interactions (R102 to R104, R170 to R183)."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Interactions as they are read (R023 to R039, R160 to R163)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import (
     NOON,

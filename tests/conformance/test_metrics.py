@@ -1,7 +1,5 @@
 """Metrics of events (R058 to R067)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import computed, email, metrics, send_event
 

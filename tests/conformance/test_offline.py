@@ -1,7 +1,5 @@
 """Creating offline interactions (R184 to R188)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import NOON, VENDOR, email, hex_id, search
 

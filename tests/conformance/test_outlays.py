@@ -1,7 +1,5 @@
 """Outlays (R098 to R101, R290 to R298)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import VENDOR, hex_id, new
 from conformance.transports import carry_out

@@ -1,7 +1,5 @@
 """What outlives the process (R049, R087, R116, R197, R203), and what reaches attribution (R228)."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every rule has a test, every test names existing rules, and docs/conformance.md is up to date."""
 
-from __future__ import annotations
-
 import pytest
 from conformance_table import TARGET, checks, page, sections
 

@@ -1,7 +1,5 @@
 """Requests drawn from our own description of the interface: no failure, no status and no body it does not tell."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.drawn_requests import DESCRIBED, description_for, drawn_project
 from hypothesis import HealthCheck, Phase, given, settings

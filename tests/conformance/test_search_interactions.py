@@ -1,7 +1,5 @@
 """Searching interactions (R131 to R159)."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from conformance.shop import (

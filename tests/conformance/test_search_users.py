@@ -1,7 +1,5 @@
 """Searching users (R234 to R254)."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

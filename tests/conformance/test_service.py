@@ -1,7 +1,5 @@
 """What the service does (R001 to R008; R003 is in test_projects.py)."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

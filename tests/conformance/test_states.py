@@ -1,7 +1,5 @@
 """States and statistics after the event (R106 to R112, R220 to R232)."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

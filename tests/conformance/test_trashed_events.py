@@ -1,7 +1,5 @@
 """Trashed events (R068 to R076, R206, R207, R326)."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -1,7 +1,5 @@
 """Events and metrics of a user (R263 to R269)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import hex_id, node, table, uuid, visit
 

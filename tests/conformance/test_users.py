@@ -1,7 +1,5 @@
 """Users, who are derived from their events and interactions (R039, R077 to R087, R255)."""
 
-from __future__ import annotations
-
 import pytest
 from conformance.shop import (
     NOON,

@@ -1,7 +1,5 @@
 """Requests about campaigns, and currencies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """The operations against the tables of the specification and the decisions, written out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests about events and event types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The hit of a tracking script: what it may hold."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

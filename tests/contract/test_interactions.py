@@ -1,7 +1,5 @@
 """Requests about interactions and nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Operations: requests built from arguments and from the wire, and orders."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

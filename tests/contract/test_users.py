@@ -1,7 +1,5 @@
 """Requests about users: searches, audiences and exports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

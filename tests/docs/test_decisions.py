@@ -1,7 +1,5 @@
 """Every decision code that the package, its tests or its pages cite can be looked up in docs/decisions/."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

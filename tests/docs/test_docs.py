@@ -1,7 +1,5 @@
 """The documentation: complete, its links lead somewhere, its examples run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

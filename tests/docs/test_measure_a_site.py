@@ -1,7 +1,5 @@
 """The page on measuring a site names what there is, and leads from a campaign link to its credit."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The notebooks: one question each, asked first and answered last, and no code that belongs in the package."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The tables of the performance page are those of the results, and every row can be judged."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The page on security: its tests exist, and its defaults are those of the server."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

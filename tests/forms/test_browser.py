@@ -1,7 +1,5 @@
 """Forms and the app in a real browser, with the mouse and with the keyboard alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

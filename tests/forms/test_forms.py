@@ -1,7 +1,5 @@
 """Forms: fields, calls, generated code and error messages."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The live page: what it reads, what it shows, and what becomes of errors."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

@@ -1,7 +1,5 @@
 """When a page's ticks read, and in which thread."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

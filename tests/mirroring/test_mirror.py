@@ -1,7 +1,5 @@
 """Mirrors agree with their sources, whatever happens there or to the machine."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random

@@ -1,7 +1,5 @@
 """Page views of exports become raw hits, with all columns of the published schemas and without each of them."""
 
-from __future__ import annotations
-
 import random
 
 import duckdb

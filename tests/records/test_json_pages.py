@@ -1,7 +1,5 @@
 """Pages of JSON records as Arrow tables: each value exactly, or an error that shows it."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from decimal import Decimal

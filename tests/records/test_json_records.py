@@ -1,7 +1,5 @@
 """Records as the specification writes them, from flat tables and back."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from datetime import UTC, datetime

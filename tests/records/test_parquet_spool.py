@@ -1,7 +1,5 @@
 """Tables written one after the other into one Parquet file."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from pyarrow import parquet

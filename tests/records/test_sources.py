@@ -1,7 +1,5 @@
 """Sources: what users hand over becomes one table, and nothing of it is lost in silence."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from datetime import UTC, datetime

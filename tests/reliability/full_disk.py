@@ -3,8 +3,6 @@
 Takes the folder, how many bytes a file may grow by, and the size of an event; prints what came of it as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import resource

@@ -7,8 +7,6 @@ the server by SIGKILL at a random moment, opens the project and holds what is in
 acknowledged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

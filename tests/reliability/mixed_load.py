@@ -8,8 +8,6 @@ Under overload, a server refuses with 503 or 429 and ``Retry-After``, or stops a
 grow.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client

@@ -6,8 +6,6 @@ Every call ends in bounded time, with a result or with an error of the package. 
 is there twice; what was not acknowledged is there once or not at all.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -6,8 +6,6 @@ As ``kill_rounds.py``, but the server may finish: it exits in time and by itself
 waits to be recovered, and no half-written file is left.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A clock that is set back by a year costs no record, no order and no protection."""
 
-from __future__ import annotations
-
 import pytest
 from reliability.clock_back import run, run_server
 

@@ -1,7 +1,5 @@
 """A few of the trials of ``damaged_files.py``, which makes as many as one has time for."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Without room, or without the right to write, a project says so, loses nothing and goes on by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

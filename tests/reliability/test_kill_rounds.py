@@ -1,7 +1,5 @@
 """A few of the rounds of ``kill_rounds.py``, which runs as many as one has time for."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

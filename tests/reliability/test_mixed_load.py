@@ -1,7 +1,5 @@
 """A few seconds of ``mixed_load.py``, which goes on as long as one has time for."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """A few of the calls of ``network_faults.py``, which makes as many as one has time for."""
 
-from __future__ import annotations
-
 import pytest
 from reliability.network_faults import run
 from support.faulty_proxy import FAULTS

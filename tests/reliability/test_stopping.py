@@ -1,7 +1,5 @@
 """A round of ``stopping.py``, which makes as many as one has time for."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

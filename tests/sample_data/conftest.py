@@ -1,7 +1,5 @@
 """Fixtures of the shipped tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """The shipped events."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 STATES = {"order": ["confirmed", "refunded"], "lead": ["qualified", "converted"]}

@@ -1,7 +1,5 @@
 """The calendar of the demand curve."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import numpy as np

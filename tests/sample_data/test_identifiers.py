@@ -1,7 +1,5 @@
 """Formats of identifiers."""
 
-from __future__ import annotations
-
 import uuid
 
 import numpy as np

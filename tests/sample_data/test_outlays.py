@@ -1,7 +1,5 @@
 """The shipped spend."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pandas as pd

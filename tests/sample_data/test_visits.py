@@ -1,7 +1,5 @@
 """The shipped interactions and hits."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

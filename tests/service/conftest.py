@@ -1,7 +1,5 @@
 """Fixtures of the embedded service."""
 
-from __future__ import annotations
-
 import pytest
 
 from attrib_ds.service.store.store import Store

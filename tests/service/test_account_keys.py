@@ -1,7 +1,5 @@
 """Keys of an embedded project: in the accounts of its folder, and never without a line in the audit log."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

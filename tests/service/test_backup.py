@@ -1,7 +1,5 @@
 """Backups: copies of one moment, taken while others write, and put in place while others read."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Custom campaigns of the embedded service: rules of the specification, and many writers at once."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """The examination of a project: each check finds what it is for, and nothing else."""
 
-from __future__ import annotations
-
 import random
 import re
 

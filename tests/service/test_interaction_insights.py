@@ -1,7 +1,5 @@
 """Interaction insights: labels, groups, segments, and sums that fit the search on the same criteria."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

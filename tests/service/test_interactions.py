@@ -1,7 +1,5 @@
 """Searching interactions: every parameter, pages that fit together, and one snapshot for all of it."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

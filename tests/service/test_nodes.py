@@ -1,7 +1,5 @@
 """Reading the tree of nodes."""
 
-from __future__ import annotations
-
 import pytest
 from support.service_records import send, table
 

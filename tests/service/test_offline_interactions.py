@@ -1,7 +1,5 @@
 """Offline interactions of the embedded service: node, user, order, and nothing twice."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

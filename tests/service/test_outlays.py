@@ -1,7 +1,5 @@
 """Outlays of custom campaigns in the embedded service."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 

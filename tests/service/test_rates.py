@@ -1,7 +1,5 @@
 """What currencies are worth in the project's own (G-065, G-116)."""
 
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
 

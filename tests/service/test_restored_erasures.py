@@ -1,7 +1,5 @@
 """What a restoration does not undo: who was erased stays erased, and the audit log goes on."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 

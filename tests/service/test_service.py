@@ -1,7 +1,5 @@
 """The service as the client's transport sees it."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

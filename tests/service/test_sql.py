@@ -1,7 +1,5 @@
 """Time to validate SQL grows with its length, whatever it says; what is admitted keeps its meaning."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 

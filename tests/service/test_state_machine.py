@@ -1,7 +1,5 @@
 """Random sequences of operations on a whole project, each held against a model in plain Python."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

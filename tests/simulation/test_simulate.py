@@ -1,7 +1,5 @@
 """Simulated journeys: frames, causal effects, and common random numbers across counterfactuals."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

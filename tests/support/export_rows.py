@@ -1,7 +1,5 @@
 """Random rows of exports with the columns of their published schemas."""
 
-from __future__ import annotations
-
 import random
 from datetime import datetime, timedelta
 

@@ -4,8 +4,6 @@ Display makes people search for the brand; the effect of search changes after ha
 segment. Whether a conversion would have happened without a node is decided by the same random number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

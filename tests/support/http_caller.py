@@ -1,7 +1,5 @@
 """Calls a server over plain HTTP, so that nothing is set right on the way."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

@@ -1,7 +1,5 @@
 """An event type whose events may say who somebody is or not, and what comes of them."""
 
-from __future__ import annotations
-
 from contextlib import closing, contextmanager
 
 from support.service_records import send, table

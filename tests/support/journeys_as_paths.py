@@ -1,7 +1,5 @@
 """Journeys as paths, and credits as dictionaries, for tests of the models of whole paths."""
 
-from __future__ import annotations
-
 import pandas as pd
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """JSON values that a parser is fuzzed with: usual ones, and numbers and texts at the edges."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from attrib_ds.records.json_records import decode

@@ -1,7 +1,5 @@
 """Limits the size of files, as a full disk would."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

@@ -1,7 +1,5 @@
 """Links of the OpenAPI document: from an answer with an id to the operations that take the id."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """An event type with a field of every kind that matters, and events of it."""
 
-from __future__ import annotations
-
 from support.service_records import send
 
 

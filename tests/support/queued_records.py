@@ -1,7 +1,5 @@
 """What is in the queue of a project's file."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """HTTP over raw sockets, for what no client sends."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import contextmanager
 from urllib.parse import urlsplit

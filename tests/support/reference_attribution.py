@@ -1,7 +1,5 @@
 """Attribution in plain Python, written from the formulas alone: what the engine is checked against."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import datetime, timedelta
 from fractions import Fraction

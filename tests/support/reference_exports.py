@@ -4,8 +4,6 @@ The importers are checked against it. Each reading returns what it found in plai
 conversions with the name of their user, which is ``("account", id)`` or ``("device", id)``.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

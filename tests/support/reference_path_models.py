@@ -3,8 +3,6 @@
 A journey is the nodes of a path, how many conversions had it, their value, and how many users without one had it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Frames to send, a project that takes them, and a transport that ends the run at a request."""
 
-from __future__ import annotations
-
 import threading
 
 import pandas as pd

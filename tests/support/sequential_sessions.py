@@ -1,7 +1,5 @@
 """Sessions by the rules of G-190, one hit at a time: the reference for the set-based engine."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import timedelta
 

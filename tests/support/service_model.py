@@ -3,8 +3,6 @@
 Nothing here is taken from the service but ids: what a rule of the specification says is computed anew from lists.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

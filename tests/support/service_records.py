@@ -1,7 +1,5 @@
 """Small records for the tests of the embedded service."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """A client that signs as the specification says, step by step, and a clock that tests set."""
 
-from __future__ import annotations
-
 import base64
 import json
 

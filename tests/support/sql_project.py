@@ -10,8 +10,6 @@ dora    3 Jan Oslo, a bot                      none
 ======  =====================================  ===========================================
 """
 
-from __future__ import annotations
-
 from support.service_records import hex_id, order, send, table, uuid, visit
 
 ANNA, BEN, CARL, DORA = (hex_id(number) for number in (0xA, 0xB, 0xC, 0xD))

@@ -1,7 +1,5 @@
 """What holds in a project after every operation, checked in plain Python."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from support.service_records import send

@@ -1,7 +1,5 @@
 """Small projects of users for the tests, and their properties recomputed in plain Python."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from datetime import UTC, datetime

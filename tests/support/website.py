@@ -1,7 +1,5 @@
 """A website on this machine, and the browser that visits it."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Every function of a project answers the same whether the project is embedded or remote."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Fixtures of service accounts; those that tests only read are made once, since making a key takes a while."""
 
-from __future__ import annotations
-
 import pytest
 from support.signing import NOON, Clock
 

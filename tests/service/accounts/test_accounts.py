@@ -1,7 +1,5 @@
 """Service accounts, their keys and tokens; public keys that clients send."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

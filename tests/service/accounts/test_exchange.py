@@ -1,7 +1,5 @@
 """The attacks on the token exchange, by rule of the specification."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

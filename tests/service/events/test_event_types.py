@@ -1,7 +1,5 @@
 """Event types of the embedded service (R088 to R093, R270 to R277)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

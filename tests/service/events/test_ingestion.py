@@ -1,7 +1,5 @@
 """Accepting and processing of events (R004 to R008, R020 to R022, R045 to R077, R113 to R117, R189 to R207)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Metrics of events in time (R105, R208 to R219, R231; G-108 to G-118)."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 

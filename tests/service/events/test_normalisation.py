@@ -1,7 +1,5 @@
 """Normalised values by the type of their field (G-052, R052 to R054)."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from decimal import Decimal
 

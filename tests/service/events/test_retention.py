@@ -1,7 +1,5 @@
 """Personal values are taken away when their time is over, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import threading
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Updates of states and statistics (R049, R067, R106 to R112, R220 to R232)."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4

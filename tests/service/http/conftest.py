@@ -1,7 +1,5 @@
 """Fixtures of the service over HTTP: one real server on loopback for all tests that only read."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pyarrow as pa

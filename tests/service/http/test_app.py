@@ -1,7 +1,5 @@
 """What every answer over HTTP has in common: errors, methods, headers, pages."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

@@ -1,7 +1,5 @@
 """The audit log of a served project names the account that asked (G-211)."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

@@ -1,7 +1,5 @@
 """Backups over HTTP, and records that many ask for at once."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 from concurrent.futures import ThreadPoolExecutor

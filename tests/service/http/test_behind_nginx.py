@@ -1,7 +1,5 @@
 """The shipped configuration of nginx in front of a server: hostile clients meet nginx, others are served."""
 
-from __future__ import annotations
-
 import datetime
 import http.client
 import json

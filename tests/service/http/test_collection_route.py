@@ -1,7 +1,5 @@
 """The collection route: what it stores, what it refuses, and that a refusal stores nothing."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Operations over HTTP: what they answer, and the order of the checks before (G-179)."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from support.http_caller import Caller, path_of, token_of

@@ -1,7 +1,5 @@
 """Exports and SQL over HTTP: files that are sent while they are written, and who may ask."""
 
-from __future__ import annotations
-
 import csv
 import http.client
 import io

@@ -1,7 +1,5 @@
 """Keys over HTTP (G-172): nobody gets more than they have, and no secret is in an answer or a log."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import logging

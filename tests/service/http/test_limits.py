@@ -1,7 +1,5 @@
 """Limits of a client: rates (G-185 to G-187), and size, values and memory of bodies (G-136, G-228)."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import ExitStack, contextmanager

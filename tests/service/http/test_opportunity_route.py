@@ -1,7 +1,5 @@
 """The route of opportunities: it answers as the lists are drawn, and logs each opportunity once."""
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Parts of the service over HTTP that are hard to reach from outside."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Deadlines of reads, clients that leave, and events beside long reads (G-230)."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """Starting and stopping a server, and what stock uvicorn makes of its connections."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

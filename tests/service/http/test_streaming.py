@@ -1,7 +1,5 @@
 """Searches that are sent while they are read (G-101, G-104, G-126)."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import time

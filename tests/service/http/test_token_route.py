@@ -1,7 +1,5 @@
 """The token route over HTTP, by rule of the specification."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import time

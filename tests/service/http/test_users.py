@@ -1,7 +1,5 @@
 """Users and audiences over HTTP."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from support.service_records import hex_id

@@ -1,7 +1,5 @@
 """Operations over HTTP that write: their statuses, their forms and the words of their errors."""
 
-from __future__ import annotations
-
 import uuid
 from contextlib import closing
 

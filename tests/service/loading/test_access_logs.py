@@ -1,7 +1,5 @@
 """Access logs of web servers become hits: what is a page view, who is a visitor, what cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,7 +1,5 @@
 """Loading events: their values by key, and the states and statistics that credit is about."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Page views of GA4 and Snowplow exports make the same sessions together as one by one."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import UTC

@@ -1,7 +1,5 @@
 """Whatever an Arrow body holds, it is loaded, rejected row by row, or refused as a whole."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pyarrow as pa

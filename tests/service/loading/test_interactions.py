@@ -1,7 +1,5 @@
 """Loading interactions: every rule by name, the tree and the order of a user's visits derived."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

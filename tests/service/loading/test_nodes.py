@@ -1,7 +1,5 @@
 """Loading nodes, hits and spend: what hangs together in a project."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

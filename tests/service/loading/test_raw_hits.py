@@ -1,7 +1,5 @@
 """Addresses of raw hits are looked up in the operator's databases (G-199)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Loaded records take the place of stored ones where that is asked for."""
 
-from __future__ import annotations
-
 import pytest
 from support.service_records import hex_id, order, send, table, uuid, visit
 from support.user_invariants import assert_users_agree, rows_of

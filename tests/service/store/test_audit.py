@@ -1,7 +1,5 @@
 """Who did what is written down once, with what was done, and without anything personal (G-211)."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Cancelling the queries of a request from another thread."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 

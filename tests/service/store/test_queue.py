@@ -1,7 +1,5 @@
 """What is accepted is in the queue before the tables have it, and never lost or doubled (G-128 to G-131, G-235)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Choices of a project."""
 
-from __future__ import annotations
-
 import pytest
 from support.service_records import send
 

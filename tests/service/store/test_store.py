@@ -1,7 +1,5 @@
 """The store: durable writes in groups, snapshots for readers, and errors that name the way out."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

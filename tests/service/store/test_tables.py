@@ -1,7 +1,5 @@
 """Records that are written at once."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Background threads end before the interpreter, also those whose owner is gone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

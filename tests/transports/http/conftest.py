@@ -1,7 +1,5 @@
 """Fixtures of the HTTP transport: a service that misbehaves, a key, and projects of it."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,7 +1,5 @@
 """The key pair of a new key is made by the client: nothing that a service does gets at its private half."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 

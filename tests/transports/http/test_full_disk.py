@@ -1,7 +1,5 @@
 """Answers that are written to disk when it is full: a documented error, and no file is left."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from support.limited_files import full_disk

@@ -1,7 +1,5 @@
 """A service that answers wrongly: each call ends with a documented error, soon and within bounded memory."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Searches of many pages: complete, in order, in the columns of one answer, whatever the pages are."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json

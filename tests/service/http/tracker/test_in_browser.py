@@ -1,7 +1,5 @@
 """The tracking script in a real browser, on a site of another origin."""
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import closing

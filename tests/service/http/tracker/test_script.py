@@ -1,7 +1,5 @@
 """The tracking script as it is served."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re
