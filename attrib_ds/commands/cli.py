@@ -337,6 +337,14 @@ def _add_serving(actions: Actions) -> None:
             "--max-page-size", type=_positive, metavar="N",
             help="records per page at most (default: no maximum)",
         ),
+        _argument(
+            "--metrics", type=_endpoint, metavar="[HOST:]PORT",
+            help="metrics for Prometheus at /metrics of this port, by default of this machine alone",
+        ),
+        _argument(
+            "--log-level", choices=("debug", "info", "warning", "error"), default="warning",
+            help="messages on standard error (default warning); info has a line per request",
+        ),
         _HOME,
     )  # fmt: skip
     edge = serve.add_mutually_exclusive_group()
@@ -400,6 +408,16 @@ def _proxy(text: str) -> str:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{text!r} is every address, so that any client could forge its own")
     return text
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; expected a port, such as 9100, or an address and a port, such as "
+            "0.0.0.0:9100"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def _positive(text: str) -> int:

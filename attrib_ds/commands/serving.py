@@ -1,6 +1,7 @@
 """Commands ``serve``, ``keys`` and ``app``: HTTP server of embedded projects, client keys, and the app."""
 
 import argparse
+import logging
 import re
 from contextlib import closing
 from datetime import datetime
@@ -11,7 +12,7 @@ from attrib_ds import errors, instants, project
 from attrib_ds.commands.cli import show, show_row
 
 #: Packages of the extra ``[serve]``.
-_EXTRA: Final = ("httptools", "starlette", "uvicorn")
+_EXTRA: Final = ("httptools", "prometheus_client", "starlette", "uvicorn")
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -44,10 +45,13 @@ def serve(options: argparse.Namespace) -> None:
         sql="sql" not in options.without,
         new_keys="new-keys" not in options.without,
         behind_proxy=tuple(options.behind_proxy),
+        metrics=options.metrics,
         geo=options.geo,
         asn=options.asn,
         max_page_size=options.max_page_size,
     )
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=options.log_level.upper(), format=form)
     serve(project.home(), host=options.host, port=options.port, url=options.url, options=server_options)
 
 

@@ -281,6 +281,10 @@ class Service:
         """
         return self._start(lambda: self._hits.submit(record))
 
+    def waiting(self) -> dict[str, int]:
+        """Return the number of accepted events and hits that are not yet in the tables."""
+        return {"events": self._ingestion.intake.waiting, "hits": self._hits.waiting}
+
     def _start(self, begin: Callable[[], Future[T]]) -> Future[T] | None:
         """Begin something with shared access, which is released when its future is set."""
         for intake in (self._ingestion.intake, self._hits):

@@ -182,3 +182,28 @@ def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
         assert ask_token(Caller(url), key).status == 400
     assert main(["keys", "list", "--home", str(tmp_path)]) == 0
     assert "\texpired\t" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_the_log_has_a_line_per_request_without_query_and_address(tmp_path):
+    command = [sys.executable, "-m", "attrib_ds", "serve", "--home", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--log-level", "info"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        url = process.stdout.readline().split()[-1]
+        Caller(url)("GET", "/health/live?secret=word", None)
+        os.kill(process.pid, signal.SIGTERM)
+        _, log = process.communicate(timeout=TIMEOUT)
+    (line,) = [line for line in log.splitlines() if "/health/live" in line]
+    assert " INFO attrib_ds.service.http.app: " in line
+    assert " GET /health/live 200 " in line
+    assert "secret" not in log
+    assert "127.0.0.1" not in log
+
+
+@pytest.mark.parametrize("port", ["0", "70000", "localhost", "9100:", "host:x"])
+def test_an_endpoint_of_metrics_is_a_port_or_an_address_and_a_port(port, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--metrics", port])
+    assert "expected a port, such as 9100" in capsys.readouterr().err

@@ -47,10 +47,10 @@ def test_the_limits_are_the_defaults_of_the_server() -> None:
         assert text in fixed
 
 
-def test_the_server_has_ten_options_beside_its_home() -> None:
+def test_the_server_has_few_options() -> None:
     serve = make_parser()._subparsers._group_actions[0].choices["serve"]  # type: ignore[union-attr,index]
     options = {action.option_strings[-1] for action in serve._actions}
     assert options - {"--help", "--home"} == {
         *("--host", "--port", "--url", "--behind-proxy", "--unprotected", "--rate", "--without"),
-        *("--geo", "--asn", "--max-page-size"),
+        *("--geo", "--asn", "--max-page-size", "--metrics", "--log-level"),
     }

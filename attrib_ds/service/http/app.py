@@ -72,6 +72,8 @@ class App:
         Limits of the server.
     ready : callable
         Called once the server answers requests.
+    count : callable, optional
+        Called with the operation, the status and the seconds of each request.
     """
 
     def __init__(
@@ -82,8 +84,10 @@ class App:
         token_urls: Collection[str],
         options: ServerOptions,
         ready: Callable[[], object],
+        count: Callable[[str, int, float], object] | None = None,
     ) -> None:
         self._ready = ready
+        self._count = count
         self._lookup = AddressLookup.open(geo=options.geo, asn=options.asn)
         self._pool = reads.ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
         self._reads = reads.Reads(
@@ -160,18 +164,15 @@ class App:
                 )
                 with contextlib.suppress(ClientDisconnect):
                     await response(request.scope, request.receive, reply)
+        status, seconds = status or _CLIENT_HAS_GONE, time.monotonic() - started_at
+        if self._count is not None:
+            self._count(request.operation, status, seconds)
         if _log.isEnabledFor(logging.INFO):
-            _log.info(
-                "%s %s %s %d %.0f ms",
-                request.id,
-                request.method,
-                request.scope["raw_path"].decode("ascii", "backslashreplace"),
-                status or _CLIENT_HAS_GONE,
-                (time.monotonic() - started_at) * 1_000,
-            )
+            path = request.scope["raw_path"].decode("ascii", "backslashreplace")
+            _log.info("%s %s %s %d %.0f ms", request.id, request.method, path, status, seconds * 1_000)
 
     async def _respond(self, request: ServiceRequest) -> Response:
-        answers = self._find(request.scope["raw_path"])
+        answers = self._find(request)
         method = "GET" if request.method == "HEAD" else request.method
         if method in answers:
             return await answers[method](request)
@@ -182,14 +183,17 @@ class App:
             raise HttpError(405, message, headers={"Allow": allowed})
         return Response(None, 204, {"Allow": allowed, "Access-Control-Allow-Methods": allowed, **_PREFLIGHT})
 
-    def _find(self, raw_path: bytes) -> dict[str, Answer]:
-        """Return the answers at a path, by method."""
+    def _find(self, request: ServiceRequest) -> dict[str, Answer]:
+        """Return the answers at the path of a request, by method."""
+        raw_path = request.scope["raw_path"]
         if raw_path in self._fixed:
+            request.operation = raw_path.decode()
             return self._fixed[raw_path]
         found = self._routes.find(raw_path)
         if found is None:
             raise HttpError(404, "There is nothing at this path; /api/openapi.json lists all operations")
         operations, values = found
+        request.operation = operations[request.method].name if request.method in operations else "none"
         answers: dict[str, Answer] = {}
         for method, operation in operations.items():
             path = dict(zip(_PLACEHOLDER.findall(operation.path), values, strict=True))

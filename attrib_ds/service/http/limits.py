@@ -42,10 +42,13 @@ class ServiceRequest(Request):
         Its id, in the log and in the response.
     rate_headers : mapping of str to str
         What is left of the client's rate limits; added to every response, errors included.
+    operation : str
+        What answers it, in metrics.
     """
 
     id: str = ""
     rate_headers: Mapping[str, str] = MappingProxyType({})
+    operation: str = "none"
 
     @property
     def address(self) -> str:
@@ -91,6 +94,8 @@ class ServerOptions:
     behind_proxy : tuple of str
         Addresses and networks of reverse proxies, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
         trusted. None by default: the headers are ignored.
+    metrics : tuple of str and int, optional
+        Address and port of metrics for Prometheus; none by default.
     threads : int, default 32
         Maximum number of concurrent requests that are not reads.
     reads : int, default 4
@@ -112,6 +117,7 @@ class ServerOptions:
     asn: Path | None = None
     max_page_size: int | None = None
     behind_proxy: tuple[str, ...] = ()
+    metrics: tuple[str, int] | None = None
     threads: int = 32
     reads: int = 4
     most_waiting: int = 400

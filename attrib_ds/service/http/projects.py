@@ -89,6 +89,11 @@ class Projects:
         for service in services:
             visit(service)
 
+    def waiting(self) -> dict[str, dict[str, int]]:
+        """Return the number of accepted records of each open project that are not yet in its tables."""
+        with self._lock:
+            return {project_id: service.waiting() for project_id, service in self._open.items()}
+
     def close(self) -> None:
         """Finish queued work and close the files; idempotent."""
         with self._lock:

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
@@ -153,7 +153,15 @@ def _prepared(
         _interpreter_of_server(),
         closing(Accounts.open(home)) as accounts,
         closing(Projects(home)) as projects,
+        ExitStack() as stack,
     ):
+        count = None
+        if options.metrics is not None:
+            from attrib_ds.service.http.metrics import Metrics, served  # only where they are asked for
+
+            metrics = Metrics(projects)
+            stack.enter_context(served(metrics, *options.metrics))
+            count = metrics.count
         actual_port = listening.getsockname()[1]
         address = (url or _origin(host, actual_port)).rstrip("/")
         # Clients may use any name of this machine.
@@ -166,6 +174,7 @@ def _prepared(
             token_urls={f"{origin}{token_path}" for origin in origins},
             options=options,
             ready=lambda: announce(address),
+            count=count,
         )
         config = uvicorn.Config(
             app,

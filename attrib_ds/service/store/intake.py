@@ -100,6 +100,11 @@ class Intake(ABC, Generic[Item, Result, Entry]):
     def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: Entry) -> None:
         """Keep a record that cannot be written."""
 
+    @property
+    def waiting(self) -> int:
+        """Number of records that are not yet in the tables."""
+        return self._batches.size + self._accepted - self._moved
+
     def submit(self, item: Item, *, size: int = 1) -> Future[Result]:
         """Accept what a request sends; the future is set once it is durable.
 
@@ -111,9 +116,8 @@ class Intake(ABC, Generic[Item, Result, Entry]):
             If the project is read-only.
         """
         self._store.require_writing()
-        waiting = self._batches.size + self._accepted - self._moved
-        if waiting >= self._most_waiting:
-            raise Unavailable(f"{waiting:,} {self._table} wait to be stored; try again later")
+        if self.waiting >= self._most_waiting:
+            raise Unavailable(f"{self.waiting:,} {self._table} wait to be stored; try again later")
         return self._batches.submit(item, size=size)
 
     def resume(self) -> None:
