@@ -10,6 +10,11 @@ From the root of a checkout with the extra ``test`` installed::
     python tools/mutants.py --check                 # only whether every entry still fits the code
     python tools/mutants.py week window --jobs 4    # those with one of the words in name or file
     python tools/mutants.py week --skip-baseline    # without running the tests on correct code first
+    python tools/mutants.py --random 60 --seed 7    # 60 bugs drawn from all lines of the package
+
+A drawn bug flips a comparison, negates a condition, exchanges ``and`` and ``or`` or ``+`` and ``-``, adds one
+to a number, drops a statement or returns None. The quick tests of the folder that mirrors its file must notice
+it; a survivor needs a test there, or an argument that no caller can tell the difference.
 
 The working tree is never changed. Every bug has a temporary copy of the package, which stands first on
 PYTHONPATH, also for the processes that tests start. The exit code is 1 if any bug survives or could not be
@@ -19,8 +24,10 @@ tried, and 2 if an entry is stale or the tests fail without a bug.
 from __future__ import annotations
 
 import argparse
+import ast
 import compileall
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -28,6 +35,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +100,8 @@ def main() -> int:
     if is_any_stale(mutants):
         return 2
     chosen = [each for each in mutants if is_asked_for(each, options.words)]
+    if options.random:
+        chosen = draw(options.random, options.seed)
     print(f"{len(mutants)} entries, all of which fit the code; {len(chosen)} chosen")
     if options.check:
         return 0
@@ -117,6 +127,8 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Try whether the tests notice deliberate bugs.")
     parser.add_argument("words", nargs="*", help="only entries with one of these in name or file")
     parser.add_argument("--check", action="store_true", help="only check that entries fit the code")
+    parser.add_argument("--random", type=int, metavar="N", help="draw so many bugs instead")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time (default 2)")
     parser.add_argument("--skip-baseline", action="store_true", help="trust that tests pass without a bug")
     return parser.parse_args()
@@ -137,6 +149,102 @@ def is_asked_for(mutant: Mutant, words: list[str]) -> bool:
     """Say whether an entry is chosen by the words of the command line."""
     text = f"{mutant.name} {mutant.file}".lower()
     return not words or any(word.lower() in text for word in words)
+
+
+#: Operators and what takes their place.
+EXCHANGED = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+}
+
+
+def draw(count: int, seed: int) -> list[Mutant]:
+    """Draw lines of the package, and for each one a bug that is possible there."""
+    lines: dict[tuple[Path, int], list[tuple[int, int, bytes]]] = {}
+    for file in sorted((ROOT / PACKAGE).rglob("*.py")):
+        source = file.read_bytes()
+        starts = [0, *(found.end() for found in re.finditer(b"\n", source))]
+        for node in code_of(ast.parse(source)):
+            for first, last, bug in edits(node, source, starts):
+                lines.setdefault((file, node.lineno), []).append((first, last, bug))
+    generator = random.Random(seed)
+    mutants = []
+    for (file, line), possible in generator.sample(list(lines.items()), count):
+        first, last, bug = generator.choice(possible)
+        source = file.read_bytes()
+        name = f"{file.relative_to(ROOT)}:{line} {source[first:last].decode()!r} -> {bug.decode()!r}"
+        whole = (source[:first] + bug + source[last:]).decode()
+        mutants.append(Mutant(name, str(file.relative_to(ROOT)), source.decode(), whole, own_tests(file)))
+    return mutants
+
+
+def code_of(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk through what runs: no annotations, and nothing for type checkers alone."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and name not in ("annotation", "returns"):
+                yield from code_of(child)
+    if hasattr(node, "lineno"):
+        yield node
+
+
+def edits(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple[int, int, bytes]]:
+    """Return the bugs that are possible at a node: begin and end of the text, and what takes its place."""
+
+    def begin(part: ast.AST) -> int:
+        return starts[part.lineno - 1] + part.col_offset
+
+    def end(part: ast.AST) -> int:
+        return starts[part.end_lineno - 1] + part.end_col_offset
+
+    def exchange(left: ast.AST, operator: ast.AST, right: ast.AST) -> Iterator[tuple[int, int, bytes]]:
+        between, (old, new) = source[end(left) : begin(right)], EXCHANGED[type(operator)]
+        if old.encode() in between:
+            yield end(left), begin(right), between.replace(old.encode(), new.encode(), 1)
+
+    match node:
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            yield from exchange(left, operator, right)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operator, right=right):
+            yield from exchange(left, operator, right)
+        case ast.BoolOp(op=operator, values=[left, right]):
+            yield from exchange(left, operator, right)
+        case ast.Constant(value=bool() as value):
+            yield begin(node), end(node), str(not value).encode()
+        case ast.Constant(value=int() as value):
+            yield begin(node), end(node), str(value + 1).encode()
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+            yield begin(test), end(test), b"(not (" + source[begin(test) : end(test)] + b"))"
+        case ast.Return(value=ast.AST() as value) if not isinstance(value, ast.Constant):
+            yield begin(node), end(node), b"return None"
+        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Delete():
+            yield begin(node), end(node), b"pass"
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield begin(node), end(node), b"pass"
+
+
+def own_tests(file: Path) -> list[str]:
+    """Return the arguments of pytest for the quick tests that mirror a file, those of its name first."""
+    inside = file.relative_to(ROOT / PACKAGE)
+    folder = ROOT / "tests" / inside.with_suffix("")
+    while not list(folder.glob("test_*.py")):
+        folder = folder.parent
+    tests = sorted(folder.glob("test_*.py"), key=lambda test: (file.stem not in test.stem, test.name))
+    return ["-m", "not slow", "--timeout", "120", *(str(test.relative_to(ROOT)) for test in tests)]
 
 
 def passes(original: Path, chosen: list[Mutant], *, jobs: int) -> bool:
