@@ -185,7 +185,7 @@ def export_users(
         Changes of columns in order, each with ``type``, ``key`` and ``level``: ``date`` (truncate to the
         year, semester, quarter, month, week, day, hour, minute or second in UTC), ``number`` (number of
         decimals), ``case`` (upper or lower), ``hash`` (sha256), ``join`` (separator of the values of a list,
-        by default ``|``). Values of another kind are unchanged.
+        by default ``|``). ``date`` needs a column of dates; elsewhere, values of another kind are unchanged.
 
     Returns
     -------

@@ -217,6 +217,12 @@ StateValue = Annotated[
 
 
 def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int:
+    members = [other for other in allowed if other.startswith(f"{name}.")]
+    if members:
+        raise json_values.Refused(
+            f"cannot sort by {json_values.shown(name)}, an object, which has no order; name a member: "
+            f"{', '.join(members)}"
+        )
     if not isinstance(name, str) or name not in allowed:
         raise json_values.Refused(
             f"cannot sort by {json_values.shown(name)}{json_values.nearest(name, allowed)}; allowed: "

@@ -130,3 +130,14 @@ def test_r067_a_new_date_changes_the_delay(service):
     for date, seconds in [("2025-02-01T12:00:00Z", 86_400), ("2025-01-31T13:00:00Z", 3_600)]:
         service.send("update_event_state", place, body={"value": 1, "date": date}).ok()
         assert metrics(service, id)["state-delay-confirmed"]["data"]["current"] == seconds
+
+
+@pytest.mark.parametrize(("given", "current"), [(" 12.50 ", 12.5), (3, 3), (0.1, 0.1)])
+def test_the_raw_value_of_a_number_is_the_one_that_was_sent(service, given, current):
+    """As that of a user's field (R052); an update sends a number."""
+    id = send_event(service, data={"items": given})
+    data = metrics(service, id)["items"]["data"]
+    assert (data["raw"], data["current"], data["invalid"]) == (given, current, False)
+    update = {"id": id, "storageKey": "items"}
+    updated = service.send("update_event_statistic", update, body={"value": 7}).ok()["data"]
+    assert updated["raw"] == updated["current"] == metrics(service, id)["items"]["data"]["raw"] == 7

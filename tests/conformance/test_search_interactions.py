@@ -242,6 +242,8 @@ def test_r148_minus_one_is_descending(service):
     # Those without a city come last; the second key decides between equals.
     assert found(service, sort={"geo.city": 1, "startDate": -1}) == [2, 4, 1, 6, 5, 3]
     assert found(service, sort={"geo.city": -1, "startDate": 1}) == [1, 4, 2, 3, 5, 6]
+    for wrong in ({"geo": 1}, {"userData": 1}):
+        assert status(service, sort=wrong) == 400  # G-097: an object has no order
     for wrong in ({"startDate": 2}, {"startDate": "desc"}, {"nonsense": 1}, ["startDate"], "startDate"):
         assert status(service, sort=wrong) == 400
 

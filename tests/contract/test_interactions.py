@@ -261,6 +261,15 @@ def test_insights_are_sorted_by_what_they_answer(ask: Ask, accepted: str) -> Non
     assert ask("interaction_insights", sort={accepted: -1}).sort == {accepted: -1}
 
 
+def test_an_object_has_no_order(refusal: Refusal) -> None:  # G-097
+    message = refusal("search_interactions", sort={"asn": 1})
+    assert (
+        message
+        == "sort: cannot sort by 'asn', an object, which has no order; name a member: asn.asnId, asn.asnName"
+    )
+    assert refusal("search_interactions", sort={"userData": 1}).startswith("sort: cannot sort by 'userData'")
+
+
 def test_insights_are_not_sorted_by_properties(refusal: Refusal) -> None:
     assert refusal("interaction_insights", sort={"startDate": -1}).startswith("sort: ")
 

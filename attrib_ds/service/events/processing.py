@@ -178,6 +178,7 @@ def _metrics(valid: validation.ValidEvent, store: Store, now: datetime) -> list[
             "number": metric.number,
             "amount": metric.amount,
             "currency": metric.currency,
+            "raw": metric.raw,
             "anonymized": False,
             "invalid": metric.invalid,
             "createdAt": now,

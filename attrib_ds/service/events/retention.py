@@ -128,6 +128,10 @@ def _write(
             f"UPDATE raw_events SET data = redacted.data FROM {view} AS redacted "
             "WHERE raw_events._id = redacted.id"
         )
+        for table in ("metrics", "metric_history"):
+            connection.execute(
+                f"UPDATE {table} SET raw = NULL WHERE raw IS NOT NULL AND eventId IN (SELECT id FROM {view})"
+            )
 
 
 def _loaded(text: str | None) -> dict[str, Any]:

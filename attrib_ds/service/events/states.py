@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, schema
+from attrib_ds import instants, json_numbers, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import (
     EventInsights,
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 _COLUMNS: Final = tuple(tables.TABLES["metrics"])
 #: Columns that an update changes.
-_CHANGED: Final = ("date", "number", "amount", "currency", "invalid", "updatedAt", "deletedAt")
+_CHANGED: Final = ("date", "number", "amount", "currency", "raw", "invalid", "updatedAt", "deletedAt")
 _DELAY: Final = "state-delay-"
 
 
@@ -141,7 +141,8 @@ class _Event:
         else:
             self.replaced.append(stored)
             later = max(now, stored["updatedAt"] + instants.KEPT_RESOLUTION)
-            row = {**stored, "invalid": False, "updatedAt": later, "deletedAt": None, **values}
+            fresh = {"invalid": False, "raw": None, "deletedAt": None}
+            row = {**stored, **fresh, "updatedAt": later, **values}
         self.metrics[key] = row
         self.changed.add(key)
         return row
@@ -258,8 +259,8 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     --------
     >>> row = {"_id": "m1", "projectId": "shop", "eventId": "e1", "key": "won", "type": "state",
     ...        "dataType": "state", "date": datetime(2025, 1, 31), "number": 1.0, "amount": None,
-    ...        "currency": None, "anonymized": False, "invalid": False, "createdAt": datetime(2025, 2, 1),
-    ...        "updatedAt": datetime(2025, 2, 1), "deletedAt": None}
+    ...        "currency": None, "raw": None, "anonymized": False, "invalid": False, "deletedAt": None,
+    ...        "createdAt": datetime(2025, 2, 1), "updatedAt": datetime(2025, 2, 1)}
     >>> as_json(row)["data"]  # doctest: +NORMALIZE_WHITESPACE
     {'type': 'state', 'date': '2025-01-31T00:00:00.000Z', 'raw': Decimal('1.0'),
      'current': Decimal('1.0'), 'anonymized': False, 'invalid': False}
@@ -268,8 +269,8 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
     flags = {name: row[name] for name in ("anonymized", "invalid")}
     dates = {name: _written(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
-    # Metrics are stored normalised only.
-    data = {"type": row["dataType"], "date": _written(row["date"]), "raw": value, "current": value}
+    raw = value if row["raw"] is None else json_numbers.load_exact(row["raw"])
+    data = {"type": row["dataType"], "date": _written(row["date"]), "raw": raw, "current": value}
     return {**ids, "data": {**data, **flags}, **dates}
 
 
@@ -279,7 +280,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     flags = {f"data.{name}": row[name] for name in ("anonymized", "invalid")}
     dates = {name: _aware(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
     data = {"data.type": row["dataType"], "data.date": _aware(row["date"])}
-    return {**ids, **data, "data.raw": value, "data.current": value, **flags, **dates}
+    return {**ids, **data, "data.raw": row["raw"] or value, "data.current": value, **flags, **dates}
 
 
 def _value(row: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ import phonenumbers
 from pydantic import TypeAdapter
 
 from attrib_ds import instants
-from attrib_ds.contract import identifiers, values
+from attrib_ds.contract import identifiers, json_values, values
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.json_numbers import exact_number, load_exact, whole
 from attrib_ds.service.events.event_types import EventType
@@ -59,6 +59,8 @@ class Metric(NamedTuple):
         Value of an amount of money.
     invalid : bool, default False
         Whether the value sent has another type; the metric has no value then.
+    raw : str or None
+        JSON text of a number as it was sent, such as a text, if that is not the number itself.
     """
 
     key: str
@@ -67,6 +69,7 @@ class Metric(NamedTuple):
     amount: Decimal | None = None
     currency: str | None = None
     invalid: bool = False
+    raw: str | None = None
 
 
 class ValidEvent(NamedTuple):
@@ -209,7 +212,7 @@ def _assembled(
             continue
         current = currents[key]
         if is_metric(field):
-            metrics.append(_metric(key, kind, current))
+            metrics.append(_metric(key, kind, current, data[field["ingestionKey"]]))
             continue
         maps[field["entity"]][key] = {
             "raw": data[field["ingestionKey"]],
@@ -235,12 +238,14 @@ def is_metric(field: Mapping[str, Any]) -> bool:
     return field["entity"] == "event" and field["type"] in {"state", *_STATISTICS}
 
 
-def _metric(key: str, kind: str, current: Any) -> Metric:
+def _metric(key: str, kind: str, current: Any, sent: Any) -> Metric:
     if current is None:
-        return Metric(key, kind, invalid=True)
+        return Metric(key, kind, invalid=True, raw=json_values.encode(sent) if kind == "number" else None)
     if kind == "currency":
         return Metric(key, kind, amount=current["amount"], currency=current["currency"])
-    return Metric(key, kind, number=float(current))
+    number = float(current)
+    is_exact = kind != "number" or sent == Decimal(repr(number))
+    return Metric(key, kind, number=number, raw=None if is_exact else json_values.encode(sent))
 
 
 def _is_mandatory(field: Mapping[str, Any]) -> bool:

@@ -157,9 +157,13 @@ _NESTED_RULES: Final = {
     "dataType NOT IN ('state', 'number', 'currency') OR (type = 'state') <> (dataType = 'state')": (
         "has a data.type that is not allowed for its type"
     ),
-    "dataType = 'state' AND (number IS NULL OR number NOT IN (0, 1))": "is a state other than 0 and 1",
-    "dataType = 'number' AND (number IS NULL OR NOT isfinite(number))": "has no finite number",
-    "dataType = 'currency' AND (amount IS NULL OR currency IS NULL "
+    "dataType = 'state' AND (number NOT IN (0, 1) OR number IS NULL AND NOT invalid)": (
+        "is a state other than 0 and 1"
+    ),
+    "dataType = 'number' AND (NOT isfinite(number) OR number IS NULL AND NOT invalid)": (
+        "has no finite number"
+    ),
+    "dataType = 'currency' AND NOT (invalid AND amount IS NULL) AND (amount IS NULL OR currency IS NULL "
     f"OR NOT regexp_full_match(currency, '{batch.CURRENCY}'))": "has no amount with a currency",
     "given_date IS NOT NULL AND (read_date IS NULL OR read_date < TIMESTAMP '1990-01-01') "
     "OR given_created IS NOT NULL AND createdAt IS NULL OR given_updated IS NOT NULL AND updatedAt IS NULL "
@@ -340,7 +344,8 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
         ), opened AS (
             SELECT row, eventDate, metric._id, metric.key, metric.type, metric.data.type AS given_type,
                 CASE WHEN json_type(metric.data.current) <> 'NULL' THEN metric.data.current
-                    ELSE metric.data.raw END AS value,
+                    WHEN metric.data.invalid IS NOT TRUE THEN metric.data.raw END AS value,
+                NULLIF(metric.data.raw, metric.data.current) AS sent,
                 metric.data.date AS given_date, {_instant("metric.data.date")} AS read_date,
                 coalesce(metric.data.anonymized, false) AS anonymized,
                 coalesce(metric.data.invalid, false) AS invalid,
@@ -359,6 +364,7 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
             FROM opened
         ), typed AS (
             SELECT *, CASE WHEN dataType <> 'currency' THEN TRY_CAST(text AS DOUBLE) END AS number,
+                CASE WHEN dataType = 'number' AND (value IS NULL OR value <> sent) THEN sent END AS raw,
                 CASE WHEN dataType = 'currency' THEN TRY_CAST(
                     CASE WHEN is_object THEN json_extract_string(value, '$.amount') ELSE text END
                     AS DECIMAL(24,6)) END AS amount,

@@ -30,7 +30,8 @@ _METRIC: Final = {
     "date": "TIMESTAMP",
     "number": "DOUBLE",
     "amount": "DECIMAL(24,6)",
-    "currency": "VARCHAR",
+    # JSON text of a number as it was sent, null where that is the number itself.
+    **dict.fromkeys(("currency", "raw"), "VARCHAR"),
     "anonymized": "BOOLEAN",
     "invalid": "BOOLEAN",
     **dict.fromkeys(("createdAt", "updatedAt", "deletedAt"), "TIMESTAMP"),

@@ -55,7 +55,9 @@ def _users(store: Store, request: contract.ExportUsers) -> Answer:
     config = request.exporterDataConfig
 
     def find(backend: Backend) -> tuple[ir.Table, int]:
-        user_fields.ProjectKeys(backend.con).check(config.columns, argument="columns")
+        keys = user_fields.ProjectKeys(backend.con)
+        keys.check(config.columns, argument="columns")
+        _check_dates(request.transformerConfig, keys)
         users = search.select_users(
             backend, cancellation=store.cancellation, filters=config.filters, audience=config.audience
         )
@@ -63,6 +65,18 @@ def _users(store: Store, request: contract.ExportUsers) -> Answer:
         return users.mutate(place=ibis.row_number().over(order_by=users["_id"])), total
 
     return search.describe(store, find, config.columns)
+
+
+def _check_dates(transformers: Sequence[contract.Transformer], keys: user_fields.ProjectKeys) -> None:
+    """Refuse to truncate what is no date."""
+    dates = [field.name for field in schema.USER if pa.types.is_timestamp(field.type)]
+    dates += [f"fields.{key}" for key, declared in keys.fields.items() if declared.type == "date"]
+    for position, change in enumerate(transformers):
+        if change.type == "date" and change.key not in dates:
+            raise InvalidRequest(
+                f"transformers/{position}/key: {change.key!r} is not a date, which the type 'date' "
+                f"truncates; allowed: {', '.join(dates)}"
+            )
 
 
 def _rows(users: Answer, request: contract.ExportUsers) -> Iterator[Iterable[tuple[Cell, ...]]]:

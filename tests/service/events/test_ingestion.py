@@ -111,7 +111,7 @@ def test_r008_r051_to_r063_r117_a_computed_event(service):
     for record in event["metrics"]:
         assert (record["eventId"], record["projectId"], record["deletedAt"]) == (id, "shop", None)
         assert record["data"]["date"] == date
-        assert record["data"]["raw"] == record["data"]["current"]
+        assert record["data"]["raw"] == ("3" if record["key"] == "items" else record["data"]["current"])
         assert type(record["data"]["current"]) is not bool
 
 
@@ -624,6 +624,9 @@ def test_g053_an_invalid_optional_field_is_kept_where_the_project_says_so(servic
     by_key = {record["key"]: record["data"] for record in event["metrics"]}
     assert (by_key["turnover"]["current"], by_key["turnover"]["invalid"]) == (None, True)
     assert (by_key["items"]["current"], by_key["items"]["invalid"]) == (2, False)
+    other = get(service, process(service, "n5", data={"items": "many"}))
+    items = next(record["data"] for record in other["metrics"] if record["key"] == "items")
+    assert (items["raw"], items["current"], items["invalid"]) == ("many", None, True)
     with pytest.raises(InvalidRequest, match="data/mail"):
         process(service, "n3", data={"mail": "nobody"})
     with pytest.raises(InvalidRequest, match="data/confirmed"):

@@ -253,3 +253,20 @@ def test_it_happens_again_after_a_while(service):
         assert event(service, id)["expirationPolicy.anonimizedAt"] is not None
     finally:
         often.close()
+
+
+def test_a_number_as_it_was_sent_is_taken_away(service):
+    """It may be any text where a project keeps invalid values; the number itself stays."""
+    send(service, "update_settings", lenient_optional_fields=True)
+    keep(service, 30)
+    fields = [{"type": "email", "entity": "user", "storageKey": "email"}]
+    fields += [
+        {"type": "number", "entity": "event", "storageKey": key, "optional": True} for key in ("age", "items")
+    ]
+    send(service, "create_event_type", reference="visit", name="Visit", fields=fields)
+    visited = {"event_type": "visit", "nonce": "n1", "event_date": "2025-01-31T12:00:00Z"}
+    send(service, "create_event_sync", **visited, data={"email": ANNA, "age": "ask Anna", "items": " 3 "})
+    sent = "SELECT key, number, raw FROM metrics WHERE key <> 'event-count' ORDER BY key"
+    assert rows_of(service, sent) == [("age", None, '"ask Anna"'), ("items", 3.0, '" 3 "')]
+    assert expire(service, LATER) == 1
+    assert rows_of(service, sent) == [("age", None, None), ("items", 3.0, None)]

@@ -297,6 +297,28 @@ def test_nested_metrics_of_the_resource(memory_store, metrics, rows, tmp_path):
     assert rows("SELECT count(DISTINCT _id) FROM metrics") == [(9,)]
 
 
+def test_raw_values_of_nested_numbers_and_invalid_ones_are_kept(memory_store, rows, tmp_path):
+    """As a mirror reads them."""
+    nested = [
+        metric("items", 12.5, "number", raw=" 12.50 "),
+        metric("weight", None, "number", raw="heavy", invalid=True),
+        metric("turnover", None, "currency", invalid=True),
+        metric("size", 3, "number"),
+        metric("height", None, "number", raw=4),
+    ]
+    _, rejected = load_records(
+        memory_store, "events", lines(tmp_path / "events.ndjson", order(1, metrics=nested))
+    )
+    assert reasons(rejected) == {}
+    assert rows("SELECT key, number, raw FROM metrics WHERE key <> 'event-count' ORDER BY key") == [
+        ("height", 4.0, None),
+        ("items", 12.5, '" 12.50 "'),
+        ("size", 3.0, None),
+        ("turnover", None, None),
+        ("weight", None, '"heavy"'),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "reason"),

@@ -153,6 +153,23 @@ def test_delimiter_and_encoding(service):
     assert not exported(service, "_id").startswith(b"\xef\xbb\xbf")
 
 
+@pytest.mark.parametrize("key", ["eventCount", "fields.email", "metrics.turnover.sum", "vendorUserIds"])
+def test_only_dates_are_truncated(service, key):
+    """G-123."""
+    changes = [{"type": "case", "key": key, "level": "upper"}, {"type": "date", "key": key, "level": "day"}]
+    with pytest.raises(
+        InvalidRequest, match=f"^transformers/1/key: '{key}' is not a date, .*firstEventDate, "
+    ):
+        exported(service, key, transformers=changes)
+
+
+def test_a_field_of_dates_is_truncated(service):
+    born = {"type": "date", "entity": "user", "storageKey": "born", "optional": True}
+    send(service, "create_event_type", reference="birth", name="Birth", fields=[born])
+    changes = [{"type": "date", "key": "fields.born", "level": "year"}]
+    assert lines(exported(service, "fields.born", transformers=changes))[0] == ["fields.born"]
+
+
 def test_transformers_are_applied_in_their_order(service):
     changes = [
         {"type": "date", "key": "lastEventDate", "level": "month"},
