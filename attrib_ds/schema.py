@@ -223,7 +223,7 @@ SETTINGS: Final = pa.schema(
         *_flags("requireTokenForEvents"),
         *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "trafficFilters"),
         *_text("holdoutKey"),
-        *_flags("respectGpc", "respectDnt"),
+        *_flags("respectGpc", "respectDnt", "anonymousIdentification"),
         *_text("currency", "timezone"),
     ]
 )

@@ -357,9 +357,9 @@ def get_settings(project: Project) -> pd.Series[Any]:
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
         ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``,
-        ``respectGpc`` and ``respectDnt``, as in :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the
-        secret that decides from whom holdouts withhold, empty before the first one; ``currency`` and
-        ``timezone``. The last three never change.
+        ``respectGpc``, ``respectDnt`` and ``anonymousIdentification``, as in
+        :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the secret that decides from whom holdouts
+        withhold, empty before the first one; ``currency`` and ``timezone``. The last three never change.
 
     Examples
     --------
@@ -384,6 +384,7 @@ def update_settings(
     traffic_filters: Sequence[str] | None = None,
     respect_gpc: bool | None = None,
     respect_dnt: bool | None = None,
+    anonymous_identification: bool | None = None,
 ) -> pd.Series[Any]:
     """Change settings of a project; omitted settings keep their values.
 
@@ -421,6 +422,11 @@ def update_settings(
         each such hit is a visitor of its own. True by default.
     respect_dnt : bool, optional
         The same for browsers that send Do Not Track. False by default.
+    anonymous_identification : bool, optional
+        Whether events that a served project accepts without a token identify users as those with one do. By
+        default (False) one with an email, phone or vendor's id of a user whom an event with a token has
+        identified is of a user apart, until an event with a token or ``merge_users`` joins them; it never
+        replaces the value of a field.
 
     Returns
     -------

@@ -265,6 +265,7 @@ class UpdateSettings(request.ProjectRequest):
     trafficFilters: Annotated[tuple[TrafficFilter, ...], values.BOUNDED] | None = None
     respectGpc: values.Flag | None = None
     respectDnt: values.Flag | None = None
+    anonymousIdentification: values.Flag | None = None
 
 
 class CheckProject(request.ProjectRequest):

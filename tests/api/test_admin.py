@@ -137,6 +137,7 @@ def test_choices_are_read_and_changed():
             traffic_filters=["address:203.0.113.0/24"],
             respect_gpc=False,
             respect_dnt=True,
+            anonymous_identification=True,
         )
         assert changed.to_dict() == {
             "lenientOptionalFields": True,
@@ -150,6 +151,7 @@ def test_choices_are_read_and_changed():
             "holdoutKey": "",
             "respectGpc": False,
             "respectDnt": True,
+            "anonymousIdentification": True,
             "currency": "EUR",
             "timezone": "UTC",
         }

@@ -148,6 +148,7 @@ def test_settings_are_shown_and_changed(project, capsys):
         "holdoutKey": '""',
         "respectGpc": "true",
         "respectDnt": "false",
+        "anonymousIdentification": "false",
         "currency": '"EUR"',
         "timezone": '"UTC"',
     }

@@ -45,8 +45,8 @@ def find_stored(connection: duckdb.DuckDBPyConnection, nonces: Sequence[str]) ->
     return stored | {nonce: Stored(id, None) for nonce, id in find_erased(connection, nonces).items()}
 
 
-def raw_event(request: CreateEvent, ids: tables.Uuids) -> dict[str, Any]:
-    """Return the row of the table ``raw_events`` for an event sent now."""
+def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = False) -> dict[str, Any]:
+    """Return the row of the table ``raw_events`` for an event sent now, without a token if anonymous."""
     date = kept = request.eventDate
     if isinstance(date, datetime):
         # Sends that differ only in digits that are not kept have the same content.
@@ -64,6 +64,7 @@ def raw_event(request: CreateEvent, ids: tables.Uuids) -> dict[str, Any]:
         "data": request.data.text,
         "eventDate": None if date is None else encode(date),
         "fingerprint": fingerprint(content),
+        "isAnonymous": is_anonymous,
     }
 
 
@@ -290,6 +291,7 @@ def _decode(content: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | Non
     raw, entry = msgspec.json.decode(content)
     if raw is not None:
         raw["createdAt"] = datetime.fromisoformat(raw["createdAt"])
+        raw.setdefault("isAnonymous", False)
     if entry is not None:
         entry["date"] = datetime.fromisoformat(entry["date"])
     return raw, entry
@@ -428,7 +430,9 @@ class Ingestion:
         *,
         is_awaited: bool = False,
     ) -> Future[Any]:
-        records = [raw_event(event, self._ids) for event in events]
+        # Over HTTP, what comes without a token has no entry in the audit log.
+        is_anonymous = self._is_served and line is None
+        records = [raw_event(event, self._ids, is_anonymous=is_anonymous) for event in events]
         return self.intake.submit(_Sent(records, line, is_awaited, answer), size=len(records))
 
     def _answer(self, accepted: Sequence[_Accepted]) -> Answer:

@@ -51,25 +51,28 @@ def prepare(
     if not records:
         return []
     raws = [_raw_event(record) for record in records]
+    anonymous = {record["_id"] for record in records if record.get("isAnonymous")}
     with store.cursor() as cursor:
         event_types = read_event_types(cursor, {raw.reference for raw in raws})
-        lenient = settings.read_settings(cursor).lenient_optional_fields
+        rules = settings.read_settings(cursor)
     now = naive(instants.now())
 
     def prepared(raw: validation.RawEvent) -> Prepared:
         result: validation.ValidEvent | validation.InvalidEvent | None = None
         if not have_failed:
             with suppress(Exception):  # one event must not block the others
-                result = validation.validate(raw, event_types, store.meta.currency, lenient=lenient)
+                result = validation.validate(
+                    raw, event_types, store.meta.currency, lenient=rules.lenient_optional_fields
+                )
         if result is None:
             event_type = event_types.get(raw.reference)
             result = validation.processing_error(raw, event_type.id if event_type else None)
         if isinstance(result, validation.InvalidEvent):
             row = _trashed(result, store.meta.project_id, now)
             return Prepared(result, row, [], row["errors"])
-        return Prepared(
-            result, _event(result, store.meta.project_id, now), _metrics(result, store, now), None
-        )
+        row = _event(result, store.meta.project_id, now)
+        row["isAnonymous"] = raw.id in anonymous and not rules.anonymous_identification
+        return Prepared(result, row, _metrics(result, store, now), None)
 
     return [prepared(raw) for raw in raws]
 
@@ -92,7 +95,11 @@ def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequenc
     rows = {event.result.raw.id: event for event in prepared}
     valid = [event.result for event in prepared if isinstance(event.result, validation.ValidEvent)]
     valid = _without_erased(connection, valid, now)
-    users = identities.resolve_many(connection, store.ids, [result.identities for result in valid])
+    people = [
+        identities.Person(result.identities, is_anonymous=rows[result.raw.id].row["isAnonymous"])
+        for result in valid
+    ]
+    users = identities.resolve_many(connection, store.ids, people)
     events = []
     if valid:
         policies = retention.read_policies(connection)

@@ -1,10 +1,10 @@
 """Identities of users: finds users by them and makes new ones, for single events and loaded records."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
@@ -22,6 +22,23 @@ Pair = tuple[str, str]
 #: Identifies a browser, not a person: it follows whoever used it last.
 TRACKER: Final = "trackerId"
 VENDOR: Final = "vendorUserId"
+#: Prefix of the kinds of identities that anonymous records without a tracker claim.
+CLAIMED: Final = "claimed:"
+
+
+class Person(NamedTuple):
+    """The identities of a record.
+
+    Parameters
+    ----------
+    identities : sequence of tuple
+        With normalised values, by priority.
+    is_anonymous : bool, default False
+        Whether the record came without a token, so that nobody vouches for them.
+    """
+
+    identities: Sequence[Pair]
+    is_anonymous: bool = False
 
 
 def resolve(connection: Connection, ids: HexIds, pairs: Sequence[Pair]) -> str:
@@ -54,17 +71,21 @@ def resolve(connection: Connection, ids: HexIds, pairs: Sequence[Pair]) -> str:
     True
     >>> store.close()
     """
-    return resolve_many(connection, ids, [pairs])[0]
+    return resolve_many(connection, ids, [Person(pairs)])[0]
 
 
-def resolve_many(connection: Connection, ids: HexIds, people: Sequence[Sequence[Pair]]) -> list[str]:
+def resolve_many(connection: Connection, ids: HexIds, people: Sequence[Person]) -> list[str]:
     """Resolve the identities of several records in order.
+
+    An anonymous record creates a user, or belongs to one whom only anonymous records have identified, or to
+    the one whose browser sent it. With a personal identity of any other user, it belongs to a pending user:
+    that of the browser, or without one, that of all records with the same claim.
 
     Parameters
     ----------
     connection, ids
         As for :func:`resolve`.
-    people : sequence of sequence of tuple
+    people : sequence of Person
         Identities of each record.
 
     Returns
@@ -72,12 +93,26 @@ def resolve_many(connection: Connection, ids: HexIds, people: Sequence[Sequence[
     list of str
         One user per record, after all merges.
     """
-    identities = list(dict.fromkeys(pair for pairs in people for pair in pairs))
-    before = _holders(connection, identities)
-    resolution = _Resolution(dict(before), read_identified(connection, before.values()))
-    users = [resolution.resolve(ids, pairs) for pairs in people]
+    wanted = {pair for person in people for pair in person.identities}
+    wanted |= {
+        (f"{CLAIMED}{kind}", value)
+        for person in people
+        if person.is_anonymous
+        for kind, value in person.identities
+    }
+    before = _holders(connection, wanted)
+    stored_users = [user for user, _ in before.values()]
+    resolution = _Resolution(
+        {pair: user for pair, (user, _) in before.items()},
+        read_identified(connection, stored_users),
+        read_identified(connection, stored_users, confirmed=True),
+    )
+    users = [
+        (resolution.resolve_anonymous if person.is_anonymous else resolution.resolve)(ids, person.identities)
+        for person in people
+    ]
     # Users created and merged within this batch were never stored.
-    stored = resolution.merged.keys() & set(before.values())
+    stored = resolution.merged.keys() & set(stored_users)
     merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(instants.now()))
     _store(connection, resolution, before)
     return [resolution.final(user) for user in users]
@@ -89,8 +124,12 @@ class _Resolution:
 
     holders: dict[Pair, str]
     identified: set[str]
+    #: Users whom a record with a token has identified.
+    confirmed: set[str]
     #: Surviving user by merged user.
     merged: dict[str, str] = field(default_factory=dict)
+    #: Personal identities that a record with a token has shown.
+    shown: set[Pair] = field(default_factory=set)
 
     def final(self, user: str) -> str:
         while user in self.merged:
@@ -98,17 +137,16 @@ class _Resolution:
         return user
 
     def resolve(self, ids: HexIds, pairs: Sequence[Pair]) -> str:
-        personal = [pair for pair in pairs if pair[0] != TRACKER]
-        people = [self.final(self.holders[pair]) for pair in personal if pair in self.holders]
-        browsers = [
-            self.final(self.holders[pair]) for pair in pairs if pair[0] == TRACKER and pair in self.holders
-        ]
+        personal, people, browsers = self._known(pairs)
+        people.sort(key=lambda user: user not in self.confirmed)
         anonymous = [user for user in browsers if user not in self.identified]
         # New personal identities belong to the user of the browser, unless that user is identified.
         candidates = people or (anonymous if personal else browsers)
         user = candidates[0] if candidates else ids.new()
         if people:
-            self.merged |= {other: user for other in anonymous if other != user}
+            # Whom only anonymous records have identified joins, too.
+            joining = anonymous + [other for other in people if other not in self.confirmed]
+            self.merged |= {other: user for other in joining if other != user}
         for pair in pairs:
             if pair[0] == TRACKER:
                 self.holders[pair] = user
@@ -116,21 +154,67 @@ class _Resolution:
                 self.holders.setdefault(pair, user)
         if personal:
             self.identified.add(user)
+            self.confirmed.add(user)
+            self.shown |= {pair for pair in personal if self.final(self.holders[pair]) == user}
         return user
 
+    def resolve_anonymous(self, ids: HexIds, pairs: Sequence[Pair]) -> str:
+        personal, people, browsers = self._known(pairs)
+        is_of_another = not self.confirmed.isdisjoint(browsers)
+        if any(user in self.confirmed and user not in browsers for user in people):
+            # Pending, with nothing but the browser; or without one, with the claim.
+            keys = [] if is_of_another else [pair for pair in pairs if pair[0] == TRACKER]
+            keys = keys or [(f"{CLAIMED}{kind}", value) for kind, value in personal]
+            known = [self.final(self.holders[key]) for key in keys if key in self.holders]
+            user = next((user for user in known if user not in self.confirmed), None) or ids.new()
+            self.holders |= dict.fromkeys(keys, user)
+            return user
+        nameless = [user for user in browsers if user not in self.identified]
+        candidates = people or (nameless if personal else browsers)
+        user = candidates[0] if candidates else ids.new()
+        if user in self.confirmed:
+            return user
+        if people:
+            self.merged |= {other: user for other in nameless if other != user}
+        for pair in pairs:
+            if pair[0] != TRACKER:
+                self.holders.setdefault(pair, user)
+                self.identified.add(user)
+            elif not is_of_another:
+                self.holders[pair] = user
+        return user
 
-def _store(connection: Connection, resolution: _Resolution, before: dict[Pair, str]) -> None:
-    """Store new identities, and trackers that moved to another user."""
+    def _known(self, pairs: Sequence[Pair]) -> tuple[list[Pair], list[str], list[str]]:
+        """Return the personal identities, the users who hold one of them, and the users of the browser."""
+        personal = [pair for pair in pairs if pair[0] != TRACKER]
+        people, browsers = (
+            [self.final(self.holders[pair]) for pair in some if pair in self.holders]
+            for some in (personal, [pair for pair in pairs if pair[0] == TRACKER])
+        )
+        return personal, people, browsers
+
+
+def _store(connection: Connection, resolution: _Resolution, before: dict[Pair, tuple[str, bool]]) -> None:
+    """Store new identities, those that are shown with a token, and trackers that moved to another user."""
     now_held = {pair: resolution.final(user) for pair, user in resolution.holders.items()}
-    columns = ("kind", "value", "userId")
-    new = [(*pair, user) for pair, user in now_held.items() if pair not in before]
+    columns = ("kind", "value", "userId", "isAnonymous")
+    new = [
+        (*pair, user, pair[0] != TRACKER and pair not in resolution.shown)
+        for pair, user in now_held.items()
+        if pair not in before
+    ]
     insert_records(connection, "identities", [dict(zip(columns, row, strict=True)) for row in new])
     # Merges have moved identities to the survivor already.
     moved = [
         (*pair, user)
         for pair, user in now_held.items()
-        if pair in before and resolution.final(before[pair]) != user
+        if pair in before and resolution.final(before[pair][0]) != user
     ]
+    confirmed = [list(pair) for pair in resolution.shown if pair in before and before[pair][1]]
+    if confirmed:
+        connection.execute(
+            "UPDATE identities SET isAnonymous = false WHERE [kind, value] IN (SELECT unnest(?))", [confirmed]
+        )
     if moved:
         rows = [pa.array(row, pa.string()) for row in zip(*moved, strict=True)]
         with arrow_view(connection, pa.table(rows, names=["kind", "value", "holder"])) as view:
@@ -140,27 +224,31 @@ def _store(connection: Connection, resolution: _Resolution, before: dict[Pair, s
             )
 
 
-def _holders(connection: Connection, pairs: Sequence[Pair]) -> dict[Pair, str]:
-    """Return the users of stored identities."""
-    if not pairs:
+def _holders(connection: Connection, wanted: Collection[Pair]) -> dict[Pair, tuple[str, bool]]:
+    """Return the users of stored identities, and whether only anonymous records have shown these."""
+    if not wanted:
         return {}
-    wanted = set(pairs)
     # By value alone, which is faster; few values have several kinds.
     rows = connection.execute(
-        "SELECT kind, value, userId FROM identities WHERE value IN (SELECT unnest(?))",
+        "SELECT kind, value, userId, isAnonymous FROM identities WHERE value IN (SELECT unnest(?))",
         [[value for _, value in wanted]],
     ).fetchall()
-    return {(kind, value): user for kind, value, user in rows if (kind, value) in wanted}
+    return {
+        (kind, value): (user, bool(anonymous))
+        for kind, value, user, anonymous in rows
+        if (kind, value) in wanted
+    }
 
 
-def read_identified(connection: Connection, users: Iterable[str]) -> set[str]:
-    """Return the users who have a personal identity."""
+def read_identified(connection: Connection, users: Iterable[str], *, confirmed: bool = False) -> set[str]:
+    """Return the users who have a personal identity, or one that was shown with a token."""
     ids = list(dict.fromkeys(users))
     if not ids:
         return set()
     named = connection.execute(
-        "SELECT DISTINCT userId FROM identities WHERE kind <> ? AND userId IN (SELECT unnest(?))",
-        [TRACKER, ids],
+        "SELECT DISTINCT userId FROM identities WHERE kind <> ? AND NOT starts_with(kind, ?) "
+        "AND userId IN (SELECT unnest(?)) AND NOT (? AND coalesce(isAnonymous, false))",
+        [TRACKER, CLAIMED, ids, confirmed],
     ).fetchall()
     return {user for (user,) in named}
 
@@ -278,7 +366,7 @@ def assign_identities(
         "GROUP BY ALL HAVING bool_and(loaded_identities.userId <> identities.userId)"
     )
     connection.execute(
-        "INSERT INTO identities SELECT kind, value, "
+        "INSERT INTO identities (kind, value, userId) SELECT kind, value, "
         f"CASE WHEN kind = {literal(TRACKER)} THEN arg_max(userId, (latest, userId)) "
         "ELSE arg_min(userId, (earliest, userId)) END "
         "FROM temp.loaded_identities ANTI JOIN identities USING (kind, value) "
@@ -289,15 +377,19 @@ def assign_identities(
         f"ORDER BY kind = 'email' DESC, kind = {literal(TRACKER)}, kind, value"
     ).fetchall()
     connection.execute("DROP TABLE temp.contested")
-    connection.execute("DROP TABLE temp.loaded_identities")
     if may_merge:
         merge(connection, _merges(connection, contested), now)
+    connection.execute(
+        "UPDATE identities SET isAnonymous = false FROM temp.loaded_identities AS loaded "
+        "WHERE isAnonymous AND identities.kind = loaded.kind AND identities.value = loaded.value"
+    )
+    connection.execute("DROP TABLE temp.loaded_identities")
 
 
 def _merges(connection: Connection, contested: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the surviving user by merged user, for pairs of which at most one is identified."""
+    """Return the surviving user by merged user, for pairs of which at most one is identified with a token."""
     people = [user for pair in contested for user in pair]
-    identified = read_identified(connection, people)
+    identified = read_identified(connection, people, confirmed=True)
     created = connection.execute(
         "SELECT _id, (createdAt, _id) FROM users WHERE _id IN (SELECT unnest(?))", [people]
     )

@@ -48,6 +48,7 @@ _DETAILS: Final = {
         "excludedReferrers",
         "respectGpc",
         "respectDnt",
+        "anonymousIdentification",
     ),
 }
 

@@ -46,6 +46,8 @@ class ProjectSettings:
         Store no lasting tracker id of a browser with Global Privacy Control.
     respect_dnt : bool, default False
         Store no lasting tracker id of a browser with Do Not Track.
+    anonymous_identification : bool, default False
+        Let events without a token identify users as those with one do.
     """
 
     lenient_optional_fields: bool = False
@@ -60,6 +62,7 @@ class ProjectSettings:
     holdout_key: str = ""
     respect_gpc: bool = True
     respect_dnt: bool = False
+    anonymous_identification: bool = False
 
 
 #: Attribute of :class:`ProjectSettings` by the name of the setting.

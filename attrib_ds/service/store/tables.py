@@ -92,6 +92,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),
         # Version of the event type at validation; null for loaded events.
         "eventTypeVersion": "INTEGER",
+        # Whether it came without a token; null for loaded events.
+        "isAnonymous": "BOOLEAN",
     },
     "metrics": _METRIC,
     # Values replaced by updates.
@@ -100,8 +102,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "raw_events": {
         **_columns(schema.RAW_EVENT),
         "nonce": "VARCHAR PRIMARY KEY",
-        "eventDate": "VARCHAR",
-        "fingerprint": "VARCHAR",
+        **dict.fromkeys(("eventDate", "fingerprint"), "VARCHAR"),
+        "isAnonymous": "BOOLEAN",
     },
     # Accepted raw events that are not yet processed.
     "pending_events": {"_id": "VARCHAR"},
@@ -128,8 +130,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     # The node of an integration is the root of its campaigns.
     "integrations": {**_columns(schema.INTEGRATION), "nodeId": "VARCHAR"},
     "campaigns": _columns(schema.CAMPAIGN),
-    # User by identity, such as an email.
-    "identities": {"kind": "VARCHAR", "value": "VARCHAR", "userId": "VARCHAR"},
+    # User by identity, such as an email, and whether only anonymous data have shown it.
+    "identities": {**dict.fromkeys(("kind", "value", "userId"), "VARCHAR"), "isAnonymous": "BOOLEAN"},
     # Users with at least one event or interaction; their properties are derived.
     "users": {"_id": "VARCHAR", "createdAt": "TIMESTAMP"},
     # Surviving user by id of a merged user, with the data to split them again.

@@ -55,8 +55,10 @@ class ProjectKeys:
         User fields of the event types, and those of every project.
     undeclared : set of str
         Keys of the fields of every project that no event type declares.
+    has_anonymous : bool
+        Whether there are events that came without a token.
     declarations : tuple
-        All declarations, for comparison: equal unless an event type changed.
+        All of this, for comparison: equal unless an event type changed.
 
     Examples
     --------
@@ -79,7 +81,10 @@ allowed: fields.email, fields.phone, fields.vendorUserId
             "ORDER BY versions.version = event_types.version DESC, event_types.createdAt, "
             "versions.reference, versions.version DESC"
         ).fetchall()
-        self.declarations = tuple(rows)
+        self.has_anonymous = bool(
+            connection.execute("SELECT 1 FROM events WHERE isAnonymous LIMIT 1").fetchall()
+        )
+        self.declarations = (self.has_anonymous, *rows)
         self._event_types = {reference for reference, _ in rows}
         self._metrics = {_COUNTED}
         self.fields: dict[str, UserField] = {}
@@ -225,8 +230,15 @@ def all_values(project_keys: ProjectKeys, users: str, *, keys: Iterable[str] | N
     For the parameters and the columns see :func:`field_values`.
     """
     names = None if keys is None else list(dict.fromkeys(keys))
-    return (
+    values = (
         f"{_of_events(project_keys, users, names)} UNION ALL {_of_interactions(project_keys, users, names)}"
+    )
+    if not project_keys.has_anonymous:
+        return values
+    # A value that came without a token stands in for a missing one, and replaces none.
+    return (
+        f"SELECT * EXCLUDE (isAnonymous) FROM ({values}) AS given "
+        "QUALIFY NOT isAnonymous OR bool_and(isAnonymous) OVER (PARTITION BY userId, key)"
     )
 
 
@@ -300,7 +312,8 @@ def typed(current: str, kind: str) -> str:
 
 
 def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) -> str:
-    columns = 'userId, eventDate, eventType, _id AS sourceId, "user" AS document'
+    columns = 'userId, eventDate, eventType, isAnonymous, _id AS sourceId, "user" AS document'
+    anonymous = ", coalesce(isAnonymous, false) AS isAnonymous" if project_keys.has_anonymous else ""
     current, raw = "json_extract(entry, '$.current')", "json_extract(entry, '$.raw')"
     date = TYPED["date"].format("json_extract_string(entry, '$.date')")
     default = _by_key({key: kind for key, (kind, _) in ALWAYS.items()}, "string")
@@ -313,7 +326,8 @@ def _of_events(project_keys: ProjectKeys, users: str, keys: list[str] | None) ->
         f"coalesce({current}, {raw}) AS current, coalesce({raw}, {current}) AS raw, "
         f"coalesce({date}, eventDate) AS date, "
         f"{_flag('invalid')} AS invalid, {_flag('anonymized')} AS anonymized, "
-        f"{discriminant} OR {certain} AS discriminant, {placing} AS \"placing\", 'event' AS source, sourceId "
+        f"{discriminant} OR {certain} AS discriminant, {placing} AS \"placing\", 'event' AS source, "
+        f"sourceId{anonymous} "
         f"FROM ({_entries(columns, 'events', users, keys)}) AS entries"
     )
 
@@ -324,6 +338,7 @@ def _of_interactions(project_keys: ProjectKeys, users: str, keys: list[str] | No
     certain = [key for key, (_, is_certain) in ALWAYS.items() if is_certain]
     certain += [key for key, field in project_keys.fields.items() if field.discriminating]
     text = f"trim(json_extract_string(entry, '$'), {literal(string.whitespace)})"
+    anonymous = ", false AS isAnonymous" if project_keys.has_anonymous else ""
     return (
         f"SELECT userId, key, {_by_key(kinds, 'string')} AS type, "
         # Values of loaded interactions are not normalised.
@@ -331,7 +346,7 @@ def _of_interactions(project_keys: ProjectKeys, users: str, keys: list[str] | No
         f"coalesce({_MEMBER.format('sent')}, entry) AS raw, startDate AS date, "
         f"false AS invalid, false AS anonymized, "
         f'{_is_one_of(certain)} AS discriminant, false AS "placing", '
-        "'interaction' AS source, sourceId "
+        f"'interaction' AS source, sourceId{anonymous} "
         f"FROM ({_entries(columns, 'interactions', users, keys)}) AS entries WHERE {text} <> ''"
     )
 

@@ -19,6 +19,7 @@ DEFAULTS = {
     "holdoutKey": "",
     "respectGpc": True,
     "respectDnt": False,
+    "anonymousIdentification": False,
     "currency": "EUR",
     "timezone": "UTC",
 }
