@@ -28,6 +28,7 @@ __all__ = [
     "archive_event_type",
     "back_up",
     "check",
+    "compact",
     "create_audience",
     "create_integration",
     "create_key",
@@ -137,8 +138,12 @@ def split_user(project: Project, id: str, user_id: str) -> int:
     return int(project.send("split_user", id=id, user_id=user_id).value)
 
 
-def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
-    """Erase a person.
+def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> pd.Series[Any]:
+    """Erase a person: from the tables at once, and from the files of the project within a day.
+
+    The blocks of the files keep what was deleted until the service rewrites them. It does so by itself within
+    a day while it runs, and at once with :func:`attrib_ds.admin.compact`. Backups, mirrors and exports are
+    files of their own, which you delete.
 
     The service keeps only salted hashes of the user's ids, identities and nonces. With these it recognises
     records with an earlier date that are sent or loaded again, and does not store them. Later records belong
@@ -156,8 +161,9 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
 
     Returns
     -------
-    int
-        Number of erased users: 1.
+    Series
+        ``modifiedCount``, the number of erased users: 1; and ``inFilesUntil`` (Timestamp), by when a service
+        that runs has removed their data from the files, NaT for a project in memory.
 
     Raises
     ------
@@ -171,12 +177,14 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> int:
     >>> import attrib_ds as at
     >>> shop = at.sample_project()
     >>> anna = at.search_users(shop, columns=[], limit=1)["_id"].item()
-    >>> at.admin.delete_user(shop, anna, mode="delete")
+    >>> int(at.admin.delete_user(shop, anna, mode="delete")["modifiedCount"])
     1
     >>> anna in at.search_users(shop, columns=[], limit=1)["_id"].tolist()
     False
     """
-    return int(project.send("delete_user", id=id, mode=mode).value)
+    answer: Any = project.send("delete_user", id=id, mode=mode).value
+    until = pd.to_datetime(answer.get("inFilesUntil"), utc=True)
+    return pd.Series({"modifiedCount": int(answer["modifiedCount"]), "inFilesUntil": until}, dtype=object)
 
 
 def export_user_data(project: Project, id: str) -> dict[str, Any]:
@@ -691,6 +699,45 @@ def check(project: Project) -> pd.DataFrame:
     True
     """
     return to_pandas(project.send("check_project").read())
+
+
+def compact(project: Project) -> pd.Series[Any]:
+    """Rewrite the files of a project, so that nothing of erased persons is left in them.
+
+    The service does so by itself within a day after :func:`attrib_ds.admin.delete_user`, while it runs.
+    Requests wait meanwhile; a gigabyte takes about 20 seconds, and as much free room on the disk. After a
+    crash the project has its former file or the new one.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+
+    Returns
+    -------
+    Series
+        ``bytesBefore`` and ``bytesAfter`` (int64): size of the project's file.
+
+    Raises
+    ------
+    Forbidden
+        If the account is not an administrator of the remote project.
+    NotSupported
+        If the project is in memory or read-only.
+    Unavailable
+        If the disk has no room for a copy, or requests do not end within 30 seconds.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with at.connect("my-shop", path=f"{folder}/shop.duckdb") as shop:
+    ...         at.admin.compact(shop).index.tolist()
+    ['bytesBefore', 'bytesAfter']
+    """
+    sizes: Any = project.send("compact_project").value
+    return pd.Series(sizes, dtype="int64")
 
 
 def back_up(project: Project, path: str | Path) -> Path:

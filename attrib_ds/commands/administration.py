@@ -116,6 +116,13 @@ def back_up(options: argparse.Namespace) -> None:
     show(f"Copied {options.project} to {options.file}: {options.file.stat().st_size:,} bytes")
 
 
+def compact(options: argparse.Namespace) -> None:
+    """Rewrite the files of a project, so that nothing of erased persons is left in them."""
+    with open_existing(options.project, operation="compact_project") as project:
+        before, after = at.admin.compact(project)
+    show(f"Compacted {options.project}: {before:,} bytes before, {after:,} after")
+
+
 def restore(options: argparse.Namespace) -> None:
     """Restore a project from a backup."""
     # The client imports the service only inside functions.

@@ -311,6 +311,8 @@ def _add_administration(actions: Actions) -> None:
         _argument("--replace", action="store_true", help="overwrite the existing project"),
         _HOME,
     )  # fmt: skip
+    about = "rewrite a project's files, so that nothing of erased persons is left in them"
+    _add(actions, "compact", "administration.compact", about, _PROJECT, _HOME)
     about = "check a project's file for inconsistencies"
     _add(actions, "check", "administration.check", about, _PROJECT, _HOME)
 

@@ -276,6 +276,10 @@ class BackUpProject(request.ProjectRequest):
     """Back up the project at one point in time."""
 
 
+class CompactProject(request.ProjectRequest):
+    """Rewrite the files of the project, so that nothing of erased users is left in them."""
+
+
 class RestoreProject(request.ProjectRequest):
     """Replace the project with a backup; over HTTP the body is the file."""
 

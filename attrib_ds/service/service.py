@@ -1,6 +1,8 @@
 """The embedded service: carries out operations on the store of one project."""
 
+import logging
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -12,15 +14,24 @@ import duckdb
 import ibis
 import pyarrow as pa
 
+from attrib_ds import instants
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotSupported, ServiceFailure
+from attrib_ds.errors import (
+    AttribError,
+    Conflict,
+    InvalidRequest,
+    NotSupported,
+    ServiceFailure,
+    Unavailable,
+)
 from attrib_ds.service import (
     account_keys,
     backup,
     campaigns,
+    compaction,
     consistency_check,
     interactions,
     mirroring,
@@ -41,6 +52,7 @@ from attrib_ds.service.users import audiences, exports, personal_data, search
 
 Handler: TypeAlias = Callable[["Service", Any, AuditEntry | None, connections.Cancellation | None], Answer]
 T = TypeVar("T")
+_LOG: Final = logging.getLogger(__name__)
 
 #: Operations that accept events, or read none.
 _ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
@@ -59,6 +71,9 @@ class Service:
         self._is_served = is_served
         self._lock = threads.ReadersWriterLock()
         self._is_broken = False
+        #: Held while the files are rewritten, and by who closes the project.
+        self._maintenance = threading.Lock()
+        self._closing = connections.Cancellation()
         self._use(store)
 
     def _use(self, store: Store) -> None:
@@ -66,7 +81,7 @@ class Service:
         self._ingestion = Ingestion(store, is_served=self._is_served)
         self._hits = HitIntake(store)
         self._states = states.States(store)
-        self._expirations = Expirations(store)
+        self._expirations = Expirations(store, weakref.WeakMethod(self._compact_if_due))
         self._thread_local = threading.local()
         self._settings: ProjectSettings | None = None
         self._settings_lock = threading.Lock()
@@ -214,6 +229,9 @@ class Service:
         if operation.name == "restore_project":
             self._check_project(request)
             return self._restore(request, line)
+        if operation.name == "compact_project":
+            self._check_project(request)
+            return self._compact(line)
         leave = self._enter()
         try:
             with self._translated_errors():
@@ -305,6 +323,10 @@ class Service:
         future.add_done_callback(end)
         return future
 
+    def wait(self) -> None:
+        """Wait while the project is restored or compacted; open it again if the database has shut down."""
+        self._enter()()
+
     def _note(self, error: BaseException | None) -> None:
         """Remember that the database has shut down, if an error says so."""
         self._is_broken |= error is not None and files.is_final(error) and self._address != MEMORY
@@ -380,6 +402,34 @@ class Service:
                 self._reopen()
         return Answer(value=counts)
 
+    def _compact(self, line: AuditEntry | None, *, timeout: float = _SECONDS_TO_BE_ALONE) -> Answer:
+        """Rewrite the files of the project, with exclusive access; a failure leaves them as they are."""
+        self._store.require_writing()
+        if self._address == MEMORY:
+            raise NotSupported("a project in memory has no files to compact; connect to one with a path")
+        if not self._maintenance.acquire(blocking=False):
+            raise Unavailable("the project is being compacted or closed")
+        try:
+            with self._lock.exclusive(timeout=timeout):
+                self._is_broken = True
+                self._release()
+                try:
+                    sizes = compaction.compact(Path(self._address).expanduser(), self._closing, line)
+                finally:
+                    self._reopen()
+        finally:
+            self._maintenance.release()
+        return Answer(value=sizes)
+
+    def _compact_if_due(self) -> None:
+        """Rewrite the files if persons were erased from the tables half a day ago."""
+        try:
+            if self._address != MEMORY and compaction.is_due(self._store, instants.now()):
+                self._compact(None, timeout=_SECONDS_TO_BE_ALONE / 10)
+        except AttribError as error:
+            # Tried again in an hour.
+            _LOG.warning("%s could not be compacted: %s", self._store.meta.project_id, error)
+
     @contextmanager
     def _shared_access(self) -> Iterator[None]:
         """Hold shared access to the open file."""
@@ -453,7 +503,9 @@ class Service:
 
     def close(self) -> None:
         """Write queued events, then close the file; idempotent."""
-        self._release()
+        self._closing.cancel()
+        with self._maintenance:
+            self._release()
 
     def _release(self) -> None:
         self._expirations.close()

@@ -410,8 +410,13 @@ def a_person(project, name):
 def deleted_user(project):
     ids = [a_person(project, "forgotten"), a_person(project, "erased"), hex_id(0)]
     modes = ["anonymise", "delete", "delete"]
+
+    def erased(p, id, mode):
+        answer = at.admin.delete_user(p, id, mode=mode)
+        return answer["modifiedCount"], answer["inFilesUntil"].date()
+
     return [
-        told(lambda p, id=id, mode=mode: at.admin.delete_user(p, id, mode=mode), project)
+        told(lambda p, id=id, mode=mode: erased(p, id, mode), project)
         for id, mode in zip(ids, modes, strict=True)
     ]
 

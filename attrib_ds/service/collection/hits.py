@@ -426,8 +426,8 @@ def _assign_trackers(connection: Connection, ids: tables.HexIds) -> None:
     ((count,),) = connection.execute(f"SELECT count(*) FROM {unknown}").fetchall()
     id = ids.many("row_number() OVER (ORDER BY value) - 1", count=count)
     connection.execute(
-        f"INSERT INTO identities (kind, value, userId) SELECT {sources.literal(identities.TRACKER)}, value, {id} FROM {unknown} "
-        "AS unknown"
+        f"INSERT INTO identities (kind, value, userId) SELECT {sources.literal(identities.TRACKER)}, "
+        f"value, {id} FROM {unknown} AS unknown"
     )
 
 

@@ -145,7 +145,7 @@ def _without(sent: Mapping[str, Any], key: str | None) -> dict[str, Any]:
 #: Events anonymised in one transaction.
 _EVENTS_AT_ONCE: Final = 1_000
 _LOG: Final = logging.getLogger(__name__)
-_SECONDS_OF_A_DAY: Final = 86_400.0
+_SECONDS_OF_AN_HOUR: Final = 3_600.0
 _SECONDS_TO_STOP: Final = 30.0
 
 
@@ -413,17 +413,26 @@ def _sent_keys(
 
 
 class Expirations:
-    """Anonymises expired events when a project is opened and daily after that, in a background thread.
+    """Anonymises expired events when a project is opened and hourly after that, in a background thread.
 
     Parameters
     ----------
     store : Store
         Store of the events; the thread only holds a weak reference to it.
+    afterwards : callable, optional
+        Returns a function to call afterwards, or None if it is gone; may close the project and open it again.
     seconds : float, optional
-        Interval; a day by default.
+        Interval; an hour by default.
     """
 
-    def __init__(self, store: Store, *, seconds: float = _SECONDS_OF_A_DAY) -> None:
+    def __init__(
+        self,
+        store: Store,
+        afterwards: Callable[[], Callable[[], object] | None] = lambda: None,
+        *,
+        seconds: float = _SECONDS_OF_AN_HOUR,
+    ) -> None:
+        self._afterwards = afterwards
         self._store = weakref.ref(store, lambda _: ended.set())
         self._seconds = seconds
         self._ended = ended = threading.Event()
@@ -458,4 +467,8 @@ class Expirations:
             except Exception:  # noqa: BLE001  (retried at the next interval)
                 _LOG.exception("expired events could not be anonymised")
             del store
+            afterwards = self._afterwards()
+            if afterwards is not None:
+                afterwards()
+            del afterwards
             self._ended.wait(self._seconds)

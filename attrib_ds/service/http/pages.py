@@ -91,7 +91,8 @@ class Pages:
             hit = interactions.read_hit(await self._body(request, _MOST_BYTES_OF_HIT))
         service, settings = await self._open(request, hit.projectId, hit.ingestKey)
         await self._store(
-            lambda: service.start_hit(_record(hit, request, settings) | self._place(request.address))
+            service,
+            lambda: service.start_hit(_record(hit, request, settings) | self._place(request.address)),
         )
         return _pixel() if request.method == "GET" else Response(status_code=202)
 
@@ -124,7 +125,7 @@ class Pages:
             return JSONResponse({"show": True})
         is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
         event = _event(opportunity, holdout, is_withheld=is_withheld)
-        await self._store(lambda: service.start(_CREATE, event))
+        await self._store(service, lambda: service.start(_CREATE, event))
         return JSONResponse({"show": not is_withheld})
 
     def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
@@ -148,9 +149,12 @@ class Pages:
         self._count(request, "hits", project_id)
         return service, settings
 
-    async def _store(self, start: Callable[[], Future[Any] | None]) -> None:
+    async def _store(self, service: Service, start: Callable[[], Future[Any] | None]) -> None:
         with self.pool.admission():
             future = start()
+            if future is None:
+                await self.pool.run(service.wait)
+                future = start()
             if future is None:
                 raise Unavailable("the project is being restored or opened again; try again later")
             await self.arrivals.wait(future)

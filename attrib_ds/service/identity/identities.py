@@ -176,12 +176,11 @@ class _Resolution:
             return user
         if people:
             self.merged |= {other: user for other in nameless if other != user}
-        for pair in pairs:
-            if pair[0] != TRACKER:
-                self.holders.setdefault(pair, user)
-                self.identified.add(user)
-            elif not is_of_another:
-                self.holders[pair] = user
+        if personal:
+            self.identified.add(user)
+        self.holders = dict.fromkeys(personal, user) | self.holders
+        if not is_of_another:
+            self.holders |= {pair: user for pair in pairs if pair[0] == TRACKER}
         return user
 
     def _known(self, pairs: Sequence[Pair]) -> tuple[list[Pair], list[str], list[str]]:

@@ -16,6 +16,7 @@ from attrib_ds.service.store.tables import insert_records, new_uuid, read_page
 #: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset(
     {
+        "compact_project",
         "create_holdout",
         "create_key",
         "delete_holdout",

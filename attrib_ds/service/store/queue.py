@@ -230,6 +230,25 @@ def read_accepted(file: Path) -> dict[str, int]:
         raise _damaged(path, files.with_advice(error)) from error
 
 
+def compact(file: Path) -> None:
+    """Rewrite the queue of a file, which must not be open, so that nothing of moved records is left in it.
+
+    Raises
+    ------
+    ServiceFailure
+        If that fails; the queue has all its records.
+    """
+    path = files.queue_of(file)
+    if not path.exists():
+        return
+    with (
+        _translated("the queue of the project cannot be rewritten"),
+        closing(sqlite3.connect(path, timeout=_SECONDS_TO_LOCK, isolation_level=None)) as connection,
+    ):
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def count_waiting(file: Path) -> int:
     """Return the number of records in the queue of a file."""
     path = files.queue_of(file)

@@ -23,7 +23,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables. Files of other versions are refused.
-VERSION: Final = 4
+VERSION: Final = 5
 
 _METRIC: Final = {
     **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),

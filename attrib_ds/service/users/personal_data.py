@@ -2,20 +2,19 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants, json_numbers, schema
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
 from attrib_ds.instants import naive
 from attrib_ds.records import json_records, sources
 from attrib_ds.service.events import retention, states
-from attrib_ds.service.identity import tombstones
-from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
+from attrib_ds.service.identity import identities, tombstones
 from attrib_ds.service.identity.merging import find_survivor
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import read_table
@@ -38,7 +37,7 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
         connection = backend.con
         of_user = [find_survivor(connection, request.id)]
         ids = [id for (id,) in connection.execute(_EVENTS, of_user).fetchall()]
-        identities = connection.execute(
+        names = connection.execute(
             "SELECT kind, value FROM identities WHERE userId = ? ORDER BY kind, value", of_user
         ).fetchall()
         merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ? ORDER BY _id", of_user)
@@ -49,7 +48,7 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
         sent = f"raw_events WHERE _id IN ({_EVENTS}) ORDER BY createdAt, _id"
         data = {
             "user": _records(user, "User")[0],
-            "identities": [{"kind": kind, "value": value} for kind, value in identities],
+            "identities": [{"kind": kind, "value": value} for kind, value in names],
             "mergedUserIds": [id for (id,) in merged.fetchall()],
             "interactions": _records(read_table(connection, own, of_user, schema.INTERACTION), "Interaction"),
             "hits": _records(read_table(connection, own_hits, of_user, schema.HIT), "Hit"),
@@ -77,11 +76,14 @@ _REVEALING: Final = {
         *("geo.latitude", "geo.longitude", "geo.zipcode"),
     ),
 }
+#: Setting of the project: time of the first erasure since the files were compacted.
+ERASED_SINCE: Final = "erasedSince"
+_TIME_TO_COMPACT: Final = timedelta(days=1)
 _OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE userId = ?"
 
 
 def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
-    """Erase a user; return 1."""
+    """Erase a user; return their number and the time until which the files may have their data."""
     now = naive(instants.now())
 
     def write(connection: Connection) -> int:
@@ -91,7 +93,9 @@ def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
         erase(connection, id, request.mode, now)
         return 1
 
-    return Answer(value=store.write(write))
+    count = store.write(write)
+    until = None if store.path is None else instants.format((now + _TIME_TO_COMPACT).replace(tzinfo=UTC))
+    return Answer(value={"modifiedCount": count, "inFilesUntil": until})
 
 
 def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
@@ -110,9 +114,16 @@ def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
     """
     connection.execute(_OWN.format(name="own_events", table="events"), [id])
     connection.execute(_OWN.format(name="own_interactions", table="interactions"), [id])
-    marks, others = _read_person(connection, id)
+    marks, others, claims = _read_person(connection, id)
     tombstones.bury(connection, marks, date)
     _delete_raw(connection, others)
+    erase_events(connection, claims, date)
+    trackers = [value for kind, value in marks if kind == tombstones.identity_kind(identities.TRACKER)]
+    connection.execute("DELETE FROM pending_hits WHERE trackerId IN (SELECT unnest(?))", [trackers])
+    connection.execute(
+        "DELETE FROM identities WHERE starts_with(kind, ?) AND value IN (SELECT unnest(?))",
+        [identities.CLAIMED, [value for _, value in marks]],
+    )
     if mode == "delete":
         _delete(connection, id)
     else:
@@ -134,51 +145,59 @@ def erase_events(connection: Connection, ids: list[str], date: datetime) -> None
     date : datetime
         Current time, naive, in UTC.
     """
+    if connection.execute("SELECT 1 FROM settings WHERE name = ?", [ERASED_SINCE]).fetchone() is None:
+        since = json_values.encode(instants.format(date.replace(tzinfo=UTC)))
+        connection.execute("INSERT INTO settings VALUES (?, ?)", [ERASED_SINCE, since])
     computed = connection.execute("SELECT _id FROM events WHERE _id IN (SELECT unnest(?))", [ids]).fetchall()
     computed_ids = [id for (id,) in computed]
     _hide(connection, computed_ids, date)
     _delete_raw(connection, set(ids) - set(computed_ids))
 
 
-def _read_person(connection: Connection, id: str) -> tuple[set[tuple[str, str]], list[str]]:
-    """Return the marks of a user, and the raw events without a computed event that mention them."""
-    identities = set(
-        connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall()
-    )
-    for source in (
-        of_events("(SELECT * FROM events WHERE _id IN (SELECT id FROM temp.own_events))"),
-        of_interactions("(SELECT * FROM interactions WHERE _id IN (SELECT id FROM temp.own_interactions))"),
-    ):
-        query = f"SELECT DISTINCT kind, value FROM ({identities_query(connection, source)})"
-        identities |= set(connection.execute(query).fetchall())
-    identities = _not_of_others(connection, id, identities)
-    others = _mentioning(connection, identities)
+def _read_person(connection: Connection, id: str) -> tuple[set[tuple[str, str]], list[str], list[str]]:
+    """Return the marks of a user, and the ids of others' events that mention them.
+
+    These are raw events without a computed event, and anonymous events that claim an identity of theirs.
+    """
+    names = set(connection.execute("SELECT kind, value FROM identities WHERE userId = ?", [id]).fetchall())
+    for of_rows, table in ((identities.of_events, "events"), (identities.of_interactions, "interactions")):
+        source = of_rows(f"(SELECT * FROM {table} WHERE _id IN (SELECT id FROM temp.own_{table}))")
+        query = f"SELECT DISTINCT kind, value FROM ({identities.identities_query(connection, source)})"
+        names |= set(connection.execute(query).fetchall())
+    names = _not_of_others(connection, id, names)
+    others = _mentioning(connection, names)
     nonces = connection.execute(
         "SELECT nonce FROM raw_events WHERE _id IN (SELECT id FROM temp.own_events) "
         "OR _id IN (SELECT unnest(?))",
         [others],
     ).fetchall()
     merged = connection.execute("SELECT _id FROM merged_users WHERE userId = ?", [id]).fetchall()
-    marks = {(tombstones.identity_kind(kind), value) for kind, value in identities}
+    marks = {(tombstones.identity_kind(kind), value) for kind, value in names}
     marks |= {(tombstones.NONCE, nonce) for (nonce,) in nonces if not tombstones.is_hidden(nonce)}
     marks |= {(tombstones.USER, user) for user in (id, *(merged_id for (merged_id,) in merged))}
-    return marks, others
+    anonymous = "SELECT * FROM events WHERE isAnonymous AND _id NOT IN (SELECT id FROM temp.own_events)"
+    query = identities.identities_query(connection, identities.of_events(f"({anonymous})"), also="_id")
+    rows = connection.execute(
+        f"SELECT _id, kind, value FROM ({query}) WHERE value IN (SELECT unnest(?))",
+        [[value for _, value in names]],
+    ).fetchall()
+    return marks, others, [event for event, *pair in rows if tuple(pair) in names]
 
 
-def _not_of_others(connection: Connection, id: str, identities: set[tuple[str, str]]) -> set[tuple[str, str]]:
+def _not_of_others(connection: Connection, id: str, names: set[tuple[str, str]]) -> set[tuple[str, str]]:
     """Remove identities that belong to other users."""
-    if not identities:
+    if not names:
         return set()
     of_others = connection.execute(
         "SELECT kind, value FROM identities WHERE userId <> ? AND value IN (SELECT unnest(?))",
-        [id, [value for _, value in identities]],
+        [id, [value for _, value in names]],
     ).fetchall()
-    return identities - set(of_others)
+    return names - set(of_others)
 
 
-def _mentioning(connection: Connection, identities: Iterable[tuple[str, str]]) -> list[str]:
+def _mentioning(connection: Connection, names: Iterable[tuple[str, str]]) -> list[str]:
     """Return the raw events without a computed event that contain an identity in any field."""
-    values = {value.lower() for _, value in identities}
+    values = {value.lower() for _, value in names}
     if not values:
         return []
     cursor = connection.execute(
