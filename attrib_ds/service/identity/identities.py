@@ -178,7 +178,7 @@ class _Resolution:
             self.merged |= {other: user for other in nameless if other != user}
         if personal:
             self.identified.add(user)
-        self.holders = dict.fromkeys(personal, user) | self.holders
+        self.holders |= {pair: user for pair in personal if pair not in self.holders}
         if not is_of_another:
             self.holders |= {pair: user for pair in pairs if pair[0] == TRACKER}
         return user
