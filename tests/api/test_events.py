@@ -11,15 +11,23 @@ from attrib_ds import (
     create_event_type,
     event_insights,
     get_event,
+    get_event_type,
     get_raw_event,
+    list_event_types,
     list_trashed_events,
     schema,
     send_events,
     update_states,
     update_statistics,
 )
-from attrib_ds.api.admin import replay_events, validate_events
-from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
+from attrib_ds.api.admin import (
+    archive_event_type,
+    replay_events,
+    restore_event_type,
+    update_event_type,
+    validate_events,
+)
+from attrib_ds.errors import Conflict, InvalidRequest, NotFound, NotSupported, Unavailable
 from attrib_ds.records.frames import TEXT
 
 FIELDS = [
@@ -318,3 +326,63 @@ def test_events_that_are_too_much_for_one_request_are_sent_alone(orders_shop):
     told = send_events(project, rows, event_type="order", wait=False)
     assert told["status"].tolist() == ["accepted"] * 502
     assert transport.sent == ["create_events"] * 2 + ["create_event"] * 2
+
+
+@pytest.fixture
+def empty_shop():
+    with connect("my-shop", path=":memory:") as project:
+        yield project
+
+
+def test_an_empty_list_has_every_column(empty_shop):
+    frame = list_event_types(empty_shop)
+    assert list(frame.columns) == schema.EVENT_TYPE.names
+    assert len(frame) == frame.attrs["total"] == 0
+
+
+def test_r275_r276_r277_created_listed_and_read(empty_shop):
+    fields = [
+        {"type": "email", "entity": "user", "storageKey": "email"},
+        {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None},
+    ]
+    created = create_event_type(empty_shop, "lead", name="Lead", fields=fields)
+    assert created.name == created["_id"]
+    assert [each["ingestionKey"] for each in json.loads(created["fields"])] == ["email", None]
+    assert json.loads(created["metadata"]) == {}
+    assert get_event_type(empty_shop, "lead").equals(created)
+    create_event_type(empty_shop, "call", name="Phone call", metadata={"a": 1})
+    assert list_event_types(empty_shop)["reference"].tolist() == ["call", "lead"]
+    assert list_event_types(empty_shop, sort="-name", limit=1)["name"].tolist() == ["Phone call"]
+    assert list_event_types(empty_shop, storage_key="won").attrs["total"] == 1
+    assert list_event_types(empty_shop, search="PHONE")["reference"].tolist() == ["call"]
+    assert len(list_event_types(empty_shop, archived=True)) == 0
+
+
+def test_errors_name_the_argument(empty_shop):
+    create_event_type(empty_shop, "lead", name="Lead")
+    with pytest.raises(Conflict, match="reference: the event type 'lead' exists already"):
+        create_event_type(empty_shop, "lead", name="Lead again")
+    with pytest.raises(InvalidRequest, match="reference: 'Lead' is not allowed"):
+        create_event_type(empty_shop, "Lead", name="Lead")
+    with pytest.raises(InvalidRequest, match="fields/0/storageKey: 'event-count' is the name of a built-in"):
+        field = {"type": "number", "entity": "event", "storageKey": "event-count"}
+        create_event_type(empty_shop, "order", name="Order", fields=[field])
+    with pytest.raises(NotFound, match="reference: there is no event type 'order'"):
+        get_event_type(empty_shop, "order")
+
+
+def test_g077_g158_changed_archived_and_restored(empty_shop):
+    create_event_type(empty_shop, "lead", name="Lead")
+    won = {"type": "state", "entity": "event", "storageKey": "won", "ingestionKey": None}
+    changed = update_event_type(empty_shop, "lead", name="Sales lead", fields=[won], metadata={"a": 1})
+    assert (changed["name"], json.loads(changed["metadata"])) == ("Sales lead", {"a": 1})
+    assert json.loads(changed["fields"])[0]["ingestionKey"] is None
+    assert get_event_type(empty_shop, "lead").equals(changed)
+    with pytest.raises(Conflict, match="fields/0/type: 'won' is in use with the type 'state'"):
+        update_event_type(empty_shop, "lead", fields=[{**won, "type": "number"}])
+    assert archive_event_type(empty_shop, "lead")["archivedAt"] is not None
+    assert len(list_event_types(empty_shop)) == 0
+    restore_event_type(empty_shop, "lead")
+    assert list_event_types(empty_shop)["reference"].tolist() == ["lead"]
+    with pytest.raises(NotFound, match="reference: there is no event type 'call'"):
+        archive_event_type(empty_shop, "call")

@@ -1,7 +1,11 @@
 """The style of plots on dark backgrounds, with large fonts and with long titles."""
 
+import inspect
+
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
@@ -9,8 +13,10 @@ from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 from attrib_ds import plots
 from attrib_ds.plots import style
+from attrib_ds.plots.style import distinct, shorten
 
 LONG = "a model whose name says everything there is to say about it, and then some more"
+
 
 FRAMES = {
     "credits": pd.DataFrame(
@@ -81,7 +87,11 @@ FRAMES = {
         }
     ),
 }
+
+
 FRAMES |= dict.fromkeys(("model_comparison", "returns"), FRAMES["credits"])
+
+
 FRAMES |= {"seasonality": FRAMES["insights"]}
 
 
@@ -137,3 +147,49 @@ def test_figures_grow_with_large_texts(name):
         # A layout without room would warn, which fails.
         assert fits(ax)
     assert ax.figure.get_size_inches() == pytest.approx(2 * usual)
+
+
+def test_short_names_are_kept_and_white_space_is_collapsed():
+    assert shorten("Mail") == "Mail"
+    assert shorten(" two\n lines\t") == "two lines"
+    assert shorten("abcdefgh", width=5) == "ab…gh"
+
+
+def test_control_characters_are_escaped():
+    # matplotlib repeats characters without a glyph in its warnings, which go to the terminal.
+    assert shorten("\x1b[2Jmail") == "\\x1b[2Jmail"
+    assert distinct({"a": "\x07mail\u202e"}) == {"a": "\\x07mail\\u202e"}
+
+
+def test_shortened_names_keep_the_part_that_differs():
+    names = {str(year): f"Retargeting, spring {year}, all regions and devices" for year in (2023, 2024, 2025)}
+    assert distinct(names, width=30) == {
+        "2023": "Retargetin…2023, all regions …",
+        "2024": "Retargetin…2024, all regions …",
+        "2025": "Retargetin…2025, all regions …",
+    }
+
+
+@given(
+    st.dictionaries(st.text("ab", max_size=3), st.text("xy z", max_size=60), max_size=30), st.integers(12, 40)
+)
+def test_labels_are_distinct_and_short(names, width):
+    labels = distinct(names, width=width)
+    assert list(labels) == list(names)
+    assert len(set(labels.values())) == len(names)
+    # A number that distinguishes equal labels may exceed the width.
+    assert all(len(label) <= width + 4 for label in labels.values())
+
+
+def test_public_names_are_sorted_and_callable():
+    assert plots.__all__ == sorted(plots.__all__)
+    assert all(callable(getattr(plots, name)) for name in plots.__all__)
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_only_the_frame_is_positional_and_axes_are_returned(name):
+    frame, *rest = inspect.signature(getattr(plots, name)).parameters.values()
+    assert frame.kind is frame.POSITIONAL_OR_KEYWORD
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
+    assert rest[-1].name == "ax"
+    assert inspect.signature(getattr(plots, name)).return_annotation == "Axes"

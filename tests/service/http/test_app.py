@@ -1,24 +1,40 @@
-"""What every answer over HTTP has in common: errors, methods, headers, pages."""
+"""What every answer over HTTP has in common: errors, methods, headers, pages; and the token route."""
 
+import asyncio
+import base64
 import http.client
 import json
 import logging
 import re
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import duckdb
 import pytest
 from openapi_spec_validator import validate
-from support.http_caller import TIMEOUT
+from support.http_caller import FORM, GRANT, TIMEOUT, Caller, ask_token, exchange, token_of
 from support.service_records import hex_id
+from support.signing import header_of, payload_of, signed
 
-from attrib_ds.contract import OPERATIONS
+from attrib_ds.contract import OPERATIONS, Answer, File, build
+from attrib_ds.errors import Forbidden, NotFound, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service import Service
+from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http import responses
 from attrib_ds.service.http.app import Routes
+from attrib_ds.service.http.errors import HttpError, prefers, to_http_error
+from attrib_ds.service.http.projects import Health, Projects
+from attrib_ds.service.http.reads import Arrivals, ThreadPool
+from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
+
+
 NODES = "/api/v1/projects/shop/nodes"
 
 
@@ -393,3 +409,312 @@ def test_one_line_per_request_is_logged(call, caplog):
     lines = [record.getMessage() for record in caplog.records if "find-me" in record.getMessage()]
     assert len(lines) == 1
     assert re.fullmatch(rf"find-me GET {NODES} 200 \d+ ms", lines[0])
+
+
+PROBE = "/api/v1/projects/shop/nodes"
+
+
+@pytest.mark.slow
+def test_a_token_answer_is_not_stored_anywhere(anyone, key):
+    for reply in (ask_token(anyone, key), exchange(anyone)):
+        assert reply.headers["Cache-Control"] == "no-store"
+
+
+def test_r303_every_name_of_this_machine_is_an_audience(anyone, key):
+    port = anyone.url.rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        assert ask_token(anyone, key, aud=f"http://{host}:{port}/auth/oidc/token").status == 200
+    assert ask_token(anyone, key, aud=f"http://attribution.example:{port}/auth/oidc/token").status == 400
+
+
+def test_r303_the_header_host_does_not_make_an_audience(anyone, key):
+    assertion = signed(
+        header_of(key),
+        payload_of(key, time.time(), aud="http://evil.example/auth/oidc/token"),
+        key.privateKey,
+    )
+    form = f"grant_type={GRANT}&client_id={key.clientId}&assertion={assertion}"
+    reply = anyone("POST", "/auth/oidc/token", form, Content_Type=FORM, Host="evil.example")
+    assert reply.status == 400
+
+
+def test_an_unknown_client_is_told_by_401(anyone, key):
+    reply = exchange(anyone, client_id="somebody", assertion="a.b.c")
+    assert reply.status == 401
+    assert reply.json()["error"] == "invalid_client"
+    assert "WWW-Authenticate" in reply.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "error"),
+    [
+        ("", FORM, "invalid_request"),
+        (f"grant_type={GRANT}", FORM, "invalid_request"),
+        (f"grant_type={GRANT}&client_id=a", FORM, "invalid_request"),
+        (f"grant_type={GRANT}&client_id=a&assertion=", FORM, "invalid_request"),
+        ("client_id=a&assertion=b", FORM, "invalid_request"),
+        ("grant_type=client_credentials&client_id=a&assertion=b", FORM, "unsupported_grant_type"),
+        (f"grant_type={GRANT}&client_id=a&assertion=b&client_id=c", FORM, "invalid_request"),
+        (f"grant_type={GRANT}&client_id=%ff&assertion=b", FORM, "invalid_request"),
+        (b"\xff\xfe", FORM, "invalid_request"),
+        ("&".join(f"a{number}=1" for number in range(50)), FORM, "invalid_request"),
+        (f"grant_type={GRANT}&client_id=a&assertion=b", "application/json", "invalid_request"),
+        (f"grant_type={GRANT}&client_id=a&assertion=b", "text/plain", "invalid_request"),
+        ({"grant_type": GRANT, "client_id": "a", "assertion": "b"}, "application/json", "invalid_request"),
+    ],
+)
+def test_a_request_of_another_form_is_refused(anyone, body, content_type, error):
+    reply = anyone("POST", "/auth/oidc/token", body, Content_Type=content_type)
+    assert (reply.status, reply.json()["error"]) == (400, error)
+    assert reply.headers["Cache-Control"] == "no-store"
+
+
+def test_the_content_type_may_name_a_charset(anyone, key):
+    form = f"grant_type={GRANT}&client_id=somebody&assertion=b"
+    reply = anyone("POST", "/auth/oidc/token", form, Content_Type=f"{FORM.title()}; charset=UTF-8")
+    assert reply.json()["error"] == "invalid_client"
+
+
+def test_other_methods_are_told_what_is_allowed(anyone):
+    reply = anyone("GET", "/auth/oidc/token")
+    assert (reply.status, reply.headers["Allow"]) == (405, "OPTIONS, POST")
+
+
+def test_revoking_a_key_ends_its_tokens_while_the_server_runs(server, home):
+    key = create_key(home, home / "short.json", projects=["shop"])
+    call = Caller(server, token_of(server, key))
+    assert call("GET", PROBE).status == 200
+    with closing(Accounts.open(home)) as accounts:
+        accounts.revoke_key(key.privateKeyId)
+    assert call("GET", PROBE).status == 401
+    assert ask_token(Caller(server), key).json()["error"] == "invalid_grant"
+
+
+def test_r313_what_is_no_token_is_refused(call, anyone, key):
+    basic = base64.b64encode(f"{key.clientId}:{call.token}".encode()).decode()
+    for field in ("", "Bearer", "Bearer ", f"Basic {basic}", call.token, f"Bearer {call.token}x",
+                  f"Bearer {call.token} {call.token}", f"Token {call.token}", "Bearer " + "x" * 5_000):  # fmt: skip
+        reply = anyone("GET", PROBE, Authorization=field)
+        assert reply.status == 401, field
+        assert reply.json() == {"statusCode": 401, "message": "Unauthorized"}
+        assert reply.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_token_in_the_query_is_not_taken(call, anyone):
+    assert anyone("GET", f"{PROBE}?access_token={call.token}").status == 401
+
+
+def test_secrets_are_in_no_log_and_no_answer(server, key, home, caplog):
+    caplog.set_level(logging.DEBUG)
+    anyone = Caller(server)
+    canary = "c4n4ry-c4n4ry-c4n4ry"
+    assertion = signed(
+        header_of(key), payload_of(key, time.time(), aud=f"{server}/auth/oidc/token"), key.privateKey
+    )
+    token = exchange(anyone, client_id=key.clientId, assertion=assertion).json()["access_token"]
+    call = Caller(server, token)
+    replies = [
+        exchange(anyone, client_id=key.clientId, assertion=f"{canary}.{canary}.{canary}"),
+        exchange(anyone, client_id=key.clientId, assertion=assertion[:-3] + "AAA"),
+        anyone("POST", "/auth/oidc/token", f"assertion={canary}", Content_Type=FORM),
+        anyone("POST", "/auth/oidc/token", canary, Content_Type="text/plain"),
+        anyone("GET", PROBE, Authorization=f"Bearer {canary}"),
+        call("GET", "/api/v1/projects/nowhere/nodes"),
+        call("GET", f"{PROBE}?limit=-1"),
+        call("POST", "/api/v1/projects/shop/interactions/search", b"[1"),
+        call("GET", "/api/v1/projects/shop/trashed-events"),
+    ]
+    secrets = [canary, token, assertion, assertion.split(".")[2], key.privateKey.splitlines()[2]]
+    # One line per request is logged, so this does look at something.
+    logged = caplog.text + "".join(str(vars(record)) for record in caplog.records)
+    assert logged.count("/auth/oidc/token") >= 5
+    for secret in secrets:
+        assert secret not in logged
+        for reply in replies:
+            assert secret not in reply.content.decode()
+            assert secret not in str(reply.headers)
+
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("application/*", False),
+        ("application/json", False),
+        (ARROW, True),
+        (ARROW.upper(), True),
+        (f"application/json, {ARROW}", True),
+        (f"application/json;q=0.5,{ARROW};q=0.5", True),
+        (f"application/json;q=0.9, {ARROW};q=0.8", False),
+        (f"{ARROW};q=0", False),
+        (f"{ARROW};q=nonsense", False),
+        (f"{ARROW};q=nan", False),
+        (f"{ARROW}; version=1; q=1", True),
+        (f"x{ARROW}", False),
+    ],
+)
+def test_who_names_a_form_gets_it_unless_json_is_liked_better(accept, expected):
+    assert prefers(accept, ARROW) is expected
+
+
+@pytest.mark.parametrize("kind", [Unavailable, ProjectInUse, ServiceFailure, RuntimeError, Forbidden])
+def test_r323_what_went_wrong_inside_is_not_told(kind):
+    secret = "path: '/home/anna/shop.duckdb'; SELECT 1"
+    failure = to_http_error(kind(secret))
+    assert failure.message
+    assert secret not in failure.message
+    assert secret not in str(failure.headers)
+
+
+def test_g140_too_much_waiting_work_is_refused():
+    async def crowd():
+        pool, release = ThreadPool(threads=1, most_waiting=1), threading.Event()
+        try:
+            accepted = [asyncio.ensure_future(pool.run_or_reject(release.wait, 30)) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(HttpError) as caught:
+                await pool.run_or_reject(int)
+            assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "1"})
+            # What was accepted on goes on.
+            going_on = asyncio.ensure_future(pool.run(int))
+            release.set()
+            assert await asyncio.gather(*accepted, going_on) == [True, True, 0]
+            assert await pool.run_or_reject(int) == 0
+        finally:
+            release.set()
+            pool.close()
+
+    asyncio.run(crowd())
+
+
+def test_g140_an_event_without_a_thread_takes_a_place_too():
+    pool = ThreadPool(threads=1, most_waiting=0)
+    try:
+        with pool.admission():
+            with pytest.raises(HttpError) as caught, pool.admission():
+                raise AssertionError("admitted")
+            assert caught.value.status == 503
+        with pool.admission():
+            pass
+    finally:
+        pool.close()
+
+
+def test_results_of_other_threads_reach_the_loop_together():
+    async def receive():
+        futures = [Future() for _ in range(1_000)]
+        arrivals = Arrivals()
+        waiting = [asyncio.ensure_future(arrivals.wait(future)) for future in futures]
+        await asyncio.sleep(0)
+
+        def resolve():
+            for number, future in enumerate(futures):
+                future.set_result(number)
+
+        thread = threading.Thread(target=resolve)
+        thread.start()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 30) == list(range(1_000))
+        thread.join()
+        # A cancelled waiter gets no result.
+        left = asyncio.ensure_future(arrivals.wait(future := Future()))
+        await asyncio.sleep(0)
+        left.cancel()
+        future.set_result(1)
+
+    asyncio.run(receive())
+
+
+def test_g215_readiness_reads_and_writes(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
+        shop = projects.get("shop")
+        writes = "SELECT writes FROM meta"
+        # Within a process DuckDB opens a file once.
+        with closing(Store.open(tmp_path / "shop.duckdb", "shop")) as store, store.cursor() as cursor:
+            before = cursor.execute(writes).fetchall()
+            assert Health(projects, accounts).is_ready()
+            assert cursor.execute(writes).fetchall() == [(before[0][0] + 1,)]
+        shop.close()
+        assert not Health(projects, accounts).is_ready()
+    assert not Health(projects, accounts).is_ready()
+
+
+def test_a_misnamed_file_is_told_in_one_line(tmp_path, caplog):
+    Service.open("shop", tmp_path / "other.duckdb").close()
+    with closing(Projects(tmp_path)) as projects, pytest.raises(HttpError) as raised:
+        projects.get("other")
+    # 503 would tell the client to try again.
+    assert (raised.value.status, raised.value.message) == (500, "the project 'other' cannot be opened")
+    (line,) = caplog.messages
+    assert "holds the project 'shop', not 'other'" in line
+    assert caplog.records[0].exc_info is None
+
+
+def test_readiness_is_found_out_once_a_second_at_most(tmp_path):
+    with closing(Accounts.open(tmp_path)) as accounts, closing(Projects(tmp_path)) as projects:
+        health = Health(projects, accounts)
+        assert health.is_ready()
+        accounts.close()
+        assert health.is_ready()
+
+
+def test_a_project_is_opened_once_and_not_made(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    projects = Projects(tmp_path)
+    barrier, found = threading.Barrier(8), []
+
+    def get():
+        barrier.wait()
+        found.append(projects.get("shop"))
+
+    threads = [threading.Thread(target=get) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, found))) == 1
+    with pytest.raises(NotFound):
+        projects.get("no-shop")
+    assert not (tmp_path / "no-shop.duckdb").exists()
+    projects.close()
+    projects.close()
+    with pytest.raises(Unavailable):
+        projects.get("shop")
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "status", "content"),
+    [
+        ("create_campaign", "c1", 200, b'{"id":"c1"}'),
+        ("update_campaign", 1, 200, b'{"modifiedCount":1}'),
+        ("create_event", "0194-…", 200, '"0194-…"'.encode()),
+    ],
+)
+def test_values_have_their_form(operation, value, status, content):
+    response = responses.with_value(OPERATIONS[operation], None, Answer(value=value))
+    assert (response.status_code, response.body) == (status, content)
+    assert response.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("ending", "media"),
+    [
+        ("csv", "text/csv; charset=utf-8; header=present"),
+        ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ],
+)
+def test_g120_a_file_has_its_name_and_kind(ending, media):
+    operation = OPERATIONS["export_users"]
+    asked = build(
+        operation, project_id="shop", path='çay "1"', columns=["eventCount"], format=ending, transformers=[]
+    )
+    response = responses.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
+    assert response.body == b"a,b\r\n"
+    assert response.headers["Content-Type"] == media
+    assert response.headers["Content-Disposition"] == (
+        f"attachment; filename=\"_ay _1_.{ending}\"; filename*=UTF-8''%C3%A7ay%20%221%22.{ending}"
+    )

@@ -18,13 +18,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 from support.law_examples import examples
+from support.limited_files import full_disk
 from support.scripted_service import RESET, Reply, page
 from support.service_records import hex_id
 from support.streamed_frames import frames_of
+from transports.http.test_session import ID, arrow
 
 import attrib_ds as at
 from attrib_ds import Project, errors, interaction
 from attrib_ds.contract import OPERATIONS
+from attrib_ds.errors import Unavailable
 from attrib_ds.records.frames import TEXT
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
@@ -33,6 +36,8 @@ from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.transport import Options, open_http
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
+
+
 VISITS = 120
 
 
@@ -111,7 +116,11 @@ SORTS = [
     "-duration",
     ["-isBot", "startDate", "-hitCount"],
 ]
+
+
 NARROW = [None, ["geo.city"], ["hitCount", "startDate"]]
+
+
 MANY = settings(
     max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -611,3 +620,46 @@ def test_a_first_page_of_arrow_is_not_read_when_all_comes_in_one_answer(open_sho
         assert ids(at.search_interactions(shop, columns=["geo.city"])) == list(range(20))
         assert len(service.asked) == requests
     assert json.loads(service.asked[0].body).get("limit") is None
+
+
+IDS_ON_DISK = [f"{number:024x}" for number in range(20_000)]
+
+
+def many(total=None):
+    metadata = {"total": str(len(IDS_ON_DISK))} if total is None else {}
+    starts = pa.array([0] * len(IDS_ON_DISK), pa.timestamp("us", "UTC"))
+    return arrow(pa.table({"_id": IDS_ON_DISK, "startDate": starts}).replace_schema_metadata(metadata))
+
+
+def test_a_spool_of_records(open_shop, service):
+    # The first answer shows that the service offers Arrow; the second goes to disk.
+    service.script = [arrow(pa.table({"_id": [ID]}).replace_schema_metadata({"total": "1"})), many()]
+    shop = open_shop()
+    at.search_interactions(shop, limit=1)
+    with (
+        full_disk(room=10_000),
+        pytest.raises(Unavailable, match="temporary folder .* cannot be written") as caught,
+    ):
+        at.search_interactions(shop)
+    assert "TMPDIR" in str(caught.value)
+    # Once, since the disk stays full.
+    assert len(service.asked) == 2
+
+
+def test_a_file_of_users(open_shop, service, tmp_path):
+    service.script = [Reply(body=b"_id\n" * 100_000, media="text/csv")]
+    shop = open_shop()
+    with full_disk(room=10_000), pytest.raises(Unavailable, match="temporary folder .* cannot be written"):
+        at.export_users(shop, tmp_path / "users.csv", columns=["_id"])
+    assert list(tmp_path.iterdir()) == []
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("room", [0, 10_000])
+def test_a_parquet_file(open_shop, service, tmp_path, room):
+    service.script = [arrow(pa.table({"_id": [ID]}).replace_schema_metadata({"total": "1"})), many()]
+    shop = open_shop(page=len(IDS_ON_DISK))
+    at.search_interactions(shop, limit=1)
+    with full_disk(room=room), pytest.raises(Unavailable, match="cannot be written"):
+        at.export_interactions(shop, tmp_path / "visits.parquet", limit=len(IDS_ON_DISK))
+    assert list(tmp_path.iterdir()) == []

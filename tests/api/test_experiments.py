@@ -1,4 +1,4 @@
-"""Holdouts are created, grow, do not shrink and end; lists are drawn alike each time."""
+"""Holdouts are created, grow, do not shrink and end; lists are drawn alike each time; the log of opportunities."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -11,11 +11,14 @@ from support.dtype_names import dtype_names
 
 import attrib_ds as at
 from attrib_ds.contract import OPERATIONS, build
+from attrib_ds.contract.interactions import OPPORTUNITY
 from attrib_ds.errors import Conflict, HoldoutWarning, InvalidRequest, NotFound
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
 
 NAMES = [f"h-{number:02}" for number in range(16)]
+
+
 USERS = [f"u-{number}" for number in range(50)]
 
 
@@ -250,3 +253,52 @@ def test_a_missing_column_is_named(letter):
 def test_an_unknown_holdout_is_named(letter):
     with pytest.raises(NotFound, match=r"there is no holdout 'leter' \(did you mean 'letter'\?\)"):
         at.experiments.assign(letter, ["u"], holdout="leter")
+
+
+@pytest.fixture
+def log_shop():
+    with at.connect("my-shop", path=":memory:") as project:
+        at.experiments.create_holdout(project, "banner", node_id="spring", share=0.5)
+        yield project
+
+
+def report(log_shop, number, tracker, *, withheld, day, holdout="banner", node="spring"):
+    log_shop.send(
+        "create_event_sync",
+        event_type=OPPORTUNITY,
+        nonce=f"n-{number}",
+        tracker_id=tracker,
+        event_date=f"2026-05-{day:02}T12:00:00Z",
+        data={"holdout": holdout, "node": node, "withheld": withheld},
+    )
+
+
+def test_users_count_by_their_first_opportunity(log_shop):
+    # Anna's second opportunity was withheld after the share had grown; Ben's alone is of another holdout.
+    report(log_shop, 1, "anna", withheld=False, day=1)
+    report(log_shop, 2, "anna", withheld=True, day=3)
+    report(log_shop, 3, "carl", withheld=True, day=2)
+    report(log_shop, 4, "ben", withheld=True, day=2, holdout="popup")
+    log = at.experiments.list_opportunities(log_shop, holdout="banner")
+    assert log["date"].dt.day.tolist() == [1, 2, 3]
+    assert log["withheld"].tolist() == [False, True, False]
+    assert log["user_id"].nunique() == 2
+    later = at.experiments.list_opportunities(log_shop, holdout="banner", since="2026-05-02")
+    assert later["withheld"].tolist() == [True, True]
+
+
+def test_opportunities_follow_users_who_are_merged(log_shop):
+    report(log_shop, 1, "phone", withheld=True, day=1)
+    report(log_shop, 2, "laptop", withheld=False, day=2)
+    phone, laptop = at.experiments.list_opportunities(log_shop, holdout="banner")["user_id"]
+    at.admin.merge_users(log_shop, phone, laptop)
+    log = at.experiments.list_opportunities(log_shop, holdout="banner")
+    assert log["user_id"].tolist() == [phone, phone]
+    assert log["withheld"].tolist() == [True, True]
+
+
+def test_a_name_that_was_used_again_for_another_node_is_kept_apart(log_shop):
+    report(log_shop, 1, "anna", withheld=False, day=1)
+    report(log_shop, 2, "anna", withheld=True, day=2, node="autumn")
+    log = at.experiments.list_opportunities(log_shop, holdout="banner")
+    assert log[["node_id", "withheld"]].values.tolist() == [["spring", False], ["autumn", True]]

@@ -1,3 +1,5 @@
+"""Plots of paths: flows, lengths, order and the funnel of states."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from support.law_examples import examples
 
-from attrib_ds import Paths, plots
+from attrib_ds import Paths, conversion_paths, event_insights, plots
 from attrib_ds.errors import InvalidRequest
 
 
@@ -179,3 +181,170 @@ def test_paths_are_drawn_as_the_frame_of_their_touches():
     assert shapes[0] == shapes[1]
     with pytest.raises(InvalidRequest, match="paths: must be a DataFrame, got list"):
         plots.paths([])
+
+
+def frame_of(rows):
+    return pd.DataFrame(rows, columns=["length", "conversions"]).astype({"length": "Int64"})
+
+
+def heights(ax):
+    return [bar.get_height() for bar in ax.patches]
+
+
+def test_a_bar_per_length_including_lengths_without_conversions():
+    ax = plots.lengths(frame_of([(0, 4.0), (1, 5.0), (3, 2.0)]))
+    assert heights(ax) == [4, 5, 0, 2]
+    assert ticks(ax) == ["0", "1", "2", "3"]
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("conversions", "touchpoints in the lookback")
+
+
+def test_long_paths_share_the_last_bar():
+    ax = plots.lengths(frame_of([(1, 5.0), (4, 2.0), (40, 3.0), (4_000, 1.0)]), most=4)
+    assert heights(ax) == [0, 5, 0, 0, 6]
+    assert ticks(ax)[-1] == "4+"
+
+
+@pytest.mark.slow
+def test_every_conversion_of_the_sample_is_drawn(sample):
+    paths = conversion_paths(sample, event_type="order")
+    assert sum(heights(plots.lengths(paths.lengths()))) == pytest.approx(1_446)
+
+
+def test_an_empty_plot_of_lengths_says_so():
+    assert [text.get_text() for text in plots.lengths(frame_of([])).texts] == ["no conversions"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "arguments", "message"),
+    [
+        (frame_of([]).drop(columns="length"), {}, "lengths: no column 'length'"),
+        (frame_of([]), {"most": 0}, "most: 0 is not allowed"),
+        (frame_of([(1, 2.0), (None, 3.0)]), {}, "column 'length' contains nan; allowed: touchpoints from 0"),
+        (frame_of([(-1, 2.0)]), {}, "column 'length' contains -1; allowed: touchpoints from 0"),
+    ],
+)
+def test_invalid_arguments_are_refused(frame, arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
+        plots.lengths(frame, **arguments)
+
+
+def compared(behind, error, chosen):
+    count = len(behind)
+    return pd.DataFrame(
+        {
+            "order": pd.array(range(1, count + 1), dtype="Int64"),
+            "held_out": [-5.0 - value for value in behind],
+            "behind": behind,
+            "behind_error": error,
+            "is_best": pd.array([value == 0 for value in behind], dtype="boolean"),
+            "is_parsimonious": pd.array([place == chosen for place in range(count)], dtype="boolean"),
+        }
+    )
+
+
+def test_points_error_bars_and_the_parsimonious_order():
+    ax = plots.orders(compared([0.1, 0.05, 0.0, 0.4], [0.02, 0.06, 0.0, 0.1], 1))
+    line, others, chosen = (
+        line for line in ax.get_lines() if len(line.get_xdata()) and line.get_zorder() >= 2
+    )
+    assert line.get_xdata().tolist() == [1, 2, 3, 4]
+    assert line.get_ydata().tolist() == [-0.1, -0.05, 0.0, -0.4]
+    assert others.get_xdata().tolist() == [1, 3, 4]
+    assert others.get_markerfacecolor() == "white"
+    assert chosen.get_xdata().tolist() == [2]
+    assert [text.get_text() for text in ax.texts] == ["order 2"]
+    (bars,) = ax.collections
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert ends[1] == pytest.approx([-0.11, 0.01])
+    assert ax.get_xticks().tolist() == [1, 2, 3, 4]
+
+
+def test_one_order():
+    ax = plots.orders(compared([0.0], [0.0], 0))
+    assert ax.get_xlim() == (0.5, 1.5)
+
+
+def test_an_empty_plot_of_orders_says_so():
+    ax = plots.orders(compared([], [], 0))
+    assert [text.get_text() for text in ax.texts] == ["nothing to compare"]
+
+
+def test_bad_input_of_orders_is_refused():
+    with pytest.raises(InvalidRequest, match="compared: no column 'behind'"):
+        plots.orders(compared([0.0], [0.0], 0).drop(columns="behind"))
+
+
+def test_without_the_parsimonious_order_no_point_is_labelled():
+    some = compared([-9.0, -8.0, -8.1], [1.0, 0.0, 0.1], 1).drop(index=1)
+    ax = plots.orders(some)
+    assert not ax.texts
+    assert ax.get_lines()[1].get_xdata().tolist() == [1, 3]
+
+
+STEPS = pd.DataFrame(
+    {
+        "identifier": "shop",
+        "interval": ["2025-01", "2025-02"],
+        "values.event-count": [60.0, 40.0],
+        "values.qualified": [30.0, 20.0],
+        "values.won": [4.0, 6.0],
+        "values.state-delay-won": [86_400.0, 90_000.0],
+    }
+)
+
+
+def test_a_bar_per_state_with_its_share_of_all_and_of_the_previous_step():
+    ax = plots.funnel(STEPS)
+    assert [bar.get_width() for bar in ax.patches] == [100, 50, 10]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["events", "qualified", "won"]
+    assert [text.get_text() for text in ax.texts] == [
+        "100", "50  (50.0% of all)", "10  (10.0% of all, 20.0% of the previous step)",
+    ]  # fmt: skip
+    assert ax.get_xlabel() == "events"
+
+
+def test_steps_are_drawn_in_the_given_order():
+    ax = plots.funnel(STEPS, steps=["event-count", "won"])
+    assert [bar.get_width() for bar in ax.patches] == [100, 10]
+    assert ax.texts[1].get_text() == "10  (10.0% of all)"
+
+
+def test_zero_events_are_drawn_without_shares():
+    ax = plots.funnel(STEPS.iloc[:0])
+    assert [text.get_text() for text in ax.texts] == ["0", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": ["one"]}, "steps: 'one'"),
+        ({"steps": []}, "steps: at least one metric of events is required"),
+        ({"insights": STEPS[["interval"]]}, "steps: at least one metric of events is required"),
+        ({"insights": [1]}, "must be a DataFrame"),
+    ],
+)
+def test_invalid_arguments_of_funnel_are_refused(arguments, message):
+    with pytest.raises(InvalidRequest, match=message):
+        plots.funnel(**{"insights": STEPS, **arguments})
+
+
+@pytest.mark.slow
+def test_event_insights_are_drawn_as_lines(sample):
+    days = {"since": "2025-01-01T00:00:00Z", "until": "2025-06-30T00:00:00Z"}
+    counts = event_insights(
+        sample, metrics=["event-count", "turnover"], interval="month", group_by="event-type", **days
+    )
+    ax = plots.insights(counts)
+    assert ax.get_ylabel() == "events"
+    # Hollow markers over partial intervals have no line of their own.
+    total = sum(line.get_ydata().sum() for line in ax.get_lines() if line.get_linestyle() != "None")
+    assert total == counts["values.event-count"].sum() > 0
+    assert plots.insights(counts, value="turnover").get_ylabel() == "turnover"
+    with pytest.raises(InvalidRequest, match="value: 'sessionCount'"):
+        plots.insights(counts, value="sessionCount")
+
+
+def test_one_project_is_one_line_without_a_name():
+    ax = plots.insights(STEPS, value="won")
+    assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[4, 6]]
+    assert ax.get_legend() is None
