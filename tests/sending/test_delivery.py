@@ -1,5 +1,7 @@
 """Dry runs: every row is checked, and nothing is sent."""
 
+import shutil
+
 import pandas as pd
 import pytest
 from support.sent_frames import Interrupted, calls, campaign, orders, prepare, spent, updates, watched
@@ -9,9 +11,16 @@ from attrib_ds import Project, connect
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, Unavailable
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    prepare(folder / "my-shop.duckdb")
+    return folder
+
+
 @pytest.fixture
-def shop(tmp_path):
-    prepare(tmp_path / "my-shop.duckdb")
+def shop(files, tmp_path):
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     with connect("my-shop", path=tmp_path / "my-shop.duckdb") as project:
         yield project
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,14 +22,19 @@ from attrib_ds.service.backup import restore
 from attrib_ds.service.store.store import Store
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
     """A project with an event type and one event."""
-    file = tmp_path / "shop.duckdb"
-    with closing(Service.open("shop", file)) as service:
+    folder = tmp_path_factory.mktemp("project")
+    with closing(Service.open("shop", folder / "shop.duckdb")) as service:
         declare_order(service)
         send(service, "create_event_sync", **order("first"))
-    return file
+    return folder
+
+
+@pytest.fixture
+def path(files, tmp_path):
+    return shutil.copytree(files, tmp_path, dirs_exist_ok=True) / "shop.duckdb"
 
 
 def copy(service, file):

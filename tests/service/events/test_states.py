@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
-from support.order_events import declare_order, declared, order
+from support.order_events import declare_order, order
 from support.service_records import order as loaded_order
 from support.service_records import send, table, utc
 
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.errors import NotFound
 from attrib_ds.service import Service
 from attrib_ds.service.events.states import _Update
 
@@ -51,22 +51,6 @@ def history(service, id, key):
         return cursor.execute(query, [id, key]).fetchall()
 
 
-def test_r106_r107_r112_a_state_goes_from_any_value_to_any_value(service):
-    id = process(service)
-    assert "returned" not in get(service, id)["metrics"]
-    ids = set()
-    for number, value in enumerate((0, 1, 1, 0)):
-        date = utc(2025, 2, number + 1)
-        metric = update(service, id, "returned", value, date)
-        ids.add(metric["_id"])
-        assert (metric["key"], metric["type"], metric["data.type"]) == ("returned", "state", "state")
-        assert (metric["data.raw"], metric["data.current"], metric["data.date"]) == (value, value, date)
-        stored = get(service, id)["metrics"]["returned"]
-        assert stored["data"]["current"] == value
-        assert stored["data"]["date"] == f"2025-02-0{number + 1}T00:00:00.000Z"
-    assert len(ids) == 1
-
-
 def test_r066_r067_g072_the_delay_follows_the_state(service):
     id = process(service, confirmed=1)
 
@@ -89,17 +73,6 @@ def test_g072_g075_a_state_that_is_0_at_creation_has_no_delay(service):
     assert sorted(get(service, process(service, confirmed=0))["metrics"]) == ["confirmed", "event-count"]
 
 
-def test_r111_states_are_independent(service):
-    id = process(service, confirmed=1)
-    update(service, id, "returned", 1, "2025-02-01T00:00:00Z")
-    metrics = get(service, id)["metrics"]
-    assert {key: metrics[key]["data"]["current"] for key in ("confirmed", "returned")} == {
-        "confirmed": 1,
-        "returned": 1,
-    }
-    assert metrics["confirmed"]["data"]["date"] == "2025-01-31T12:00:00.000Z"
-
-
 def test_g068_r229_the_last_update_counts_and_the_earlier_ones_are_kept(service):
     id = process(service)
     update(service, id, "returned", 1, "2025-03-01T00:00:00Z")
@@ -108,55 +81,6 @@ def test_g068_r229_the_last_update_counts_and_the_earlier_ones_are_kept(service)
     assert get(service, id)["metrics"]["returned"]["data"]["date"] == "2025-01-01T00:00:00.000Z"
     kept = [(number, date) for number, _, date in history(service, id, "returned")]
     assert kept == [(1, utc(2025, 3, 1).replace(tzinfo=None)), (0, utc(2025, 2, 1).replace(tzinfo=None))]
-
-
-def test_r230_dates_of_change_grow_and_the_others_stay(service):
-    id = process(service, confirmed=1)
-    before = get(service, id)
-    metric = before["metrics"]["confirmed"]
-    for _ in range(3):
-        update(service, id, "confirmed", 1, "2025-02-01T00:00:00Z")
-        after = get(service, id)
-        assert after["updatedAt"] > before["updatedAt"]
-        assert (after["createdAt"], after["eventDate"]) == (before["createdAt"], before["eventDate"])
-        assert after["metrics"]["confirmed"]["updatedAt"] > metric["updatedAt"]
-        assert after["metrics"]["confirmed"]["createdAt"] == metric["createdAt"]
-        before, metric = after, after["metrics"]["confirmed"]
-
-
-def test_r049_the_raw_event_stays(service):
-    id = process(service, confirmed=1)
-    before = send(service, "get_raw_event", id=id).read()
-    update(service, id, "confirmed", 0)
-    assert send(service, "get_raw_event", id=id).read().equals(before)
-
-
-@pytest.mark.parametrize(
-    "key", ["confirmd", "turnover", "coupon", "email", "event-count", "state-delay-confirmed"]
-)
-def test_r108_r222_r224_a_key_that_is_no_state(service, key):
-    id = process(service, confirmed=1, turnover=5, coupon="SPRING")
-    before = get(service, id)
-    with pytest.raises(NotFound, match=NO_FIELD):
-        update(service, id, key, 1)
-    assert get(service, id) == before
-
-
-@pytest.mark.parametrize("key", ["confirmed", "coupon", "turnovr", "event-count"])
-def test_r225_r226_a_key_that_is_no_statistic(service, key):
-    id = process(service, confirmed=1)
-    with pytest.raises(NotFound, match=NO_FIELD):
-        update(service, id, key, 1, operation="update_event_statistic")
-
-
-def test_r109_r110_a_state_that_is_declared_later_is_unknown_to_older_events(service):
-    older = process(service)
-    send(service, "update_event_type", id="order", fields=[declared("state", "event", "paid")])
-    newer = process(service)
-    with pytest.raises(NotFound, match=NO_FIELD):
-        update(service, older, "paid", 1)
-    assert update(service, newer, "paid", 1)["data.current"] == 1
-    assert update(service, older, "returned", 1)["data.current"] == 1
 
 
 def test_loaded_events_have_declared_and_stored_metrics(service):
@@ -171,20 +95,6 @@ def test_loaded_events_have_declared_and_stored_metrics(service):
     for key in ("won", "confirmed"):
         with pytest.raises(NotFound, match=NO_FIELD):
             update(service, second, key, 1)
-
-
-def test_r223_an_unknown_event(service):
-    for operation, key in (("update_event_state", "confirmed"), ("update_event_statistic", "items")):
-        with pytest.raises(NotFound, match="id: there is no event"):
-            update(service, str(uuid4()), key, 1, operation=operation)
-
-
-@pytest.mark.parametrize("value", [2, -1, 0.5, "1", True, None])
-def test_r220_only_0_and_1_are_states(service, value):
-    id = process(service, confirmed=1)
-    with pytest.raises(InvalidRequest, match="value: "):
-        update(service, id, "confirmed", value)
-    assert get(service, id)["metrics"]["confirmed"]["data"]["current"] == 1
 
 
 def test_r227_g074_an_amount_keeps_its_currency(service):

@@ -19,17 +19,23 @@ def ids(store):
         return sorted(id for (id,) in cursor.execute("FROM pending_events").fetchall())
 
 
-@pytest.fixture
-def killed(tmp_path):
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
     """The files of a project whose process was killed after four acknowledged writes, all in the log."""
-    store = Store.open(tmp_path / "running" / "shop.duckdb", "shop")
+    folder = tmp_path_factory.mktemp("killed")
+    store = Store.open(folder / "running" / "shop.duckdb", "shop")
     with store.cursor() as cursor:
         cursor.execute("CHECKPOINT")
     for id in "abcd":
         store.write(put(id))
-    shutil.copytree(tmp_path / "running", tmp_path / "killed")
+    shutil.copytree(folder / "running", folder / "killed")
     store.close()
-    return tmp_path / "killed" / "shop.duckdb"
+    return folder / "killed"
+
+
+@pytest.fixture
+def killed(files, tmp_path):
+    return shutil.copytree(files, tmp_path / "killed") / "shop.duckdb"
 
 
 @pytest.mark.slow
