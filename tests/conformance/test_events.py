@@ -219,10 +219,12 @@ def test_r057_an_event_has_its_ids_type_and_dates(service):
     assert type(record["event"]) is dict
 
 
-@pytest.mark.parametrize("operation", ["get_event", "get_raw_event"])
-@pytest.mark.parametrize("id", [uuid(999), "nonsense", hex_id(1), "0" * 32])
-def test_r205_r233_an_unknown_event_is_404(service, operation, id):
-    assert service.send(operation, {"id": id}).status == 404
+def test_r205_r233_an_unknown_event_is_404(service):
+    for operation, noun in (("get_event", "event"), ("get_raw_event", "raw event")):
+        for id in (uuid(999), "nonsense", hex_id(1), "0" * 32):
+            reply = service.send(operation, {"id": id})
+            assert reply.status == 404, (operation, id)
+            assert f"id: there is no {noun} '{id}'" in reply.body["message"]
 
 
 def test_r205_the_raw_event_is_available_before_the_computed_one(service):

@@ -1,11 +1,6 @@
 """Accepting and processing of events (R004 to R008, R020 to R022, R045 to R077, R113 to R117, R189 to R207)."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -170,24 +165,11 @@ def test_g064_attributable_means_an_eligible_interaction_within_thirty_days(serv
     assert get(service, id)["attributable"] is attributable
 
 
-@pytest.mark.parametrize("operation", ["get_event", "get_raw_event"])
-@pytest.mark.parametrize("id", ["00000000-0000-7000-8000-000000000001", "nonsense"])
-def test_r205_r233_an_unknown_id_is_not_found(service, operation, id):
-    with pytest.raises(NotFound, match=f"id: there is no .*event '{id}'"):
-        send(service, operation, id=id)
-
-
 # -- users ------------------------------------------------------------------------------------------
 
 
 def user_of(service, nonce, **envelope):
     return get(service, process(service, nonce, **envelope))["userId"]
-
-
-def test_r004_r005_one_email_is_one_user(service):
-    anna = user_of(service, "n1")
-    assert user_of(service, "n2", data={"mail": "ANNA@example.com"}) == anna
-    assert user_of(service, "n3", data={"mail": "ben@example.com"}) != anna
 
 
 def test_g145_identities_are_tried_in_order_and_learnt(service):
@@ -221,22 +203,6 @@ def test_g147_a_browser_belongs_to_its_last_user(service):
     assert viewer("n5") == ben
     assert viewer("n6", email="anna@example.com") == anonymous
     assert viewer("n7") == anonymous
-
-
-def test_r194_without_any_identity_each_event_has_a_user_of_its_own(service):
-    send(service, "create_event_type", reference="view", name="View")
-    ids = [
-        send(service, "create_event_sync", event_type="view", nonce=f"n{i}", data={}).value for i in range(2)
-    ]
-    assert len({get(service, id)["userId"] for id in ids}) == 2
-
-
-@pytest.mark.slow
-def test_r006_concurrent_events_of_a_new_email_make_one_user(service):
-    with ThreadPoolExecutor(16) as pool:
-        users = set(pool.map(lambda i: user_of(service, f"n{i}"), range(32)))
-    assert len(users) == 1
-    assert count(service, "identities WHERE kind = 'email'") == 1
 
 
 # -- trash ------------------------------------------------------------------------------------------
@@ -325,21 +291,6 @@ def test_g132_a_synchronous_invalid_event_is_refused_the_same_way_each_time(serv
     assert first.status == 400
 
 
-@pytest.mark.slow
-def test_r206_r207_trashed_events_are_listed_newest_first(service):
-    ids = [accept(service, f"n{i}", event_type="nothing") for i in range(3)]
-    drain(service)
-    page = send(service, "list_trashed_events", limit=2)
-    assert page.total == 3
-    assert set(send(service, "list_trashed_events").read()["_id"].to_pylist()) == set(ids)
-    dates = send(service, "list_trashed_events").read()["processingDate"].to_pylist()
-    assert dates == sorted(dates, reverse=True)
-    assert send(service, "list_trashed_events", since=dates[0], until=dates[-1]).total == (
-        3 if dates[0] == dates[-1] else 0
-    )
-    assert send(service, "list_trashed_events", since=dates[0] + timedelta(seconds=1)).total == 0
-
-
 # -- nonces -----------------------------------------------------------------------------------------
 
 
@@ -364,36 +315,6 @@ def test_g131_content_is_compared_as_canonical_json(service):
         process(service, "n1", data={"items": 1, "x": {"a": 1, "b": [1]}})
     assert service._ingestion.nonce_conflicts == 3
     assert count(service, "raw_events") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("operation", ["create_event", "create_event_sync"])
-def test_r196_concurrent_sends_of_one_nonce_are_one_event(service, operation):
-    start = threading.Barrier(64)
-
-    def race(_):
-        start.wait()
-        return send(service, operation, **order("n1", data={"confirmed": 1})).value
-
-    with ThreadPoolExecutor(64) as pool:
-        ids = set(pool.map(race, range(64)))
-    drain(service)
-    assert len(ids) == 1
-    (id,) = ids
-    assert sorted(metrics(get(service, id))) == ["confirmed", "event-count", "state-delay-confirmed"]
-    assert count(service, "raw_events") == count(service, "events") == 1
-
-
-def test_r022_r198_the_same_nonce_in_two_projects_is_two_events():
-    ids = set()
-    for project_id in ("shop-one", "shop-two"):
-        from attrib_ds.contract import OPERATIONS, build
-
-        opened = Service.open(project_id, ":memory:")
-        declared = OPERATIONS["create_event"]
-        ids.add(opened.send(declared, build(declared, project_id=project_id, **order("n1"))).value)
-        opened.close()
-    assert len(ids) == 2
 
 
 def test_r204_strange_data_is_kept(service):
@@ -425,61 +346,6 @@ def test_closing_processes_pending_events(tmp_path):
     reading = Service.open("shop", tmp_path / "shop.duckdb", read_only=True)
     assert [get(reading, id)["_id"] for id in ids] == ids
     reading.close()
-
-
-SEND_AND_DIE = """
-import sys, threading
-from support.order_events import order
-from support.service_records import send
-from attrib_ds.service import Service
-service = Service.open("shop", sys.argv[1])
-lock = threading.Lock()
-def work(number):
-    for i in range(100000):
-        nonce = f"{number}-{i}"
-        data = {"mail": f"user{i % 7}@example.com" if i % 5 else "nobody", "confirmed": 1}
-        id = send(service, "create_event", **order(nonce, data=data)).value
-        with lock:
-            print(nonce, id, flush=True)
-for number in range(8):
-    threading.Thread(target=work, args=(number,), daemon=True).start()
-threading.Event().wait()
-"""
-
-
-@pytest.mark.slow
-def test_r116_r197_r203_accepted_events_survive_a_kill(tmp_path):
-    path = tmp_path / "shop.duckdb"
-    opened = Service.open("shop", path)
-    declare_order(opened)
-    opened.close()
-    command = [sys.executable, "-c", SEND_AND_DIE, str(path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests", "."])}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process_:
-        lines = [process_.stdout.readline() for _ in range(150)]
-        os.kill(process_.pid, signal.SIGKILL)
-        lines += process_.stdout.read().split("\n")
-    acknowledged = dict(line.split() for line in lines if len(line.split()) == 2)
-    again = Service.open("shop", path)
-    nonce, id = next(iter(acknowledged.items()))
-    number = int(nonce.split("-")[1])
-    mail = f"user{number % 7}@example.com" if number % 5 else "nobody"
-    assert send(again, "create_event", **order(nonce, data={"mail": mail, "confirmed": 1})).value == id
-    drain(again)
-    with again._store.cursor() as cursor:
-        raw = dict(cursor.execute("SELECT nonce, _id FROM raw_events").fetchall())
-        done = [row[0] for row in cursor.execute("SELECT _id FROM events").fetchall()]
-        trash = [row[0] for row in cursor.execute("SELECT _id FROM trashed_events").fetchall()]
-        per_event = cursor.execute("SELECT count(*) FROM metrics GROUP BY eventId").fetchall()
-        emails = cursor.execute("SELECT value, count(*) FROM identities GROUP BY value").fetchall()
-    assert len(acknowledged) >= 150
-    assert acknowledged.items() <= raw.items()
-    assert sorted([*done, *trash]) == sorted(raw.values())
-    assert trash
-    assert per_event == [(3,)] * len(done)
-    assert sorted(emails) == [(f"user{i}@example.com", 1) for i in range(7)]
-    assert count(again, "pending_events") == 0
-    again.close()
 
 
 # -- many at once, validation, replay ------------------------------------------------------------------
