@@ -32,6 +32,7 @@ from attrib_ds.attribution.paths.sequences import (
     sum_rows,
     summed,
 )
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
 
 
@@ -355,6 +356,10 @@ _OUTCOMES = [0, 2, 3]
 _MANY = 512
 #: Probability of unfinished walks below which all walks count as ended; it is below rounding error.
 _LEFT = 1e-18
+#: Steps after which to look whether walks only shrink by a constant factor.
+_EVERY = 8
+#: Maximum number of nodes times transitions of a chain of order 2 or more.
+_MOST_REMOVALS = 10**9
 #: Maximum number of steps to follow walks for; longer ones are solved.
 _MOST_STEPS = 5_000
 #: Maximum size of the arrays of walks.
@@ -473,7 +478,14 @@ class Chain:
         ends = self.ends.reshape(size, -1)
         remaining = (eye_array(size, format="csc") - self.moves).tocsc()
         start, held = self.states.start, self.states.held
-        if all(len(states) <= 1 for states in held):
+        is_plain = all(len(states) <= 1 for states in held)
+        if not is_plain and len(held) * self.moves.nnz > _MOST_REMOVALS:
+            raise InvalidRequest(
+                f"order: {len(held):,} nodes and {self.moves.nnz:,} transitions are too many to remove each "
+                f"node in turn; allowed: up to {_MOST_REMOVALS:,} as their product (roll nodes up with "
+                "level=, keep fewer touchpoints with steps=, or take order=1)"
+            )
+        if is_plain:
             lost = _lost_at_once(remaining, ends, start, held)
         elif size >= _MANY and (steps := _steps_to_end(self.moves, start)) is not None:
             lost = _lost_on_the_way(self.moves, ends, start, held, steps)
@@ -513,9 +525,10 @@ def _steps_to_end(moves: csc_array, start: int) -> int | None:
 
 
 def _lost_on_the_way(moves: csc_array, ends: Numbers, start: int, held: list[Codes], steps: int) -> Numbers:
-    """Follow the walks without each node for the number of steps that the whole chain takes.
+    """Follow the walks without each node for the number of steps that the whole chain takes, or fewer.
 
-    Walks that also end at a node end no later, so that number suffices for every node.
+    Walks that also end at a node end no later, so that number suffices for every node. Once the walks on
+    their way only shrink by a constant factor, the rest is a geometric series.
     """
     without = [np.zeros(0, dtype=np.int64), *held]
     together = max(1, _TOGETHER // len(ends))
@@ -529,10 +542,16 @@ def _lost_on_the_way(moves: csc_array, ends: Numbers, start: int, held: list[Cod
         walking = np.zeros((len(ends), len(states)))
         walking[start] = 1.0
         visits = walking.copy()
-        for _ in range(steps):
-            walking = moves.T @ walking
+        for step in range(1, steps + 1):
+            before, walking = walking, moves.T @ walking
             walking[removed] = 0.0
             visits += walking
+            if step % _EVERY == 0 or step == steps:
+                # Soon every step leaves about the same share of the walks on their way, in the same states.
+                left = np.minimum(shares(walking.sum(axis=0), before.sum(axis=0)), 0.999)
+                if (np.abs(walking - left * before).sum(axis=0) <= _LEFT * (1 - left)).all():
+                    visits += walking * (left / (1 - left))
+                    break
         outcomes.append(visits.T @ ends)
     whole, *kept = np.concatenate(outcomes)
     return np.asarray(whole - np.array(kept).reshape(-1, ends.shape[1]))

@@ -167,7 +167,9 @@ def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> 
     ax.axvline(0.0, color=palette.muted, linewidth=0.8, zorder=1.2)
     # An error bar is a container of artists, which the legend accepts as one handle.
     handles: list[Any] = []
-    credited = next((each["credited"] for each in results if "credited" in each.columns), None)
+    credited = next(
+        (each["credited"] for each in results if "credited" in each and each["credited"].notna().any()), None
+    )
     if credited is not None:
         ring: style.Look = {
             "markerfacecolor": palette.background,

@@ -499,3 +499,12 @@ def test_large_chains_equal_a_dense_solve_without_the_node(order):
 def test_long_walks_are_solved():
     round_and_round = ((NAMES[0], NAMES[0], NAMES[1]) * 3_000, 1, 7.0, 1)
     check_effects([*journeys_of(400), round_and_round], order=2, nodes=NAMES[:3])
+
+
+def test_chains_that_would_take_hours_are_refused():
+    pairs = pd.DataFrame({"path": [f"a{number} > b{number}" for number in range(16_000)], "n": 1})
+    paths = Paths.from_sequences(pairs, path="path", conversions="n")
+    with pytest.raises(
+        errors.InvalidRequest, match=r"order: 32,000 nodes and 32,000 transitions .*; allowed: up to"
+    ):
+        removal_effects(paths, order=2)

@@ -1,14 +1,15 @@
 """Combine a model's effects with those of an experiment, by Bayesian model averaging.
 
 A model of effects is about right, or has no vote: then effects vary around a common mean, whatever it says,
-or around its proportions if its controls have shown that its level is wrong.
+or around its proportions if its controls have shown that its level is wrong. What the experiment rules out
+stays ruled out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,17 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
 
 from attrib_ds.attribution.arrays import Flags, Numbers
-from attrib_ds.attribution.experiments.effects import LEVEL, Effects, Ranges, unavailable
-from attrib_ds.attribution.experiments.verdict import CLEAR_SIGNIFICANCE, SIGNIFICANCE
+from attrib_ds.attribution.experiments.effects import (
+    LEVEL,
+    Effects,
+    Ranges,
+    around,
+    scaled,
+    unavailable,
+    weighted,
+)
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.frames import Frame, read_frame
+from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Errors of a model that is about right, relative to its mean effect; their prior is half-Cauchy.
 _ERRORS: Final = 0.8 * 2.0 ** np.arange(-5.0, 1.0)
@@ -31,9 +39,17 @@ _WIDE: Final = np.array([0.8, 1.6, 3.2])
 CONFOUNDED: Final = np.array([0.4, 0.8, 1.6])
 #: Relative spreads of effects around their common mean; one is as likely as another.
 _SPREADS: Final = np.array([0.4, 0.8, 1.6, 3.2])
-#: Factors between a model's level and the true one: about one in six is outside 1/3 to 3 under the prior.
-_FACTORS: Final = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
-_LEVEL: Final = norm.pdf(np.log(_FACTORS)) / norm.pdf(np.log(_FACTORS)).sum()
+#: Factors between a model's level and the true one, of either sign: about one in six is outside 1/3 to 3 in
+#: size under the prior.
+_SIZES: Final = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
+_FACTORS: Final = np.concatenate([_SIZES, -_SIZES])
+#: Prior probability of each factor: of a model, whose signs are rather right than wrong, and of a common
+#: mean, of which nothing is known.
+_LEVEL, _EITHER_SIGN = (
+    np.concatenate([share * size, (1 - share) * size])
+    for size in [norm.pdf(np.log(_SIZES)) / norm.pdf(np.log(_SIZES)).sum()]
+    for share in (0.9, 0.5)
+)
 #: Prior probability that a model of effects that is about right needs no factor.
 _NO_FACTOR: Final = 0.9
 #: The mean effect without a model is sought up to this multiple of the model's.
@@ -42,13 +58,13 @@ _REACH: Final = 10.0
 _NEGLIGIBLE: Final = 1e-8
 #: Least standard deviation: that of a model that credits nothing at all.
 _TINY: Final = float(np.sqrt(np.finfo(float).tiny))
-#: Prior odds that a model of effects is about right, by verdict: even before its controls are seen, and then
-#: those of a test that errs as often as its significance level says.
-_ODDS: Final[dict[str, float]] = {
-    "clear": 1 / CLEAR_SIGNIFICANCE - 1,
-    "cannot tell": 1.0,
-    "confounded": SIGNIFICANCE,
-}
+#: Prior odds that a model of effects is about right, by verdict. They lean towards the model: a wrong one is
+#: found out by a precise experiment, and beside an imprecise one it costs little to keep.
+_ODDS: Final[dict[str, float]] = {"clear": 39.0, "cannot tell": 3.0, "confounded": 0.25}
+#: Values outside the experiment's interval at this level are ruled out.
+_RULED_OUT: Final = 0.99
+#: Posterior probability from which on a model may exclude an effect of 0 that the experiment does not.
+_TRUSTED: Final = 0.95
 #: Prior odds of a model of which only the proportions are meaningful.
 _PROPORTIONS: Final = 0.1
 
@@ -63,14 +79,27 @@ class Mixture:
         Posterior probability of each hypothesis.
     mean, spread : float array, shape (n_hypotheses, n_nodes)
         Mean and standard deviation of each node's effect.
+    measured : Measurement
+        The experiment, which limits the effects.
+    is_trusted : bool
+        Whether a model of effects may exclude an effect of 0 that the experiment does not exclude.
     """
 
     weight: Numbers
     mean: Numbers
     spread: Numbers
+    measured: Measurement
+    is_trusted: bool = True
 
     @classmethod
-    def of(cls, alternatives: Sequence[Hypotheses], shares: Sequence[float] | Numbers) -> Mixture:
+    def of(
+        cls,
+        alternatives: Sequence[Hypotheses],
+        shares: Sequence[float] | Numbers,
+        measured: Measurement,
+        *,
+        is_trusted: bool = True,
+    ) -> Mixture:
         """Average over alternatives and the hypotheses about their errors, by posterior probability.
 
         Parameters
@@ -79,6 +108,10 @@ class Mixture:
             One or more models, or none.
         shares : sequence of float
             Posterior probability of each; they sum to 1.
+        measured : Measurement
+            The experiment.
+        is_trusted : bool, default True
+            Whether a model of effects may exclude an effect of 0 that the experiment does not exclude.
         """
         weight = np.concatenate(
             [
@@ -91,31 +124,65 @@ class Mixture:
             np.concatenate([getattr(found, name) for found in alternatives])[kept]
             for name in ("mean", "spread")
         )
-        return cls(weight[kept] / weight[kept].sum(), mean, spread)
+        return cls(weight[kept] / weight[kept].sum(), mean, spread, measured, is_trusted)
 
     def among(self, is_estimated: Flags) -> Mixture:
         """Return the posterior of nodes of which only some are estimated; the others have no effect."""
         mean, spread = (np.zeros((len(self.weight), len(is_estimated))) for _ in range(2))
         mean[:, is_estimated], spread[:, is_estimated] = self.mean, self.spread
-        return Mixture(self.weight, mean, spread)
+        known = np.zeros((2, len(is_estimated)))
+        known[:, is_estimated] = self.measured.effect, self.measured.error
+        return replace(self, mean=mean, spread=spread, measured=Measurement(*known))
 
     def ranges(self, weights: Numbers, confidence: float) -> Ranges:
-        """Return weighted sums of effects with intervals; one row of ``weights`` per sum."""
+        """Return weighted sums of effects with intervals; one row of ``weights`` per sum.
+
+        The posterior is conditional on each sum being within the experiment's interval at 99 %, or at
+        ``confidence`` if that is higher.
+        """
         mean = weights @ self.mean.T
         spread = np.sqrt(weights**2 @ (self.spread**2).T)
-        level, is_known = mean @ self.weight, ~spread.any(axis=1)
+        is_known = ~spread.any(axis=1)
+        spread = np.maximum(spread, _TINY)
+        effect = weighted(weights, self.measured.effect)
+        error = np.sqrt(weighted(weights**2, self.measured.error**2))
+        level, *_ = self._within(mean, spread, effect, error, _RULED_OUT, 0.0)
+        _, low, high = self._within(mean, spread, effect, error, max(_RULED_OUT, confidence), confidence)
+        # A sum with a node without an experiment is not measured.
+        may_be_0 = ~(np.abs(effect) > norm.ppf(0.5 + confidence / 2) * error) & (not self.is_trusted)
         low, high = (
-            self._quantile(mean, np.maximum(spread, _TINY), 0.5 + side * confidence / 2) for side in (-1, 1)
+            np.where(may_be_0, nearer(bound, 0.0), bound)
+            for nearer, bound in ((np.minimum, low), (np.maximum, high))
         )
+        level = np.where(is_known, mean[:, 0], level)
         return level, np.where(is_known, level, low), np.where(is_known, level, high)
 
-    def _quantile(self, mean: Numbers, spread: Numbers, level: float) -> Numbers:
-        below, above = (mean - 9 * spread).min(axis=1), (mean + 9 * spread).max(axis=1)
-        for _ in range(60):
-            middle = (below + above) / 2
-            is_low = ndtr((middle[:, None] - mean) / spread) @ self.weight < level
-            below, above = np.where(is_low, middle, below), np.where(is_low, above, middle)
-        return np.asarray((below + above) / 2)
+    def _within(
+        self, mean: Numbers, spread: Numbers, effect: Numbers, error: Numbers, limit: float, confidence: float
+    ) -> Ranges:
+        """Return means and quantiles of mixtures of normal distributions, truncated to an interval."""
+        reach = norm.ppf(0.5 + limit / 2) * error
+        least = np.where(np.isfinite(effect), effect - reach, -np.inf)
+        most = np.where(np.isfinite(effect), effect + reach, np.inf)
+        first, last = ((bound[:, None] - mean) / spread for bound in (least, most))
+        mass = ndtr(last) - ndtr(first)
+        inside, before = mass @ self.weight, ndtr(first) @ self.weight
+        lift = np.divide(norm.pdf(first) - norm.pdf(last), mass, out=np.zeros_like(mass), where=mass > 1e-12)
+        centre = np.clip(mean + spread * lift, least[:, None], most[:, None])
+        level = np.divide((mass * centre) @ self.weight, inside, out=effect.copy(), where=inside > 1e-12)
+        bounds = []
+        for side in (-1, 1):
+            below = np.maximum((mean - 9 * spread).min(axis=1), least)
+            above = np.minimum((mean + 9 * spread).max(axis=1), most)
+            wanted = before + inside * (0.5 + side * confidence / 2)
+            for _ in range(60):
+                middle = (below + above) / 2
+                is_low = ndtr((middle[:, None] - mean) / spread) @ self.weight < wanted
+                below, above = np.where(is_low, middle, below), np.where(is_low, above, middle)
+            # Without any posterior inside, the experiment stands alone.
+            alone = effect + side * norm.ppf(0.5 + confidence / 2) * error
+            bounds.append(np.where(inside > 1e-12, (below + above) / 2, alone))
+        return level, bounds[0], bounds[1]
 
 
 def posterior_shares(alternatives: Sequence[Hypotheses], odds: Sequence[float]) -> Numbers:
@@ -129,10 +196,11 @@ class CombinedEffects(Effects):
     """Effects of a model combined with those of an experiment, from :meth:`HazardEffects.combine`."""
 
     model: Effects
-    mixtures: Sequence[Mixture]
+    #: Posteriors of conversions and of value, by currency; None for a value that is not measured.
+    mixtures: Mapping[str, Sequence[Mixture | None]]
     sources: pd.DataFrame
-
-    measures: ClassVar[dict[str, str]] = {"conversions": "caused"}
+    #: What the experiment measured, by currency.
+    experiment: Sequence[Measurement]
 
     verdict = unavailable("the verdict is on the model: ask its own effects")
     sensitivity = unavailable("the sensitivity is that of the model: ask its own effects")
@@ -147,8 +215,37 @@ class CombinedEffects(Effects):
         return (
             f"{self.model.identified} Combined: the total effect, identified by the experiment and, within "
             "its noise, if a model that errs does so for all nodes alike and effects vary around a common "
-            "mean."
+            "mean. What the experiment rules out at 99 % stays ruled out."
         )
+
+    def table(self, confidence: float = LEVEL) -> pd.DataFrame:
+        """Return the effect of each node: as the experiment measured it, then combined with the model.
+
+        Parameters
+        ----------
+        confidence : float, default 0.95
+            Level of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            The columns of :meth:`Effects.table`, with ``measured``, ``measured_low`` and ``measured_high``
+            (float64, conversions by the experiment alone; null without one) before the numbers.
+        """
+        rows = super().table(confidence)
+        frames = []
+        for currency, alone in zip(self.currencies, self.experiment, strict=True):
+            found = around(alone.effect, float(norm.ppf(0.5 + confidence / 2)) * alone.error)
+            names = ["measured", "measured_low", "measured_high"]
+            bounds = scaled(found, self.observed_share, confidence=confidence)
+            frame = pd.DataFrame(dict(zip(names, bounds, strict=True)))
+            frames.append(frame.assign(node_id=pd.array(self.node_ids[:-1], dtype=TEXT), currency=currency))
+        keys = ["node_id", "currency"]
+        measured = pd.concat(frames).astype(dict.fromkeys(keys, TEXT))
+        measured = rows[keys].merge(measured, on=keys, how="left")
+        for place, name in enumerate(measured.columns.drop(keys)):
+            rows.insert(3 + place, name, measured[name])
+        return rows
 
     def evidence(self) -> pd.DataFrame:
         """Return what the model, the proportions of the rule and the experiment say about each node.
@@ -169,16 +266,24 @@ class CombinedEffects(Effects):
 
     def _drawn(self) -> tuple[pd.DataFrame, dict[str, Any]]:
         rows, marks = self.model._drawn()
-        table = self.table().drop(columns="credited").assign(result="the experiment and the model")
-        return pd.concat([rows, table], ignore_index=True), marks
+        table = self.table().drop(columns="credited")
+        numbers = ["caused", "low", "high"]
+        alone = table.drop(columns=numbers).rename(
+            columns=dict(zip(["measured", "measured_low", "measured_high"], numbers, strict=True))
+        )
+        results = [alone.assign(result="the experiment"), rows, table.assign(result="both")]
+        return pd.concat(results, ignore_index=True), marks
 
     def _credited(self, currency: int) -> Numbers | None:
         credited = self.model._credited(currency)
         return None if credited is None else credited / self.observed_share[0]
 
     def _observed_ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
-        del measure
-        return self.mixtures[currency].ranges(weights, confidence)
+        mixture = self.mixtures[measure][currency]
+        if mixture is None:
+            nothing = np.full(len(weights), np.nan)
+            return nothing, nothing, nothing
+        return mixture.ranges(weights, confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,17 +311,21 @@ def combine_sources(
     Bayesian model averaging over models that are about right, and none. If a model is about right, the effect
     of a node has a normal distribution around its estimate, with a standard deviation of ``s`` times the mean
     effect; ``s`` is shared by all nodes, at most 0.8, and has a half-Cauchy prior with a scale of 0.05. With
-    probability 0.1, all estimates are multiplied by a factor between 0.05 and 6, with a lognormal prior; for
-    proportions always, and ``s`` is 0.8 to 3.2. Without a model, effects are exchangeable: they have a normal
-    distribution around a common mean, with an unknown mean and spread, so that a noisy experiment is shrunk
-    as in James and Stein's estimator. A confounded model has a wrong level, but nodes with large estimates
-    may still have large effects: with even odds, effects are distributed around its estimates times such a
-    factor, with ``s`` of 0.4, 0.8 or 1.6, instead of around a common mean.
+    probability 0.1, all estimates are multiplied by a factor with a lognormal prior, 0.05 to 6 in size, which
+    is negative one time in ten; for proportions always, and ``s`` is 0.8 to 3.2. Without a model, effects are
+    exchangeable: they have a normal distribution around a common mean of unknown sign and size, with an
+    unknown spread, so that a noisy experiment is shrunk as in James and Stein's estimator. A confounded model
+    has a wrong level, but nodes with large estimates may still have large effects: with even odds, effects
+    are distributed around its estimates times such a factor, with ``s`` of 0.4, 0.8 or 1.6, instead of around
+    a common mean.
 
-    The prior odds of a model against none follow from the verdict on it. They are even, unless a test speaks:
-    then they are those of a test that errs as often as its significance level, 39 to 1 if it is clear and 1
-    to 1,000 if it is confounded. Credit of controls is further evidence of ``s``. Errors of different nodes
-    are independent given ``s``. Intervals are quantiles of the posterior mixture.
+    The prior odds of a model against none follow from the verdict on it: 39 to 1 if it is clear, 1 to 4 if
+    it is confounded, and otherwise 3 to 1. Credit of controls is further evidence of ``s``. Errors of
+    different nodes are independent given ``s``. Intervals are quantiles of the posterior mixture, of which
+    two rules keep what the experiment proves, and no more. Effects that its interval at 99 % rules out are
+    ruled out, a limited translation in the sense of Efron and Morris: so a sign that it proves is never
+    blurred. And unless the posterior probability that the model is about right is at least 0.95, an interval
+    excludes 0 only if the experiment's does. All is symmetric in sign.
 
     Parameters
     ----------
@@ -235,7 +344,8 @@ def combine_sources(
 
     References
     ----------
-    Hoeting, Madigan, Raftery and Volinsky (1999), Bayesian model averaging, Statistical Science 14(4); Green
+    Efron and Morris (1972), Limiting the risk of Bayes and empirical Bayes estimators, JASA 67; Hoeting,
+    Madigan, Raftery and Volinsky (1999), Bayesian model averaging, Statistical Science 14(4); Green
     and Strawderman (1991), A James-Stein type estimator for combining unbiased and possibly biased
     estimators, JASA 86; Rosenman, Basse, Owen and Baiocchi (2023), Combining observational and experimental
     datasets using shrinkage estimators, Biometrics 79(4); Polson and Scott (2012), On the half-Cauchy prior
@@ -281,12 +391,18 @@ def combine_sources(
                 }
             )
         )
-    mixture = Mixture.of([*weighed, *others], shares).among(~is_control)
-    return mixture, pd.concat(rows)
+    is_effects = [source.verdict is not None for source in sources.values()]
+    is_trusted = bool((shares[: len(weighed)][is_effects] >= _TRUSTED).any())
+    mixture = Mixture.of([*weighed, *others], shares, evidence, is_trusted=is_trusted)
+    return mixture.among(~is_control), pd.concat(rows)
 
 
 def measurements(
-    experiment: Effects | Frame, node_ids: Sequence[str], currencies: Sequence[str | None]
+    experiment: Effects | Frame,
+    node_ids: Sequence[str],
+    currencies: Sequence[str | None],
+    *,
+    measure: str = "conversions",
 ) -> list[Measurement]:
     """Return the measured effect of each node, by currency.
 
@@ -297,6 +413,8 @@ def measurements(
         and, if conversions have one, ``currency``.
     node_ids, currencies : sequence
         Nodes and currencies of the model.
+    measure : {"conversions", "value"}
+        What to return; a frame has no value.
 
     Raises
     ------
@@ -306,7 +424,11 @@ def measurements(
     """
     if isinstance(experiment, Effects):
         rows = experiment.table(LEVEL)
-        rows["error"] = (rows["high"] - rows["low"]) / (2 * float(norm.ppf(0.5 + LEVEL / 2)))
+        low, high = ("low", "high") if measure == "conversions" else ("value_low", "value_high")
+        error = (rows[high] - rows[low]) / (2 * float(norm.ppf(0.5 + LEVEL / 2)))
+        rows = rows.assign(error=error, caused=rows["caused" if measure == "conversions" else measure])
+    elif measure == "value":
+        return [Measurement(*np.full((2, len(node_ids)), np.nan)) for _ in currencies]
     else:
         rows = read_frame("experiment", experiment, ("node_id", "caused", "error"))
         rows = rows.assign(currency=rows.get("currency"))
@@ -337,7 +459,7 @@ def measurements(
         same = rows["currency"].isna() if currency is None else (rows["currency"] == currency).fillna(False)
         of_node = rows[same.astype(bool)].set_index("node_id")[["caused", "error"]].reindex(list(node_ids))
         found.append(Measurement(*np.asarray(of_node, dtype=np.float64).T))
-    if not any(np.isfinite(each.effect).any() for each in found):
+    if measure == "conversions" and not any(np.isfinite(each.effect).any() for each in found):
         raise InvalidRequest(
             "experiment: no node has both a model and an experiment in the same currency; allowed: nodes "
             f"such as {', '.join(list(node_ids)[:5])}, currencies {', '.join(map(str, currencies))}"
@@ -435,10 +557,14 @@ def weigh_model(
 
 
 def weigh_proportions(
-    modelled: Numbers, error: Numbers, measured: Measurement, errors: Numbers = _WIDE
+    modelled: Numbers,
+    error: Numbers,
+    measured: Measurement,
+    errors: Numbers = _WIDE,
+    levels: Numbers = _LEVEL,
 ) -> Hypotheses:
     """Weigh levels and errors of a model of which only the proportions may be meaningful."""
-    prior = np.outer(_LEVEL, np.full(len(errors), 1 / len(errors)))
+    prior = np.outer(levels, np.full(len(errors), 1 / len(errors)))
     return _weigh(modelled, error, measured, _FACTORS, errors, prior)
 
 
@@ -457,7 +583,7 @@ def weigh_common_mean(typical: float, measured: Measurement) -> Hypotheses:
     if len(found):
         typical = max(typical, float(found.mean()) / _REACH)
     equal = np.full(len(measured.effect), typical)
-    return weigh_proportions(equal, np.zeros(len(equal)), measured, _SPREADS)
+    return weigh_proportions(equal, np.zeros(len(equal)), measured, _SPREADS, _EITHER_SIGN)
 
 
 def _weigh(
@@ -471,7 +597,7 @@ def _weigh(
     """Weigh every pair of a factor and a relative error."""
     factor, size = (array.ravel() for array in np.meshgrid(factors, errors, indexing="ij"))
     centre = factor[:, None] * modelled
-    wrong = factor * size * np.abs(modelled).mean()
+    wrong = np.abs(factor) * size * np.abs(modelled).mean()
     variance = wrong[:, None] ** 2 + (factor[:, None] * error) ** 2
     variance = np.maximum(variance, _TINY**2)
     has = np.isfinite(measured.effect)

@@ -93,7 +93,9 @@ def contrast(
         Covariates are centred and interacted with the indicators (Lin's estimator), so they do not bias the
         differences. Errors are robust (HC2): with one node and no covariate, the variance is the sum of both
         groups' sample variances, each divided by its number of users. If fewer than ten withheld users have
-        an outcome, its variance is at least that of the other users. With clusters, errors are robust to
+        an outcome, its variance is at least that of the other users; if fewer than ten users of a group have
+        one, or have none, the variance is at least that of both groups with one user more with an outcome and
+        one more without (Agresti and Caffo). With clusters, errors are robust to
         any dependence in a cluster and corrected for few of them (CR2), with the degrees of freedom of Bell
         and McCaffrey.
 
@@ -104,10 +106,12 @@ def contrast(
 
     References
     ----------
-    Bell and McCaffrey (2002), Bias reduction in standard errors for linear regression with multi-stage
-    samples, Survey Methodology 28(2); Imbens and Kolesár (2016), Robust standard errors in small samples:
-    some practical advice, Review of Economics and Statistics 98(4).
+    Agresti and Caffo (2000), Simple and effective confidence intervals for proportions and differences of
+    proportions, American Statistician 54(4); Bell and McCaffrey (2002), Bias reduction in standard errors for
+    linear regression with multi-stage samples, Survey Methodology 28(2); Imbens and Kolesár (2016), Robust
+    standard errors in small samples: some practical advice, Review of Economics and Statistics 98(4).
     """
+    _check_earlier(outcomes, covariates)
     plain = _regress(outcomes, is_withheld, covariates, nodes=nodes, node_ids=node_ids, cluster=cluster)
     if prior is None:
         return plain
@@ -154,7 +158,23 @@ def _regress(
             influence[:, rows] = projected[:, positions].T[:, :, None] * residual
     floor = np.stack([_floor(outcomes, is_withheld[node]) for node in nodes])
     variance = (influence**2).sum(axis=1)
-    return Contrast(-coefficients[positions], np.sqrt(np.maximum(variance, floor)), influence, degrees)
+    error, difference = np.sqrt(np.maximum(variance, floor)), -coefficients[positions]
+    is_rounding = np.abs(difference) < 1e-9 * error
+    return Contrast(np.where(is_rounding, 0.0, difference), error, influence, degrees)
+
+
+def _check_earlier(outcomes: Numbers, covariates: Numbers) -> None:
+    """Refuse a covariate that is an outcome, which then leaves no effect and no error."""
+    count = len(outcomes)
+    for outcome in outcomes.T:
+        if not _FEW <= np.count_nonzero(outcome) <= count - _FEW:
+            continue
+        for covariate in covariates.T:
+            if covariate.std() > 0 and abs(np.corrcoef(outcome, covariate)[0, 1]) > 1 - _OWN:
+                raise InvalidRequest(
+                    "covariates: one of them tells exactly who converted, or for how much, so it is the "
+                    "outcome; allowed: columns from before the draw"
+                )
 
 
 def _of_clusters(
@@ -198,10 +218,23 @@ def _of_clusters(
 
 
 def _floor(outcomes: Numbers, is_withheld: Flags) -> Numbers:
-    """Return a lower bound of the variance of each difference; 0 if enough of the withheld have outcomes."""
-    held, others = outcomes[is_withheld], outcomes[~is_withheld]
+    """Return a lower bound of the variance of each difference.
+
+    It is 0 if enough users of both groups have outcomes, and enough have none.
+    """
+    groups = outcomes[is_withheld], outcomes[~is_withheld]
+    held, others = groups
     usual = others.var(axis=0, ddof=1) * (1 / len(held) + 1 / len(others))
-    return np.where((held != 0).sum(axis=0) < _FEW, usual, 0.0)
+    floor = np.where((held != 0).sum(axis=0) < _FEW, usual, 0.0)
+    size = np.divide((outcomes**2).sum(axis=0), np.maximum((outcomes != 0).sum(axis=0), 1))
+    added, is_few = np.zeros(len(size)), np.zeros(len(size), bool)
+    for group in groups:
+        having = (group != 0).sum(axis=0)
+        is_few |= np.minimum(having, len(group) - having) < _FEW
+        # One user more with an outcome, and one more without (Agresti and Caffo).
+        share = (having + 1) / (len(group) + 2)
+        added += share * (1 - share) * size / (len(group) + 2)
+    return np.where(is_few, np.maximum(floor, added), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

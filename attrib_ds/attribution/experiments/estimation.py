@@ -490,7 +490,8 @@ class HazardEffects(effects.Effects):
         """Return the effects combined with those of an experiment.
 
         An experiment is unbiased but imprecise; a model is precise but may be biased, and the experiment
-        shows whether it is. A model that agrees with the experiment is kept almost unchanged. A significant
+        shows whether it is. What the experiment rules out at 99 % stays ruled out, above all a wrong sign. A
+        model that agrees with the experiment is kept almost unchanged. A significant
         disagreement about one node costs it its vote for all: then the experiment decides, drawn towards the
         common mean of the nodes as far as its noise suggests; or, if the controls have shown that the model's
         level is wrong, towards its proportions, as far as they explain the experiment better. The proportions
@@ -509,8 +510,10 @@ class HazardEffects(effects.Effects):
         Returns
         -------
         CombinedEffects
-            ``.table()``, ``.contrast(a, b)``, ``.scale(share)`` and ``.plot()`` as here; ``.evidence()`` says
-            how much the model, the rule and the experiment contradict each other, and who has a vote.
+            ``.table()``, with the experiment alone in its first columns, ``.contrast(a, b)``,
+            ``.scale(share)``, ``.returns(spend)`` and ``.plot()`` as here; ``.evidence()`` says how much the
+            model, the rule and the experiment contradict each other, and who has a vote. Value is combined
+            too if the experiment is of :func:`attrib_ds.experiments.holdout_effects`.
 
         Raises
         ------
@@ -524,27 +527,36 @@ class HazardEffects(effects.Effects):
         chosen = self._controls(controls)
         test = self._judged(chosen, effects.LEVEL)
         is_node = self.is_shown[:-1]
-        mixtures, frames = [], []
-        measured = combination.measurements(experiment, self.sample.node_ids, self.currencies)
+        mixtures: dict[str, list[combination.Mixture | None]] = {measure: [] for measure in self.measures}
+        frames = []
+        measured = {
+            measure: combination.measurements(
+                experiment, self.sample.node_ids, self.currencies, measure=measure
+            )
+            for measure in mixtures
+        }
         for place, currency in enumerate(self.currencies):
             shown = np.flatnonzero(is_node[:, place])
-            weights = np.eye(len(self.node_ids))[shown]
-            effect, _, high = self._ranges(weights, place, "conversions", effects.LEVEL)
-            sources = {
-                self.label: combination.Source(effect, (high - effect) / _NORMAL, test.verdict),
-                self.rule.label: combination.Source(
-                    self.rule.sums[shown, place], self.rule.error[shown, place], None
-                ),
-            }
             node_ids = [self.sample.node_ids[node] for node in shown]
-            of_shown = measured[place].at(shown)
-            mixture, facts = combination.combine_sources(sources, of_shown, np.isin(node_ids, chosen))
-            is_estimated = np.zeros(len(self.node_ids), bool)
-            is_estimated[shown] = True
-            mixtures.append(mixture.among(is_estimated))
-            keys = pd.DataFrame({"node_id": node_ids, "node_name": [self.node_names[node] for node in shown]})
-            keys["currency"] = currency
-            frames.append(keys.join(facts).assign(order=lambda rows: rows["model"] != self.label))
+            is_estimated = np.isin(np.arange(len(self.node_ids)), shown)
+            for measure, found in mixtures.items():
+                sources = self._sources(shown, place, measure, test.verdict)
+                of_shown = measured[measure][place].at(shown)
+                if (
+                    measure == "value"
+                    and not np.isfinite([of_shown.effect, sources[self.label].effect]).any(1).all()
+                ):
+                    found.append(None)
+                    continue
+                mixture, facts = combination.combine_sources(sources, of_shown, np.isin(node_ids, chosen))
+                found.append(mixture.among(is_estimated))
+                if measure == "value":
+                    continue
+                keys = pd.DataFrame(
+                    {"node_id": node_ids, "node_name": [self.node_names[node] for node in shown]}
+                )
+                keys["currency"] = currency
+                frames.append(keys.join(facts).assign(order=lambda rows: rows["model"] != self.label))
         evidence = pd.concat(frames, ignore_index=True).sort_values("order", kind="stable", ignore_index=True)
         first = ["model", "node_id", "node_name", "currency"]
         evidence = evidence[[*first, *evidence.columns.difference([*first, "order"], sort=False)]]
@@ -557,9 +569,24 @@ class HazardEffects(effects.Effects):
             chosen,
             self.warnings,
             mixtures=mixtures,
+            experiment=measured["conversions"],
             sources=evidence.astype(dict.fromkeys(first, TEXT)),
             model=self,
         )
+
+    def _sources(self, shown: Codes, place: int, measure: str, verdict: str) -> dict[str, combination.Source]:
+        """Return the estimates of the model and the proportions of the rule, for some nodes in a currency."""
+        weights = np.eye(len(self.node_ids))[shown]
+        effect, _, high = self._ranges(weights, place, measure, effects.LEVEL)
+        rule, error = self.rule.sums[shown, place], self.rule.error[shown, place]
+        if measure == "value":
+            # Only its proportions count, at the order of magnitude of the model.
+            unit = np.abs(effect).sum() / max(float(np.abs(rule).sum()), np.finfo(float).tiny)
+            rule, error = rule * unit, error * unit
+        return {
+            self.label: combination.Source(effect, (high - effect) / _NORMAL, verdict),
+            self.rule.label: combination.Source(rule, error, None),
+        }
 
     @property
     def identified(self) -> str:

@@ -60,7 +60,8 @@ def plan_holdout(
     precision : float, sequence or mapping, optional
         Half-width of the interval to reach, in conversions, above 0; a mapping gives one per node.
     share : float, sequence or mapping, optional
-        Fraction of users to withhold the node from, between 0 and 1; a mapping gives one per node.
+        Fraction of users to withhold the node from, between 0 and 1, and at least 2 users on either side; a
+        mapping gives one per node.
     power : float, default 0.8
         Probability of detecting the effect, between 0 and 1: that the interval excludes zero.
     confidence : float, default 0.95
@@ -133,11 +134,13 @@ def plan_holdout(
             "a significant result by chance"
         )
     is_binary = paths is None
+    fewest = (1 - 1e-9) * 2 / (count if clusters is None else len(clusters))
     rows = []
     limits = {
         "effect": (-count * (1 - mean) if is_binary else -math.inf, count * mean),
         "precision": (0.0, math.inf),
-        "share": (0.0, 1.0),
+        # A comparison needs two users or clusters on either side.
+        "share": (fewest, 1.0 - fewest),
     }
     for node_id, amount in _amounts(goal, amounts, *limits[goal]):
         if clusters is not None:

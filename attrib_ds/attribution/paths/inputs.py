@@ -69,7 +69,7 @@ def read_adjustments(source: Input, *, conversion: str, date: str) -> ir.Table:
     columns: dict[str, Any] = {
         "event_id": source.keys(conversion, role="conversion"),
         "date": source.instants(date, role="date"),
-        "value": source.numbers("value", role=None),
+        "value": source.numbers("value", role=None, maximum=MOST_VALUE),
         "currency": ibis.null("string"),
     }
     if source.has("currency"):
@@ -111,7 +111,7 @@ def read_conversions(
         "currency": ibis.null("string"),
     }
     if value is not None or source.has("value"):
-        read["value"] = source.numbers(value or "value", role="value")
+        read["value"] = source.numbers(value or "value", role="value", maximum=MOST_VALUE)
     if currency is not None or source.has("currency"):
         own = "currency" if source.has("currency") else None
         read["currency"] = source.currencies(currency, default=own)
@@ -147,6 +147,8 @@ _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
 #: Doubles represent every integer up to here exactly.
 _EXACT: Final = 2.0**53
+#: Largest value of a conversion: squares of many still have a sum.
+MOST_VALUE: Final = 1e100
 
 
 # DuckDB casts between timestamps with and without a zone through the session's time zone, row by row; these
@@ -262,7 +264,9 @@ class Input:
         self.suspect(name, f"is not an instant; {_INSTANTS}", values.notnull() & ~readable)
         return parsed
 
-    def numbers(self, name: str, *, role: str | None, minimum: float | None = None) -> Any:
+    def numbers(
+        self, name: str, *, role: str | None, minimum: float | None = None, maximum: float | None = None
+    ) -> Any:
         """Return finite numbers as doubles."""
         values = self._complete(name, role)
         kind = values.type()
@@ -275,6 +279,8 @@ class Input:
             )
         if minimum is not None:
             self.suspect(name, f"is below {minimum:g}", doubles < minimum)
+        if maximum is not None:
+            self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
 
     def flags(self, name: str, *, role: str | None) -> Any:

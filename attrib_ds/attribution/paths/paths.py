@@ -313,7 +313,9 @@ class Paths:
         columns = {
             "path": source.keys(path, role="path"),
             "conversions": source.numbers(conversions, role="conversions", minimum=0),
-            "value": ibis.null("float64") if value is None else source.numbers(value, role="value"),
+            "value": ibis.null("float64")
+            if value is None
+            else source.numbers(value, role="value", maximum=inputs.MOST_VALUE),
             "currency": ibis.null("string") if value is None else source.currencies(currency),
             "nulls": ibis.literal(0.0) if nulls is None else source.numbers(nulls, role="nulls", minimum=0),
         }

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, truncnorm
 
 from attrib_ds.attribution.experiments import combination
 from attrib_ds.attribution.experiments.combination import (
@@ -56,6 +56,12 @@ def combine_one(source, effects, *, controls=0):
     return combined.join(facts)
 
 
+def level_of_the_prior():
+    """Return the mean size of the factors between a model's level and the true one."""
+    grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
+    return (grid * norm.pdf(np.log(grid))).sum() / norm.pdf(np.log(grid)).sum()
+
+
 def numbers_of(found, column="combined"):
     return found[column].to_numpy()[:6]
 
@@ -71,15 +77,15 @@ def test_an_uninformative_experiment_leaves_a_model_whose_verdict_is_clear():
     effects = effects_of([0.0] * 6, 1e7)
     found = combine_one(credits_of(MODELLED, verdict="clear"), effects)
     # The posterior equals the prior: 39 to 1 for the model, which nine times in ten is at its level. The prior
-    # of other levels is lognormal on a grid, and that of effects without the model has the same mean.
-    grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
-    level = (grid * norm.pdf(np.log(grid))).sum() / norm.pdf(np.log(grid)).sum()
+    # of other levels is lognormal on a grid, negative one time in ten, and that of effects without the model
+    # has a mean of 0.
+    level = 0.8 * level_of_the_prior()
     assert found["weight"].tolist() == pytest.approx([0.975] * 6, abs=1e-6)
-    expected = 0.975 * (0.9 + 0.1 * level) * np.array(MODELLED) + 0.025 * level * np.mean(MODELLED)
+    expected = 0.975 * (0.9 + 0.1 * level) * np.array(MODELLED)
     assert numbers_of(found) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(("verdict", "odds"), [("clear", 39.0), ("cannot tell", 1.0), ("confounded", 0.001)])
+@pytest.mark.parametrize(("verdict", "odds"), [("clear", 39.0), ("cannot tell", 3.0), ("confounded", 0.25)])
 def test_the_verdict_is_the_prior_odds_of_a_model(verdict, odds):
     found = combine_one(credits_of(MODELLED, verdict=verdict), effects_of([0.0] * 6, 1e7))
     assert found["weight"][0] == pytest.approx(odds / (1 + odds), rel=1e-5)
@@ -108,18 +114,16 @@ def test_proportions_of_a_confounded_model_that_contradict_the_experiment_have_n
         numbers_of(combine_one(credits_of(each, verdict="confounded"), measured))
         for each in (MODELLED, MODELLED[::-1])
     ]
-    assert estimates[0] == pytest.approx(estimates[1], abs=20.0)
+    assert estimates[0] == pytest.approx(estimates[1], abs=40.0)
     assert estimates[0] == pytest.approx(measured[0], abs=60.0)
 
 
 def test_an_uninformative_experiment_leaves_half_a_vote_to_the_proportions_of_a_confounded_model():
     effects = effects_of([0.0] * 6, 1e7)
     found = combine_one(credits_of(MODELLED, verdict="confounded"), effects)
-    # The model at its level has odds of 1 to 1,000; its proportions and a common mean share the rest evenly,
-    # with the same prior of levels.
-    grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
-    level = (grid * norm.pdf(np.log(grid))).sum() / norm.pdf(np.log(grid)).sum()
-    expected = level * (np.array(MODELLED) + np.mean(MODELLED)) / 2
+    # The model has odds of 1 to 4; its proportions and a common mean of either sign share the rest evenly.
+    level = 0.8 * level_of_the_prior()
+    expected = (0.25 * (0.9 + 0.1 * level) + level / 2) / 1.25 * np.array(MODELLED)
     assert numbers_of(found) == pytest.approx(expected, rel=2e-3)
 
 
@@ -181,8 +185,12 @@ def test_two_nodes_by_hand():
     assert one.spread[0] == pytest.approx([np.sqrt(1250.0), 50.0])
     # A difference of 100 with a variance of 5,000: exp(-1) / sqrt(2 pi 5,000).
     assert one.evidence == pytest.approx(-1.0 - 0.5 * np.log(2 * np.pi * 5000.0))
-    effect, _, high = Mixture.of([one], [1.0]).ranges(np.eye(2), 0.95)
-    assert high - effect == pytest.approx(1.959964 * one.spread[0])
+    effect, low, high = Mixture.of([one], [1.0], measured).ranges(np.eye(2), 0.95)
+    # The experiment rules out all beyond 2.575829 of its standard errors; the second node has none.
+    ends = (np.array([200 - 128.79147, 200 + 128.79147]) - 150.0) / np.sqrt(1250.0)
+    within = truncnorm(*ends, loc=150.0, scale=np.sqrt(1250.0))
+    assert (effect[0], low[0], high[0]) == pytest.approx((within.mean(), *within.interval(0.95)))
+    assert high[1] - effect[1] == pytest.approx(1.959964 * 50.0)
 
 
 def test_controls_weigh_errors_by_their_credit():
@@ -198,19 +206,20 @@ def test_the_posterior_equals_a_numerical_integration():
     modelled, error = np.array([800.0, 200.0]), np.array([40.0, 10.0])
     measured = Measurement(np.array([300.0, np.nan]), np.array([250.0, np.nan]))
     alternatives = [weigh_model(modelled, error, measured), weigh_common_mean(500.0, measured)]
-    found = Mixture.of(alternatives, posterior_shares(alternatives, [1.0, 1.0]))
+    found = Mixture.of(alternatives, posterior_shares(alternatives, [1.0, 1.0]), measured)
     effects, low, high = found.ranges(np.eye(2), 0.9)
     errors = [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
     cauchy = [1 / (1 + (each / 0.05) ** 2) * each for each in errors]
     grid = np.exp(np.linspace(np.log(0.05), np.log(6.0), 36))
     level = norm.pdf(np.log(grid)) / norm.pdf(np.log(grid)).sum()
+    of_model = [*(0.09 * level), *(0.01 * level), 0.9]
     hypotheses = [
-        (factor, size, chance * share / sum(cauchy), factor * modelled, factor * error)
-        for factor, chance in zip([*grid, 1.0], [*(0.1 * level), 0.9], strict=True)
+        (abs(factor), size, chance * share / sum(cauchy), factor * modelled, factor * error)
+        for factor, chance in zip([*grid, *-grid, 1.0], of_model, strict=True)
         for size, share in zip(errors, cauchy, strict=True)
     ] + [
-        (factor, size, chance / 4, np.full(2, factor * 500.0), np.zeros(2))
-        for factor, chance in zip(grid, level, strict=True)
+        (abs(factor), size, chance / 8, np.full(2, factor * 500.0), np.zeros(2))
+        for factor, chance in zip([*grid, *-grid], [*level, *level], strict=True)
         for size in (0.4, 0.8, 1.6, 3.2)
     ]
     effect = np.linspace(-40_000, 40_000, 40_001)
@@ -223,6 +232,7 @@ def test_the_posterior_equals_a_numerical_integration():
         likely = before[0] * norm.pdf(300.0, effect, 250.0)
         density[0] += prior * likely
         density[1] += prior * likely.sum() * before[1] / before[1].sum()
+    density[0, np.abs(effect - 300.0) > 2.575829 * 250.0] = 0.0
     density /= density.sum(axis=1, keepdims=True)
     assert effects == pytest.approx(density @ effect, rel=1e-3)
     cumulative = density.cumsum(axis=1)
@@ -245,7 +255,7 @@ def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
         noise = random.uniform(100, 600)
         measured = Measurement(truth + noise * random.standard_normal(6), np.full(6, noise))
         after = [weigh_model(modelled, np.zeros(6), measured), weigh_common_mean(modelled.mean(), measured)]
-        found = Mixture.of(after, posterior_shares(after, [1.0, 1.0]))
+        found = Mixture.of(after, posterior_shares(after, [1.0, 1.0]), measured)
         _, low, high = found.ranges(np.eye(6), 0.95)
         covered.append((low <= truth) & (truth <= high))
     assert 0.92 <= np.mean(covered) <= 0.98
@@ -330,7 +340,7 @@ def test_a_combination_is_not_worse_than_its_better_ingredient(model, verdict, h
             alternatives.append(weigh_proportions(modelled, sampling, experiment, CONFOUNDED))
             odds = [_ODDS[verdict], 0.5, 0.5]
         shares = posterior_shares(alternatives, odds)
-        combined, *_ = Mixture.of(alternatives, shares).ranges(np.eye(6), 0.95)
+        combined, *_ = Mixture.of(alternatives, shares, experiment).ranges(np.eye(6), 0.95)
         errors.append(
             [np.abs(_shares(each) - _shares(truth)).mean() for each in (measured, modelled, combined)]
         )
@@ -416,13 +426,53 @@ def test_order_and_units_do_not_matter():
 def test_a_contrast_is_that_of_the_mixture():
     """Two hypotheses of equal weight: the difference is 100 with a deviation of 5 = √(9 + 16), or -100."""
     mixture = Mixture(
-        np.array([0.5, 0.5]), np.array([[150.0, 50.0], [50.0, 150.0]]), np.array([[3.0, 4.0]] * 2)
+        np.array([0.5, 0.5]),
+        np.array([[150.0, 50.0], [50.0, 150.0]]),
+        np.array([[3.0, 4.0]] * 2),
+        Measurement(np.full(2, np.nan), np.full(2, np.nan)),
     )
     level, low, high = mixture.ranges(np.array([[1.0, -1.0]]), 0.9)
     assert level == pytest.approx([0.0])
     # A tail of 5 % of the whole is one of 10 % of a half: 1.2816 standard deviations.
     assert high == pytest.approx([100 + 1.281552 * 5], rel=1e-6)
     assert low == pytest.approx([-100 - 1.281552 * 5], rel=1e-6)
+
+
+@pytest.mark.parametrize("verdict", ["clear", "cannot tell", "confounded"])
+@pytest.mark.parametrize("error", [20.0, 200.0])
+@pytest.mark.parametrize("proven", [900.0, -900.0, -1200.0])
+def test_a_sign_that_the_experiment_proves_is_kept(verdict, error, proven):
+    """One node of six is three or four standard errors from 0; the model says something else of all."""
+    for modelled in ([100.0, 80, 60, 90, 70, 85], [-100.0, -80, -60, -90, -70, -85], [0.0] * 6):
+        measured = effects_of([proven, 50, -100, 80, 200, -50], 300.0)
+        found = combine_one(credits_of(modelled, error=error, verdict=verdict), measured)
+        row = found.iloc[0][["combined", "low", "high"]].astype(float) * np.sign(proven)
+        assert min(row["low"], row["high"], row["combined"]) >= abs(proven) - 2.575830 * 300.0 > 0
+
+
+@pytest.mark.parametrize("verdict", ["clear", "cannot tell", "confounded"])
+def test_a_combination_is_symmetric_in_sign(verdict):
+    measured = [900.0, 50, -100, 80, 200, -700]
+    plus, minus = (
+        combine_one(
+            credits_of(sign * np.array(MODELLED), verdict=verdict),
+            effects_of(sign * np.array(measured), 300.0),
+        )
+        for sign in (1, -1)
+    )
+    assert numbers_of(minus) == pytest.approx(-numbers_of(plus), rel=1e-9)
+    assert numbers_of(minus, column="low") == pytest.approx(-numbers_of(plus, column="high"), rel=1e-9)
+
+
+def test_an_experiment_and_a_model_that_is_not_confirmed_claim_no_effect_together():
+    """The experiment is within 1.96 standard errors of 0 for all nodes, and the model is confounded."""
+    measured = effects_of([500.0, 550, 580, 450, 500, 560], 300.0)
+    found = combine_one(credits_of([550.0] * 6, verdict="confounded"), measured)
+    assert found["weight"][0] < 0.95
+    assert (found["low"] == 0.0).all()
+    trusted = combine_one(credits_of([550.0] * 6, verdict="clear"), measured)
+    assert trusted["weight"][0] > 0.95
+    assert (trusted["low"] > 0.0).all()
 
 
 def frame_of(nodes=NODES, caused=MODELLED, error=100.0, **columns):

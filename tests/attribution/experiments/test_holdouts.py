@@ -562,6 +562,32 @@ def test_missing_values_of_a_covariate_are_refused():
         found_in(paths, HELD, covariates=["tall"])
 
 
+def test_groups_in_which_all_or_none_convert():
+    """Twelve withheld of thirty: one user more with a conversion and one more without (Agresti and Caffo)."""
+    for buyers, caused, shares in (
+        (range(30), 0.0, (13 / 14, 19 / 20)),
+        (range(12, 30), 30.0, (1 / 14, 19 / 20)),
+        (range(12), -30.0, (13 / 14, 1 / 20)),
+    ):
+        paths = Paths.from_frames(
+            touches(("u20", "ads", 1)), converted(*((user, 5) for user in buyers)), users=users_of(30)
+        )
+        row = row_of(paths, held("ads", *range(12)))
+        assert row["caused"] == pytest.approx(caused, abs=1e-12)
+        variance = sum(share * (1 - share) / count for share, count in zip(shares, (14, 20), strict=True))
+        assert row["error"] == pytest.approx(30 * np.sqrt(variance))
+
+
+def test_a_covariate_that_is_the_outcome_is_refused():
+    bought = [user % 3 == 0 for user in range(60)]
+    buyers = [(user, 5) for user in range(60) if bought[user]]
+    paths = Paths.from_frames(
+        touches(("u20", "ads", 1)), converted(*buyers), users=users_of(60, bought=bought)
+    )
+    with pytest.raises(InvalidRequest, match="covariates: one of them tells exactly who converted"):
+        holdout_effects(paths, held("ads", *range(20)), covariates=["bought"])
+
+
 def by_store(*rates, users=10):
     """Users by store, of whom a number convert: paths and the stores."""
     count = len(rates) * users

@@ -156,7 +156,9 @@ def test_simulated_experiments_detect_harm_as_often_as_planned():
     [
         ({}, "effect: 0 of effect, precision and share are given"),
         ({"effect": 3, "share": 0.1}, "effect: 2 of effect, precision and share are given"),
-        ({"share": 1}, "share: 1 is not allowed; allowed: numbers above 0 and below 1"),
+        # Two users on either side of a hundred.
+        ({"share": 1}, "share: 1 is not allowed; allowed: numbers above 0.02 and below 0.98"),
+        ({"share": 1e-9}, "share: 1e-09 is not allowed; allowed: numbers above 0.02 and below 0.98"),
         ({"share": []}, "share is empty; allowed: at least one"),
         ({"precision": 0}, "precision: 0 is not allowed; allowed: numbers above 0 and below inf"),
         (
