@@ -38,6 +38,7 @@ from .api.events import get_event_type as get_event_type
 from .api.events import get_raw_event as get_raw_event
 from .api.events import list_event_types as list_event_types
 from .api.events import list_trashed_events as list_trashed_events
+from .api.events import search_events as search_events
 from .api.events import send_events as send_events
 from .api.events import update_states as update_states
 from .api.events import update_statistics as update_statistics

@@ -252,6 +252,7 @@ class Copier:
         self.state = state
         self.run: dict[str, Any] = state["run"]
         self.pool = pool
+        self.can_search_events = True
         self.since, self.changed = parse_instant(self.run["since"]), parse_instant(self.run["changed"])
         self.scope, self.until = parse_instant(self.run["scope"]), parse_instant(self.run["asked"]["until"])
         self._written: Counter[str] = Counter()
@@ -459,7 +460,7 @@ def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
 
 
 def copy_users(copier: Copier) -> None:
-    """Copy users and their events, found by the users that changed, as services list no events."""
+    """Copy users and their events, found by the users that changed: a merge dates users, and no events."""
     where = (
         _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", ["updatedAt"])
     )
@@ -504,19 +505,31 @@ def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.T
 
 def _copy_events(copier: Copier, users: pa.Table) -> None:
 
-    def events(user_id: str) -> pa.Table:
-        bounds = {"since": copier.scope, "until": copier.until}
-        return list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
-
-    tables = list(copier.pool.map(events, _users_with_events(copier, users)))
-    if tables:
-        copier.load("events", pa.concat_tables(tables))
+    ids = _users_with_events(copier, users)
+    if ids:
+        copier.load("events", _events_of(copier, ids))
     if copier.changed is not None:
         # A merge changes interactions of a user without updating their dates.
         where = interaction("userId").isin(users["_id"].to_pylist())
         with _search(copier, where, copier.scope) as (chunks, _):
             for chunk in chunks:
                 _load_interactions(copier, chunk)
+
+
+def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
+    """Return the events of users, with a request per user from services that cannot search events."""
+    bounds = {"since": copier.scope, "until": copier.until}
+    if copier.can_search_events:
+        try:
+            with closing(copier.source.stream("search_events", user_ids=ids, **bounds)) as answer:
+                return pa.concat_tables([answer.columns.empty_table(), *answer])
+        except NotFound:
+            copier.can_search_events = False
+
+    def events(user_id: str) -> pa.Table:
+        return list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+
+    return pa.concat_tables(list(copier.pool.map(events, ids)))
 
 
 def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:

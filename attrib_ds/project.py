@@ -20,7 +20,7 @@ from attrib_ds.transports.http.configuration import Remote, find_remote
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.project_tables import Tables
 
-_BOUNDS: Final = frozenset({"since", "until"})
+_BOUNDS: Final = frozenset({"since", "until", "changed_since"})
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Project:
         return self.transport.stream(declared, self._request(declared, arguments))
 
     def bound(self, value: Any, *, argument: str, timezone: str | None = None) -> Any:
-        """Return the first instant of a day for ``since`` and the last one for ``until``.
+        """Return the last instant of a day for ``until`` and the first one for other bounds.
 
         Parameters
         ----------
         value : datetime, date, str or None
             Anything but a day is returned as it is.
-        argument : {"since", "until"}
+        argument : {"since", "until", "changed_since"}
             The bound.
         timezone : str, optional
             IANA name of the days' time zone; by default that of the project. A remote project is asked for
@@ -74,7 +74,7 @@ class Project:
             raise errors.InvalidRequest(
                 f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'"
             ) from error
-        instant = instants.first_instant if argument == "since" else instants.last_instant
+        instant = instants.last_instant if argument == "until" else instants.first_instant
         return instant(day, zone, argument=argument)
 
     def tables(self) -> Tables:

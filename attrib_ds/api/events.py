@@ -14,6 +14,7 @@ from attrib_ds import instants
 from attrib_ds.api.results import given, page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
+from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.conversion_cells import explained
@@ -181,6 +182,66 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     """
     event = project.send("get_event", id=id).read()
     return to_record(with_event_columns(project, event))
+
+
+def search_events(
+    project: Project,
+    *,
+    event_type: str | Sequence[str] | Predicate | None = None,
+    user_ids: Sequence[str] | pd.Series[str] | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    changed_since: datetime | date | str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+) -> pd.DataFrame:
+    """Search the events of a project, newest first.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    event_type : str, sequence of str or Predicate, optional
+        References of event types, or a predicate on ``event("eventType")``; all types by default.
+    user_ids : sequence of str, optional
+        Users whose events to return, 10,000 at most; the id of a merged user stands for the user it was
+        merged into. All users by default.
+    since, until : datetime, date or str, optional
+        Bounds of ``eventDate``, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
+    changed_since : datetime, date or str, optional
+        Only events whose ``updatedAt`` is at this instant or later; read like ``since``.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    offset : int, default 0
+        Number of rows to skip.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, with the columns of :func:`get_event`. Columns and dtypes do not depend on the
+        rows. :func:`attrib_ds.load` reads such a frame. ``frame.attrs["total"]`` counts all that match.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed.
+    NotFound
+        If a remote service does not have this operation; :func:`attrib_ds.list_user_events` reads the events
+        of one user.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> shop = at.sample_project()
+    >>> orders = at.search_events(shop, event_type="order", since="2025-01-01", limit=3)
+    >>> orders["eventType"].tolist()
+    ['order', 'order', 'order']
+    """
+    event_type = [event_type] if isinstance(event_type, str) else event_type
+    user_ids = None if user_ids is None else list(user_ids)
+    answer = project.send("search_events", **given(locals()))
+    return page(answer, with_event_columns(project, answer.read()))
 
 
 def get_raw_event(project: Project, id: str) -> pd.Series[Any]:

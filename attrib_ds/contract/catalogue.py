@@ -234,6 +234,13 @@ _OPERATIONS: Final = [
         token=False,
     ),
     # Extensions.
+    _repeat(
+        "search_events",
+        "events/search",
+        users.SearchEvents,
+        _page("Event"),
+        arguments={"filter": "event_type"},
+    ),
     _get("list_nodes", "nodes", interactions.ListNodes, _page("Node")),
     _get("get_node", "nodes/{id}", interactions.GetNode, _record("Node")),
     _get("check_project", "check", administration.CheckProject, _array("Finding")),

@@ -272,6 +272,20 @@ class ListUserEvents(request.ProjectRequest):
     limit: values.Limit | None = None
 
 
+class SearchEvents(request.ProjectRequest):
+    """Search the events of a project, newest first, one page at a time."""
+
+    userIds: Annotated[tuple[identifiers.UserIdOrUnknown, ...], json_values.Size(highest=10_000)] | None = (
+        None
+    )
+    filter: request.EventTypes | None = None
+    since: values.Instant | None = None
+    until: values.Instant | None = None
+    changedSince: values.Instant | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
+
+
 class ListUserMetrics(request.ProjectRequest):
     """List the states and statistics of a user's events."""
 

@@ -403,8 +403,8 @@ def sum_events(
     within = [events.eventDate >= timestamp(request.since), events.eventDate <= timestamp(request.until)]
     events = events.filter(within)
     if by_type and request.filter is not None:
-        events = events.filter(_matches(events, request.filter))
-        types = types.filter(_matches(types, request.filter))
+        events = events.filter(matches_type(events, request.filter))
+        types = types.filter(matches_type(types, request.filter))
     interval = INTERVALS[request.interval]
     number = interval.number(local_time(events.eventDate, request.timezone))
     labelled = events.select("_id", "eventType", part=number)
@@ -455,7 +455,8 @@ def _sums(
     )
 
 
-def _matches(table: ir.Table, condition: tuple[str, ...] | Predicate) -> Any:
+def matches_type(table: ir.Table, condition: tuple[str, ...] | Predicate) -> Any:
+    """Return whether the column ``eventType`` is one of some references, or matches a predicate."""
     if isinstance(condition, Predicate):
         return to_ibis(condition, table)
     return table.eventType.isin(list(condition) or [""])

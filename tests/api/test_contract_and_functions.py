@@ -122,6 +122,7 @@ def test_what_can_be_done_from_python_is_there():
         "merge_users",
         "restore_event_type",
         "revoke_key",
+        "search_events",
         "search_interactions",
         "search_users",
         "set_rates",

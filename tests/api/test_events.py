@@ -9,6 +9,7 @@ import pytest
 from attrib_ds import (
     connect,
     create_event_type,
+    event,
     event_insights,
     get_event,
     get_event_type,
@@ -16,6 +17,7 @@ from attrib_ds import (
     list_event_types,
     list_trashed_events,
     schema,
+    search_events,
     send_events,
     update_states,
     update_statistics,
@@ -386,3 +388,38 @@ def test_g077_g158_changed_archived_and_restored(empty_shop):
     assert list_event_types(empty_shop)["reference"].tolist() == ["lead"]
     with pytest.raises(NotFound, match="reference: there is no event type 'call'"):
         archive_event_type(empty_shop, "call")
+
+
+ANNA, BEN = f"{10:024x}", f"{11:024x}"
+
+
+@pytest.mark.parametrize(
+    ("search", "numbers"),
+    [
+        ({}, [1, 2, 3, 4]),
+        ({"event_type": "lead"}, [4]),
+        ({"event_type": ["order", "unknown"]}, [1, 2, 3]),
+        ({"event_type": event("eventType") != "order"}, [4]),
+        ({"user_ids": pd.Series([BEN, "nobody"])}, [2]),
+        ({"user_ids": [ANNA]}, [1, 4]),
+        ({"user_ids": []}, []),
+        ({"since": "2025-01-07"}, [1, 2, 3]),
+        ({"until": "2025-01-06"}, [4]),
+        ({"limit": 2, "offset": 1}, [2, 3]),
+        ({"changed_since": "2999-01-01"}, []),
+        ({"changed_since": "2025-01-01"}, [1, 2, 3, 4]),
+    ],
+)
+def test_events_of_all_users_are_searched_newest_first(shop, search, numbers):
+    # Three orders of 10 January, in the order of their ids, and a lead of 6 January.
+    found = search_events(shop, **search)
+    assert found["_id"].tolist() == [f"00000000-0000-7000-8000-00000000000{number}" for number in numbers]
+    if search == {"limit": 2, "offset": 1}:
+        assert found.attrs["total"] == 4
+
+
+def test_a_search_has_the_same_columns_without_rows(shop):
+    all_events, none = search_events(shop), search_events(shop, limit=0)
+    assert none.dtypes.equals(all_events.dtypes)
+    with pytest.raises(InvalidRequest, match="user_ids"):
+        search_events(shop, user_ids=["a"] * 10_001)

@@ -171,6 +171,7 @@ ANSWERS = {
     "get_outlay": ("record", "Outlay", True),
     "update_outlay": ("modified", None, True),
     "exchange_token": ("token", None, True),
+    "search_events": ("page", "Event", True),
     "list_nodes": ("page", "Node", True),
     "get_node": ("record", "Node", True),
     "create_audience": ("record", "Audience", True),
@@ -218,6 +219,7 @@ BY_TITLE = {operation.title: operation for operation in OPERATIONS.values()}
 def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> None:
     assert [operation.title for operation in OPERATIONS.values() if not operation.extension] == TITLES
     assert {operation.name for operation in OPERATIONS.values() if operation.extension} == {
+        "search_events",
         "list_nodes",
         "get_node",
         "create_audience",

@@ -42,6 +42,7 @@ _IDS = {
     "list_nodes": {_NODE: "#/data/0/_id"},
     "search_users": {_USER: "#/data/0/_id"},
     "list_user_events": {_EVENT: "#/data/0/_id"},
+    "search_events": {_EVENT: "#/data/0/_id"},
     "list_user_metrics": {_EVENT: "#/data/0/eventId"},
     "create_event_type": {_EVENT_TYPE: "#/reference"},
     "list_event_types": {_EVENT_TYPE: "#/data/0/reference"},

@@ -232,6 +232,14 @@ READS = {
         lambda p: at.list_user_metrics(p, hex_id(0)),
     ],
     "list_trashed_events": [lambda p: at.list_trashed_events(p), lambda p: at.list_trashed_events(p, limit=0)],
+    "search_events": [
+        lambda p: at.search_events(p),
+        lambda p: at.search_events(p, event_type="order", **YEAR),
+        lambda p: at.search_events(p, user_ids=[busiest(p)], changed_since="2025-01-01", limit=2, offset=1),
+        lambda p: at.search_events(p, event_type=event("eventType").isin(["lead"]), limit=0),
+        lambda p: at.search_events(p, user_ids=[]),
+        lambda p: at.search_events(p, limit=-1),
+    ],
     "search_interactions": [
         lambda p: at.search_interactions(p, filtered=None, bots=None),
         lambda p: at.search_interactions(p, limit=0),

@@ -34,7 +34,7 @@ _BY_SCOPE: Final = {
     "interactions:read": "search_interactions get_interaction list_hits interaction_insights list_nodes "
     "get_node",
     "interactions:write": "create_offline_interaction",
-    "events:read": "get_event get_raw_event list_trashed_events event_insights",
+    "events:read": "search_events get_event get_raw_event list_trashed_events event_insights",
     "events:write": "create_event create_event_sync create_events validate_event replay_event "
     "update_event_state update_event_statistic",
     "users:read": "search_users get_user list_user_events list_user_metrics list_audiences get_audience",
@@ -62,7 +62,7 @@ _HEAVY: Final = (
     *("back_up_project", "check_project", "compact_project"),
     *("interaction_insights", "event_insights", "export_users"),
 )
-_HEAVY_UNLIMITED: Final = ("search_interactions", "search_users")
+_HEAVY_UNLIMITED: Final = ("search_events", "search_interactions", "search_users")
 _MOST_BYTES: Final = 32 * limits.MEBIBYTE
 _MOST_BYTES_OF_EVENT: Final = limits.MEBIBYTE
 _MOST_BYTES_WITHOUT_TOKEN: Final = limits.MEBIBYTE // 4

@@ -31,6 +31,7 @@ T = TypeVar("T")
 READS: Final = frozenset(
     {
         "event_insights",
+        "search_events",
         "export_users",
         "interaction_insights",
         "search_interactions",

@@ -18,6 +18,7 @@ from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.filters import Predicate
+from attrib_ds.queries.insights import matches_type
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.states import ATTRIBUTABLE, as_resource, read_events
 from attrib_ds.service.identity.merging import find_survivor
@@ -132,11 +133,38 @@ def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:
 
     An unknown user has no events.
     """
-    conditions = {"userId = ?": None, "eventDate >= ?": request.since, "eventDate <= ?": request.until}
+    conditions = {
+        "userId = ?": lambda connection: find_survivor(connection, request.id),
+        "eventDate >= ?": request.since,
+        "eventDate <= ?": request.until,
+    }
     # Without the parameter, and with false, all events are listed.
     chosen = f"WHERE _id IN ({ATTRIBUTABLE})" if request.attributable else ""
     sort = request.sort or "eventDate"
     return _listed(store, request, "events", conditions, chosen, sort, read_events, schema.EVENT)
+
+
+def search_events(store: Store, request: contract.SearchEvents) -> Answer:
+    """Return one page of events as a stream, newest first.
+
+    An unknown user has no events.
+    """
+    types, users = request.filter, request.userIds
+    conditions = {
+        "userId IN (SELECT unnest(?))": None
+        if users is None
+        else lambda connection: [find_survivor(connection, id) for id in users],
+        "eventDate >= ?": request.since,
+        "eventDate <= ?": request.until,
+        "updatedAt >= ?": request.changedSince,
+    }
+    chosen = ""
+    if types is not None:
+        with store.read() as backend:
+            kinds = backend.table("events").select("eventType").distinct()
+            names = kinds.filter(matches_type(kinds, types)).to_pyarrow()["eventType"].to_pylist()
+        conditions["eventType IN (SELECT unnest(?))"] = names
+    return _listed(store, request, "events", conditions, chosen, "eventDate", read_events, schema.EVENT)
 
 
 def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer:
@@ -154,7 +182,9 @@ def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer
         if not backend.con.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchall():
             raise _unknown(request.id)
     conditions = {
-        "eventId IN (SELECT _id FROM events WHERE userId = ?)": None,
+        "eventId IN (SELECT _id FROM events WHERE userId = ?)": lambda connection: find_survivor(
+            connection, request.id
+        ),
         "date >= ?": request.since,
         "date <= ?": request.until,
         "type = ?": request.type,
@@ -171,7 +201,7 @@ def _read_metrics(connection: Connection, ids: list[str]) -> pa.Table:
 
 def _listed(
     store: Store,
-    request: contract.ListUserEvents | contract.ListUserMetrics,
+    request: contract.ListUserEvents | contract.ListUserMetrics | contract.SearchEvents,
     table: str,
     conditions: Mapping[str, Any],
     chosen: str,
@@ -179,22 +209,24 @@ def _listed(
     read: Callable[[Connection, list[str]], pa.Table],
     columns: pa.Schema,
 ) -> Answer:
-    """Return a page of a user's records from one snapshot: find the ids, then read them in batches."""
+    """Return a page of records from one snapshot: find the ids, then read them in batches."""
     values = {condition: value for condition, value in conditions.items() if value is not None}
-    (of_user, *_) = conditions
-    direction = request.order or ("ASC" if request.sort else "DESC")
+    direction = "DESC"
+    if not isinstance(request, contract.SearchEvents):
+        direction = request.order or ("ASC" if request.sort else "DESC")
     with ExitStack() as stack:
         connection = stack.enter_context(store.read()).con
         # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
         rows = connection.execute(
-            f"WITH selected AS (SELECT * FROM {table} WHERE {' AND '.join([of_user, *values])}) "
+            f"WITH selected AS (SELECT * FROM {table} WHERE {' AND '.join(values) or 'true'}) "
             f"SELECT _id FROM selected {chosen} ORDER BY {quoted(sort)} {direction} NULLS LAST, _id",
             [
-                find_survivor(connection, request.id),
-                *(
-                    instants.naive(value) if isinstance(value, datetime) else value
-                    for value in values.values()
-                ),
+                value(connection)
+                if callable(value)
+                else instants.naive(value)
+                if isinstance(value, datetime)
+                else value
+                for value in values.values()
             ],
         ).fetchall()
         ids = [id for (id,) in rows]
