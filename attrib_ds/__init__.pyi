@@ -35,7 +35,6 @@ from .api.conversions import conversion_paths as conversion_paths
 from .api.events import create_event_type as create_event_type
 from .api.events import get_event as get_event
 from .api.events import get_event_type as get_event_type
-from .api.events import get_raw_event as get_raw_event
 from .api.events import list_event_types as list_event_types
 from .api.events import list_trashed_events as list_trashed_events
 from .api.events import search_events as search_events
@@ -106,6 +105,7 @@ from .importers.exports import read_matomo as read_matomo
 from .importers.exports import read_snowplow as read_snowplow
 from .importers.own_journeys import read_journeys as read_journeys
 from .mirroring import sync as sync
+from .plots.report import report as report
 from .project import Project as Project
 from .project import connect as connect
 from .project import open_tables as open_tables

@@ -12,6 +12,7 @@ import pandas as pd
 from attrib_ds.api.campaigns import delete_outlay
 from attrib_ds.api.events import (
     archive_event_type,
+    get_raw_event,
     replay_events,
     restore_event_type,
     update_event_type,
@@ -37,6 +38,7 @@ __all__ = [
     "delete_user",
     "export_user_data",
     "get_audience",
+    "get_raw_event",
     "get_settings",
     "list_audiences",
     "list_audit",

@@ -18,7 +18,7 @@ from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
-from attrib_ds.plots.report import side_by_side, write_report
+from attrib_ds.plots.overview import Overview
 from attrib_ds.records import frames, written_files
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
 _MAX_ROWS = 30
-_RETURNS = {"cpa": "Spend per credited conversion (CPA)", "roas": "Credited value per unit spent (ROAS)"}
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -36,16 +35,21 @@ def demo(options: argparse.Namespace) -> None:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         paths = paths.computed()  # four queries read them
         credits = at.attribute(paths, _DEMO_MODELS)
-        show("Sample shop: orders of half a year, credited to campaigns (conversions)\n")
-        _print_credits(credits)
+        show("Sample shop: orders of half a year, credited to campaigns\n")
+        _print_credited(credits, confidence=None)
         notes = (
             "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
             "The data is made up; the shop does not exist.",
         )
-        report = write_report(
-            options.out, credits, paths, title="Where the sample shop's orders came from", notes=notes
-        )
-    show(f"\nReport: {report.page}\nCredits: {report.credits}")
+        _write_report(options.out, credits, paths, "Where the sample shop's orders came from", notes)
+
+
+def _write_report(
+    folder: Path, credits: pd.DataFrame, paths: at.Paths, title: str, notes: Sequence[str]
+) -> None:
+    page = at.report(credits, folder / "report.html", paths=paths, title=title, notes=notes)
+    written_files.write_csv(credits, folder / "credits.csv")
+    show(f"\nReport: {page}\nCredits: {folder / 'credits.csv'}")
 
 
 def _sample_tables() -> at.Project:
@@ -75,8 +79,7 @@ def attribute(options: argparse.Namespace) -> None:
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
-        report = write_report(options.out, credits, read.paths, title="Credited conversions", notes=notes)
-        show(f"\nReport: {report.page}\nCredits: {report.credits}")
+        _write_report(options.out, credits, read.paths, "Credited conversions", notes)
 
 
 def _shown(role: str, column: str | Sequence[str]) -> str:
@@ -173,17 +176,22 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
 
 
 def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
-    if confidence is None:
-        show("\nCredited conversions\n")
-        _print_credits(credits)
-    else:
+    """Print what the report says first: two sentences, all measures under one model, and all models."""
+    overview = Overview.of(credits)
+    for sentence in overview.sentences[:2]:
+        show(sentence)
+    show(f"\n{overview.reason}\n")
+    shown = overview.of_model(overview.lead)
+    texts = pd.DataFrame({each.title: shown[each.title].map(each.text) for each in overview.measures})
+    texts.insert(0, "node", [overview.names[key] if key else "unattributed" for key in shown.index])
+    _print_rows(texts)
+    if confidence is not None:
         show(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
         _print_rows(_texts_side_by_side(credits, _with_bounds(credits)))
-    for column, title in _RETURNS.items():
-        if column in credits.columns and credits[column].notna().any():
-            rows = credits[credits[column].notna()]
-            show(f"\n{title}\n")
-            _print_rows(_texts_side_by_side(rows, rows[column].map("{:,.2f}".format)))
+    elif len(overview.models) > 1:
+        show("\nCredited conversions by model\n")
+        by_model = overview.across("Conversions").reset_index(drop=True)
+        _print_rows(pd.concat([texts["node"].reset_index(drop=True), by_model], axis=1))
 
 
 def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
@@ -215,12 +223,8 @@ def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.Data
     return rows[["node", *(["currency"] if has_currencies else []), *models]].fillna("")
 
 
-def _print_credits(credits: pd.DataFrame) -> None:
-    _print_rows(side_by_side(credits, by="conversions"))
-
-
 def _print_rows(rows: pd.DataFrame) -> None:
     shown = rows.head(_MAX_ROWS)
-    show(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}"))
+    show(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}", na_rep=""))
     if len(rows) > len(shown):
         show(f"… and {len(rows) - len(shown):,} more rows")

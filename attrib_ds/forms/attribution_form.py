@@ -19,7 +19,8 @@ from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, Te
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
-from attrib_ds.plots.report import report_page
+from attrib_ds.plots.overview import MODELS, Overview
+from attrib_ds.plots.report import page
 from attrib_ds.project import Project
 
 
@@ -78,7 +79,9 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     plot = plots.model_comparison(credits) if has_several else plots.credits(credits)
     description = "Credits of several models" if has_several else "Credited conversions by node"
     report = Download(
-        "report.html", "text/html", lambda: report_page(credits, paths, title="Credited conversions").encode()
+        "report.html",
+        "text/html",
+        lambda: page(Overview.of(credits, paths), title="Credited conversions").encode(),
     )
     files = frame_downloads(credits, "credits", form.code)
     return [
@@ -106,48 +109,22 @@ _RULES: Final = "https://en.wikipedia.org/wiki/Attribution_(marketing)"
 _MARKOV: Final = "https://doi.org/10.1016/j.ijresmar.2016.03.001"
 _SHAPLEY: Final = "https://arxiv.org/abs/1804.05327"
 
-#: Every named model but those that need milestones, which a form cannot ask for.
-MODEL_OPTIONS: Final = (
-    Option("first_touch", "First touch", "Everything goes to what brought people in.", _RULES),
-    Option("last_touch", "Last touch", "Everything goes to the last visit before the conversion.", _RULES),
-    Option("last_non_direct", "Last non-direct", "As last touch, but direct visits are skipped.", _RULES),
-    Option("linear", "Linear", "Every visit on the way gets the same share.", _RULES),
-    Option(
-        "time_decay", "Time decay", "Recent visits get more: half as much for each 7 days before.", _RULES
+#: Where each model is described; the first seven are offered at once. A form cannot ask for milestones, so
+#: models that need them are left out.
+_LINKS: Final = {
+    **dict.fromkeys(
+        ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based"), _RULES
     ),
-    Option(
-        "position_based", "Position based", "40 % to the first, 40 % to the last, the rest between.", _RULES
-    ),
-    Option("markov", "Markov chain", "Learned from paths: what is lost if a channel is removed.", _MARKOV),
-    Option("linear_ramp", "Linear ramp", "Each visit gets more than the one before.", _RULES, False),
-    Option("j_shaped", "J-shaped", "20 % to the first, 60 % to the last, the rest between.", _RULES, False),
-    Option("inverse_j", "Inverse J", "60 % to the first, 20 % to the last, the rest between.", _RULES, False),
-    Option(
-        "participation", "Participation", "Everyone on the way gets it all; the sum exceeds 100 %.", "", False
-    ),
-    Option("shapley", "Shapley", "Distinct channels on the way share equally.", _SHAPLEY, False),
-    Option(
-        "conversion_rate_shapley",
-        "Conversion-rate Shapley",
-        "Learned from paths: what a channel adds to the conversion rate of every combination.",
-        _SHAPLEY,
-        False,
-    ),
-    Option("markov_2", "Markov chain, order 2", "Remembers the last two visits.", _MARKOV, False),
-    Option(
-        "fractribution",
-        "Fractribution",
-        "Learned from paths: the conversion rate that a path loses without a visit.",
-        "https://github.com/google/fractribution",
-        False,
-    ),
-    Option(
-        "discrete_hazard",
-        "Discrete hazard",
-        "Estimates the conversions that would not have happened without a channel.",
-        "https://doi.org/10.6339/23-JDS1101",
-        False,
-    ),
+    "markov": _MARKOV,
+    **dict.fromkeys(("linear_ramp", "j_shaped", "inverse_j"), _RULES),
+    "participation": "",
+    **dict.fromkeys(("shapley", "conversion_rate_shapley"), _SHAPLEY),
+    "markov_2": _MARKOV,
+    "fractribution": "https://github.com/google/fractribution",
+    "discrete_hazard": "https://doi.org/10.6339/23-JDS1101",
+}
+MODEL_OPTIONS: Final = tuple(
+    Option(name, *MODELS[name], link, place < 7) for place, (name, link) in enumerate(_LINKS.items())
 )
 
 

@@ -15,7 +15,8 @@ from matplotlib.transforms import Bbox
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_choice, require_count, shorten
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.style import numbers, require_choice, require_count
 from attrib_ds.records.frames import Frame, read_frame
 
 

@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from attrib_ds.attribution.incremental.sensitivity import confounder_r2
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_count
+from attrib_ds.plots.labels import distinct, names_of_nodes
+from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 COLUMNS: Final = ("node_id", "node_name", "currency", "caused", "low", "high")

@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.style import distinct, names_of_nodes, numbers, shorten
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.style import numbers
 from attrib_ds.records.frames import Frame, read_frame
 
 Numbers = npt.NDArray[np.floating]

@@ -15,7 +15,8 @@ from attrib_ds.contract.events import LINEAR
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
 from attrib_ds.plots.credit_plots import select_currency, select_model
-from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_choice, require_count, shorten
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.style import numbers, require_choice, require_count
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 INSIGHT_COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")

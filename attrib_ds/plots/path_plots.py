@@ -17,7 +17,8 @@ from matplotlib.path import Path
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots import style
-from attrib_ds.plots.style import distinct, names_of_nodes, numbers, require_count, shorten
+from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import Frame, read_frame
 
 PATH_COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")

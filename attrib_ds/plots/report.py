@@ -1,328 +1,451 @@
-"""A report of credits: one self-contained HTML page, and the credits as CSV."""
+"""The report of credits: a page that answers first, drawn as HTML and SVG in one file, or a workbook."""
 
 from __future__ import annotations
 
 import base64
-import io
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
 
-from attrib_ds import plots
-from attrib_ds.attribution.credits.returns import compare_models
+from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.display import printable
-from attrib_ds.records.written_files import write_csv
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots.labels import distinct
+from attrib_ds.plots.overview import MODELS, Measure, Overview, Period, in_words, number, percent
+from attrib_ds.records.frames import Frame, read_frame
+from attrib_ds.records.written_files import write_excel
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from attrib_ds.attribution.paths.paths import Paths
-
-
-#: Maximum number of touches for the flow diagram of paths, which is slow to compute for more.
-_MAX_TOUCHES = 200_000
-
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1d2433; background: #fbfbfa; margin: 0; }
-main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; }
-h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; }
-p.headline { font-size: 1.2rem; margin: .75rem 0; }
-p.lead { color: #566074; margin: 0; }
-nav { margin: 1.5rem 0 0; padding: .75rem 1rem; background: #fff; border: 1px solid #e6e6e3; }
-nav { border-radius: 8px; }
-nav h2 { font-size: .9rem; margin: 0; color: #566074; }
-nav ol { margin: .25rem 0 0; padding-left: 1.4rem; columns: 18rem; }
-a { color: #0b5cad; }
-figure { margin: 1rem 0 0; background: #fff; border: 1px solid #e6e6e3; border-radius: 8px; padding: .75rem; }
-figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; background: #fff; }
-th, td { padding: .35rem .8rem; border-bottom: 1px solid #e6e6e3; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-thead th { color: #566074; font-weight: 600; }
-footer { margin-top: 3rem; color: #566074; font-size: .85rem; }
-"""
+STYLE: Final = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+_SCRIPT: Final = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+_PAGE_STYLE: Final = "html { color-scheme: light; } body { margin: 0; background: #fff; } \
+main { max-width: 68rem; margin: 0 auto; padding: 1.75rem 1.25rem 3rem; } \
+@media print { html { font-size: 10.5px; } main { max-width: none; padding: 0; } @page { margin: 13mm; } }\n"
+#: Maximum number of nodes on the first page; the table has all.
+_MOST_NODES: Final = 10
+#: Maximum number of characters of a name on the first page.
+_NARROW: Final = 22
+_FIRST: Final = "Channel or campaign"
+_ONE: Final = Measure("", decimals=1)
 
 
-@dataclass(frozen=True)
-class Report:
-    """Files of a report.
-
-    Attributes
-    ----------
-    page : Path
-        The HTML page, with embedded plots.
-    credits : Path
-        The credits as CSV, UTF-8, one row per model, node and currency.
-    """
-
-    page: Path
-    credits: Path
-
-
-def write_report(
-    folder: str | Path, credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...] = ()
-) -> Report:
-    """Write a report of credits into a folder.
+def report(
+    credits: Frame,
+    path: str | Path,
+    *,
+    paths: Paths | None = None,
+    lead: str | None = None,
+    days: int | None = None,
+    title: str = "Credited conversions",
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write a report of credits: an HTML page or an Excel workbook.
 
     Parameters
     ----------
-    folder : str or Path
-        Created if it does not exist; files with the same names are replaced.
     credits : DataFrame
         From :func:`attrib_ds.attribute`.
-    paths : Paths
-        The paths that were attributed.
-    title : str
+    path : str or Path
+        File to write, ``.html`` or ``.xlsx``; a file with this name is replaced.
+    paths : Paths, optional
+        The paths that were attributed. With them the report shows conversions and value over time against
+        the period before, which nodes open and close, frequent paths and lags.
+    lead : str, optional
+        Label of the model whose credit is shown first; by default the one nearest to the middle of all
+        models, which the report says.
+    days : int, optional
+        Length of the period that is compared with the one before it, such as 7 for this week against the
+        last; by default the longest of 364, 182, 84, 28 and 7 days that the data hold twice. It ends on
+        the last day of the paths.
+    title : str, default "Credited conversions"
         Heading of the page.
-    notes : tuple of str
-        Sentences about the input, shown under the heading.
+    notes : sequence of str, optional
+        Sentences about the data, below the heading.
 
     Returns
     -------
-    Report
-        The files written: ``report.html`` and ``credits.csv``.
+    Path
+        The file.
+
+    Raises
+    ------
+    InvalidRequest
+        If ``credits`` lacks a column, ``path`` has another ending, ``lead`` is not a model of the credits,
+        or ``days`` is not allowed.
+    NotSupported
+        If a workbook is to be written without the extra ``[excel]``.
 
     Examples
     --------
     >>> import tempfile
     >>> import pandas as pd
-    >>> from attrib_ds import Paths, attribute
-    >>> from attrib_ds.plots.report import write_report
+    >>> import attrib_ds as at
     >>> sequences = pd.DataFrame({"path": ["search > email", "email"], "n": [3, 1]})
-    >>> paths = Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> paths = at.Paths.from_sequences(sequences, path="path", conversions="n")
+    >>> credits = at.attribute(paths, ["first_touch", "linear"])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report = write_report(folder, attribute(paths, "linear"), paths, title="Example")
-    ...     report.page.name, report.credits.name
-    ('report.html', 'credits.csv')
+    ...     at.report(credits, f"{folder}/report.html", paths=paths).name
+    'report.html'
     """
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    report = Report(target / "report.html", target / "credits.csv")
-    write_csv(credits, report.credits)
-    page = report_page(credits, paths, title=title, notes=notes)
-    report.page.write_text(printable(page), encoding="utf-8")
-    return report
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".xlsx"):
+        raise InvalidRequest(
+            f"path: {target.name!r} is not allowed; allowed: a name ending in .html or .xlsx"
+        )
+    if paths is not None:
+        require_paths(paths)
+    overview = Overview.of(credits, paths, lead=lead, days=days)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix.lower() == ".html":
+        target.write_text(page(overview, title=title, notes=notes), encoding="utf-8")
+    else:
+        with target.open("wb") as file:
+            write_excel({**overview.frames(), "All credits": read_frame("credits", credits)}, file)
+    return target
 
 
-def report_page(credits: pd.DataFrame, paths: Paths, *, title: str, notes: tuple[str, ...] = ()) -> str:
-    """Return the page of a report as HTML."""
-    sections = _sections(credits, paths)
-    ids = [f"section-{number}" for number in range(1, len(sections) + 1)]
-    items = "".join(
-        f'<li><a href="#{id}">{escape(heading)}</a></li>'
-        for id, (heading, _) in zip(ids, sections, strict=True)
-    )
-    contents = f'<nav aria-label="Contents"><h2>Contents</h2><ol>{items}</ol></nav>' if items else ""
-    bodies = "".join(
-        f'<section id="{id}"><h2>{escape(heading)}</h2>{body}</section>'
-        for id, (heading, body) in zip(ids, sections, strict=True)
-    )
-    first = escape(headline(credits, _main(credits)))
-    lead = "".join(f'<p class="lead">{escape(note)}</p>' for note in notes)
+def page(overview: Overview, *, title: str, notes: Sequence[str] = ()) -> str:
+    """Return the whole report as one HTML file, without a network and under a strict content policy."""
+    style = _PAGE_STYLE + STYLE
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(_SCRIPT)}; base-uri 'none'"
+    lead = "".join(f'<p class="quiet">{escape(note)}</p>' for note in notes)
+    body = f"<header><h1>{escape(title)}</h1>{lead}</header>{first_page(overview)}"
+    script = ""
+    if len(overview.names):
+        body += _table(overview) + _behind(overview)
+        script = f"<script>{_SCRIPT}</script>"
+    # Data are made printable where they are collected; this covers titles and notes too.
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        f'<body><main><h1>{escape(title)}</h1><p class="headline">{first}</p>'
-        f"{lead}{contents}{bodies}"
-        "<footer>Rule-based models divide conversions among the touchpoints before them. They do not measure "
-        "causal effects. The credits are in credits.csv in the same folder.</footer>"
-        "</main></body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        f'<title>{printable(escape(title))}</title><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><style>{style}</style></head>'
+        f'<body><main class="answers">{printable(body)}</main>{script}</body></html>\n'
     )
 
 
-def _main(credits: pd.DataFrame) -> str:
-    """Return the model whose results are shown in detail: the last one."""
-    return str(credits["model"].iloc[-1]) if len(credits) else ""
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _sections(credits: pd.DataFrame, paths: Paths) -> list[tuple[str, str]]:
-    """Return heading and HTML of each section that the data supports."""
-    if credits.empty:
+def first_page(overview: Overview) -> str:
+    """Return the answers as an HTML fragment, to be shown inside an element of the class ``answers``.
+
+    It has no script, and needs the rules of :data:`STYLE`.
+    """
+    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in overview.sentences)
+    sections = [*_over_time(overview), _credit(overview), _roles(overview)]
+    sections += [_returns(overview), _changes(overview)]
+    drawn = "".join(f"<section>{section}</section>" for section in sections if section)
+    drawn, said = (html.replace(" %", "&nbsp;%") for html in (drawn, said))
+    return f'<ul class="said">{said}</ul><div class="parts">{drawn}</div>'
+
+
+def _over_time(overview: Overview) -> list[str]:
+    period = overview.period
+    if period is None:
         return []
-    model, with_value = _main(credits), has_value(credits)
-    currencies = currencies_of(credits)
-    main = currencies[0]
-    beside = "Conversions and value" if with_value else "Conversions"
-    bars = [_figure("credited conversions", lambda: plots.credits(credits, model=model))]
-    if with_value:
-        bars.append(
-            _figure("credited value", lambda: plots.credits(credits, by="value", model=model, currency=main))
+    drawn = [_chart("Conversions", "", period, "conversions")]
+    if overview.has_value:
+        others = [title.partition(", ")[2] for title in overview.titles("Value")[1:]]
+        drawn.append(_chart("Value", overview.currency, period, "value", without=others))
+    return drawn
+
+
+def _chart(name: str, unit: str, period: Period, column: str, *, without: Sequence[str] = ()) -> str:
+    now, before = period.now[column].tolist(), period.before[column].tolist()
+    total = f"{number(sum(now))} {unit}".strip()
+    caption = f'<span class="now">Last {period.name}: {total}</span>'
+    if before:
+        change = _change(sum(now), sum(before))
+        caption += f' · <span class="before">the {period.name} before: {number(sum(before))}</span>{change}'
+    else:
+        caption = f'<span class="now">{total}</span> in {period.name}'
+    high, low = _ceiling(max([*now, *before, 0.0])), 0.0 - _ceiling(-min([*now, *before, 0.0]))
+    height = high - low or 1.0
+    left, right, top, bottom = 46, 470, 10, 128
+
+    def points(values: list[float]) -> str:
+        steps = max(len(now) - 1, 1)
+        pairs = (
+            (left + (right - left) * place / steps, bottom - (bottom - top) * (value - low) / height)
+            for place, value in enumerate(values)
         )
-    sections = [
-        (f"{beside} by node under {model}", f"{_html(summary(credits, model))}{''.join(bars)}"),
-        ("Credited conversions by model", _table(credits, "conversions")),
-    ]
-    if with_value:
-        for currency in currencies:
-            rows = credits if currency is None else credits[credits["currency"] == currency]
-            unit = "" if currency is None else f" in {currency}"
-            sections.append((f"Credited value{unit} by model", _table(rows, "value")))
-    sections.append(
-        ("Models compared", _figure("share of conversions by model", lambda: plots.model_comparison(credits)))
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+
+    lines = "".join(
+        f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick)}</text>'
+        for tick in sorted({low, 0.0, (high if high else 0.0) / 2, high})
+        for y in [bottom - (bottom - top) * (tick - low) / height]
     )
-    if "spend" in credits.columns and credits["roas"].notna().any():
-        figure = _figure(
-            "spend against credited value", lambda: plots.returns(credits, model=model, currency=main)
-        )
-        sections.append((f"Returns under {model}", figure))
-    if paths.touches.count().to_pyarrow().as_py() <= _MAX_TOUCHES:
-        sections.append(
-            ("The last touchpoints before a conversion", _figure("flow", lambda: plots.paths(paths)))
-        )
-    if paths.has_dates:
-        lags = paths.lags()
-        sections.append(("From touchpoint to conversion", _figure("time lags", lambda: plots.lags(lags))))
-    return sections
-
-
-def _figure(description: str, draw: Callable[[], Axes]) -> str:
-    from matplotlib import pyplot  # slow to import, and only needed for figures
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure = draw().figure.get_figure(root=True)
-    figure.set_dpi(160)
-    buffer = io.BytesIO()
-    # Figure.savefig() would draw once more, to measure what the layout has measured.
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    pyplot.close(figure)
-    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
-    return f'<figure><img alt="{escape(description)}" src="data:image/png;base64,{encoded}"></figure>'
-
-
-def _table(credits: pd.DataFrame, by: str) -> str:
-    return _html(side_by_side(credits, by=by))
-
-
-def _html(shown: pd.DataFrame) -> str:
-    table = shown.to_html(index=False, border=0, na_rep="", float_format=lambda number: f"{number:,.1f}")
-    # A table that is wider than the page is scrolled, by keyboard too.
-    return f'<div class="scroll" tabindex="0">{table}</div>'
-
-
-def side_by_side(credits: pd.DataFrame, *, by: str) -> pd.DataFrame:
-    """Return one row per node and one column per model, by descending credit of the last model.
-
-    Conversions are summed over currencies; values are not.
-    """
-    models = list(dict.fromkeys(credits["model"]))
-    compared = compare_models(credits, by=by)
-    if by == "conversions":
-        summed = compared.groupby(["node_id", "node_name"], dropna=False)[models].sum().reset_index()
-        compared = summed.assign(currency=None)
-    ordered = compared.sort_values(models[-1], ascending=False, kind="stable")
-    ordered = pd.concat([ordered[ordered["node_id"].notna()], ordered[ordered["node_id"].isna()]])
-    has_currencies = len(ordered["currency"].dropna().unique()) > 1
-    ordered = ordered.rename(columns={"node_name": "node"})
-    return ordered[["node", *(["currency"] if has_currencies else []), *models]].reset_index(drop=True)
-
-
-_UNATTRIBUTED: Final = "unattributed"
-
-
-def headline(credits: pd.DataFrame, model: str) -> str:
-    """Return the result of a model in a few words.
-
-    Examples
-    --------
-    >>> credits = pd.DataFrame({"model": "linear", "node_id": ["a", None], "node_name": ["Ads", None],
-    ...     "conversions": [3.0, 1.0], "value": [60.0, 20.0], "currency": "EUR"})
-    >>> headline(credits, "linear")
-    '4 conversions worth 80 EUR. Ads has the most credit under linear: 3 (75 %). Unattributed: 1 (25 %).'
-    """
-    rows = credits[credits["model"] == model]
-    total = float(rows["conversions"].sum())
-    if not total > 0:
-        return "No conversions."
-    parts = [f"{_number(total)} conversion{'' if total == 1 else 's'}{_worth(rows)}."]
-    by_node = rows.groupby("node_id")["conversions"].sum()
-    if len(by_node):
-        node, most = str(by_node.idxmax()), float(by_node.max())
-        names = rows.loc[rows["node_id"] == node, "node_name"].dropna().tolist()
-        name = names[0] if names else node
-        parts.append(f"{name} has the most credit under {model}: {_number(most)} ({_percent(most / total)}).")
-    unattributed = float(rows.loc[rows["node_id"].isna(), "conversions"].sum())
-    if round(unattributed, 6) > 0:
-        parts.append(f"Unattributed: {_number(unattributed)} ({_percent(unattributed / total)}).")
-    return " ".join(parts)
-
-
-def has_value(credits: pd.DataFrame) -> bool:
-    """Return whether the value of conversions is more than their number."""
-    return bool(credits["value"].notna().any() and (credits["value"] != credits["conversions"]).any())
-
-
-def currencies_of(credits: pd.DataFrame) -> list[str | None]:
-    """Return the currencies, that of most conversions first; None alone if there is none."""
-    counts = credits.groupby("currency")["conversions"].sum().rename("size").reset_index()
-    ordered = counts.sort_values(["size", "currency"], ascending=[False, True])["currency"].tolist()
-    return ordered or [None]
-
-
-def summary(credits: pd.DataFrame, model: str) -> pd.DataFrame:
-    """Return conversions, value, spend and returns of each node as texts, the largest first.
-
-    Amounts of each currency have columns of their own. A cost per conversion is that of all conversions of
-    the node, so there is none for spend in several currencies.
-    """
-    rows = credits[credits["model"] == model]
-    rows = rows.assign(
-        key=rows["node_id"].fillna(""), node=rows["node_name"].where(rows["node_id"].notna(), _UNATTRIBUTED)
+    old = f'<polyline class="line old" points="{points(before)}"/>' if before else ""
+    ends = f'<text x="{left}" y="146">{_day(period.first)}</text>'
+    if len(now) > 1:
+        ends += f'<text x="{right}" y="146" text-anchor="end">{_day(period.last)}</text>'
+    else:
+        x, _, y = points(now).partition(",")
+        ends += f'<circle class="dot" cx="{x}" cy="{y}" r="4"/>'
+    per = "day" if period.step == 1 else "week"
+    missing = f" (without {', '.join(without)})" * bool(without)
+    what = escape(f"{name} per {per}{f', {unit}' if unit else ''}{missing}")
+    return (
+        f'<h2>{what}</h2><p class="quiet">{caption}</p><svg viewBox="0 0 480 152" role="img" '
+        f'aria-label="{what}">{lines}{old}<polyline class="line" points="{points(now)}"/>{ends}</svg>'
     )
-    conversions = _sums(rows, "conversions")
-    shown: list[tuple[str, pd.Series[Any], Callable[[float], str]]] = [
-        ("conversions", conversions, "{:,.1f}".format),
-        ("share", conversions / (conversions.sum() or 1.0), "{:.1%}".format),
-    ]
-    by_currency = [
-        (
-            "" if currency is None else f" ({currency})",
-            rows if currency is None else rows[rows["currency"] == currency],
-        )
-        for currency in currencies_of(rows)
-    ]
-    if has_value(rows):
-        shown += [(f"value{unit}", _sums(part, "value"), "{:,.0f}".format) for unit, part in by_currency]
-    if "spend" in rows.columns:
-        spent = [(unit, _sums(part, "spend")) for unit, part in by_currency]
-        spent = [(unit, sums) for unit, sums in spent if sums.notna().any()]
-        shown += [(f"spend{unit}", sums, "{:,.0f}".format) for unit, sums in spent]
-        if len(spent) == 1:
-            ((unit, sums),) = spent
-            costs = sums.where(sums > 0) / conversions.where(conversions > 0)
-            shown.append((f"CPA{unit}", costs, "{:,.2f}".format))
-        returns = [(f"ROAS{unit}", _sums(part, "roas")) for unit, part in by_currency]
-        shown += [(name, sums, "{:,.2f}".format) for name, sums in returns if sums.notna().any()]
-    table = pd.DataFrame({name: sums.reindex(conversions.index) for name, sums, _ in shown}).reset_index()
-    table["is_last"] = table["key"] == ""
-    table = table.sort_values(["is_last", "conversions", "key"], ascending=[True, False, True])
-    texts = {
-        name: ["" if pd.isna(number) else text(number) for number in table[name]] for name, _, text in shown
-    }
-    return pd.DataFrame({"node": table["node"].tolist(), **texts})
 
 
-def _sums(rows: pd.DataFrame, column: str) -> pd.Series[Any]:
-    return rows.groupby(["key", "node"], dropna=False)[column].sum(min_count=1)
+def _day(day: pd.Timestamp) -> str:
+    return f"{day.day} {day:%b %Y}"
 
 
-def _worth(rows: pd.DataFrame) -> str:
-    if not has_value(rows):
+def _change(now: float, before: float) -> str:
+    if not before > 0:
         return ""
-    values = rows.groupby("currency", dropna=False)["value"].sum()
-    named = [f"{values[each]:,.0f} {each}" for each in currencies_of(rows) if each is not None]
-    return f" worth {' and '.join(named)}" if named else f" worth {values.sum():,.0f}"
+    share = now / before - 1
+    return f" · {'+' * (share > 0)}{percent(share)}"
 
 
-def _number(amount: float) -> str:
-    return f"{amount:,.0f}" if round(amount, 6) == round(amount) else f"{amount:,.1f}"
+def _ceiling(amount: float) -> float:
+    """Return a round number at or above an amount."""
+    if amount <= 0:
+        return 0.0
+    size = 10.0 ** (len(str(int(amount))) - 1)
+    return next(size * step for step in (1, 2, 3, 4, 5, 6, 8, 10) if size * step >= amount * (1 - 1e-12))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]], *, attributes: str = "") -> str:
+    """Return a table of cells that are HTML; a title may have the class of its column behind a bar."""
+    titles = "".join(
+        f'<th scope="col" class="{name}">{text}</th>'
+        for text, _, name in (each.partition("|") for each in head)
+    )
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for cells in rows)
+    return f"<table{attributes}><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _section(title: str, text: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return f'<h2>{escape(title)}</h2><p class="quiet">{text}</p>{_rows(head, rows)}'
+
+
+def _named(overview: Overview) -> dict[str, str]:
+    """Return a short name of each node, with the whole one as its title, as HTML."""
+    short = distinct(overview.names, width=_NARROW)
+    return {
+        key: f'<span title="{escape(name)}">{escape(short[key])}</span>'
+        for key, name in overview.names.items()
+    }
+
+
+def _drawn(shapes: str) -> str:
+    return f'<svg height="16" aria-hidden="true">{shapes}</svg>'
+
+
+def _bar(start: float, width: float, kind: str = "") -> str:
+    """Return a bar; places are percentages of the cell."""
+    return f'<rect class="bar {kind}" x="{start:.2f}%" y="2" width="{width:.2f}%" height="12"/>'
+
+
+def _dots(row: pd.Series[Any], lead: str, scale: tuple[float, float], *, mark: float | None = None) -> str:
+    """Return the number of the leading model as a dot, on a bar from the lowest to the highest model."""
+    least, most = scale
+
+    def place(number: float) -> str:
+        return f"{3 + 94 * (number - least) / (most - least or 1.0):.2f}%"
+
+    low, value, high = place(row.min()), place(row[lead]), place(row.max())
+    line = "" if mark is None else f'<line class="one" x1="{place(mark)}" x2="{place(mark)}" y1="0" y2="16"/>'
+    return _drawn(
+        f'{line}<line class="range" x1="{low}" x2="{high}" y1="8" y2="8"/>'
+        f'<circle class="dot" cx="{value}" cy="8" r="4.5"/>'
+    )
+
+
+def _ends(row: pd.Series[Any]) -> str:
+    """Return the lowest and the highest number of a row."""
+    measure = Measure("", decimals=0 if row.abs().max() >= 20 else 1)
+    return f"{measure.text(row.min())} to {measure.text(row.max())}"
+
+
+def _credit(overview: Overview) -> str:
+    wide = overview.across("Conversions").fillna(0.0)
+    if wide.empty:
+        return ""
+    names, nodes = _named(overview), [key for key in wide.index if key]
+    parts = [(names[key], wide.loc[key]) for key in nodes[:_MOST_NODES]]
+    scale = min([0.0, *(row.min() for _, row in parts)]), max([0.0, *(row.max() for _, row in parts)])
+    drawn = [_dots(row, overview.lead, scale) for _, row in parts]
+    if len(nodes) > _MOST_NODES:
+        # The others have a range of their own: that of their sums.
+        parts.append((f"{len(nodes) - _MOST_NODES} others", wide.loc[nodes[_MOST_NODES:]].sum()))
+    if "" in names:
+        parts.append((names[""], wide.loc[""]))
+    total, several = float(wide[overview.lead].sum()) or 1.0, len(overview.models) > 1
+    rows = []
+    for (name, row), dots in itertools.zip_longest(parts, drawn, fillvalue=""):
+        value = float(row[overview.lead])
+        cells = [name, dots, _ONE.text(value), _ONE.text(100 * value / total) + " %"]
+        rows.append([*cells, *([_ends(row)] if several else [])])
+    text = escape(overview.reason) + " The bar spans all of them." * several
+    head = ["", "|draw", "Credit", "Share", *(["Range"] if several else [])]
+    return _section(f"Credited conversions, {in_words(overview.lead)}", text, head, rows)
+
+
+def _roles(overview: Overview) -> str:
+    roles, names = overview.roles, _named(overview)
+    if roles.empty:
+        return ""
+    most = float(roles[["opens", "closes"]].max().max()) or 1.0
+    kept = roles.loc[roles[["opens", "closes"]].sum(axis=1).nlargest(_MOST_NODES).index]
+    rows = []
+    for key, opens, assists, closes in kept[["opens", "assists", "closes"]].itertuples():
+        left, right = 100 * opens / most, 100 * closes / most
+        drawn = _drawn(_bar(100 - left, left, "open")), _drawn(_bar(0, right))
+        rows.append([names[key], number(opens), *drawn, number(closes), number(assists)])
+    text = (
+        '<span class="open">Opens</span>: was the first visit. <span class="now">Closes</span>: was the last '
+        "one. Assists: stood between. Counted in conversions."
+    )
+    head = ["", "Opens", "|half", "|half", "Closes", "Assists"]
+    return _section("Who opens journeys, who closes them", text, head, rows)
+
+
+def _returns(overview: Overview) -> str:
+    spend, cost, returned = (overview.titles(name)[:1] for name in ("Spend", "CPA", "ROAS"))
+    if not spend:
+        return ""
+    lead, names = overview.of_model(overview.lead), _named(overview)
+    spent = lead[lead[spend[0]] > 0].nlargest(_MOST_NODES, spend[0])
+    ratios = overview.across(returned[0]).loc[spent.index] if returned else pd.DataFrame(index=spent.index)
+    scale = (
+        min(ratios.min().min(), 0.0) if returned else 0.0,
+        max(ratios.max().max(), 1.0) if returned else 1.0,
+    )
+    rows = []
+    for key, row in spent.iterrows():
+        cells = [names[str(key)]]
+        if returned:
+            earned: Any = ratios.loc[str(key)]
+            is_known = earned.notna().any()
+            cells += (
+                [
+                    _dots(earned, overview.lead, scale, mark=1.0),
+                    _ONE.text(earned[overview.lead]),
+                    _ends(earned),
+                ]
+                if is_known
+                else [""] * 3
+            )
+        rows.append(
+            [*cells, *(Measure("", decimals=2).text(row[title]) for title in cost), number(row[spend[0]])]
+        )
+    text = (
+        f"{in_words(overview.lead)}. "
+        + "ROAS: credited value per unit of spend; both are equal at the dashed line. " * bool(returned)
+        + "CPA: spend per credited conversion. " * bool(cost)
+        + "Spend in other currencies is in the table below." * (len(overview.titles("Spend")) > 1)
+    )
+    head = ["", *(["|draw", "ROAS", "Range"] if returned else []), *map(escape, [*cost, *spend])]
+    return _section("What the spend brought back", escape(text), head, rows)
+
+
+def _changes(overview: Overview) -> str:
+    period = overview.period
+    if period is None or period.by_node.empty:
+        return ""
+    change = (period.by_node["now"] - period.by_node["before"]).rename("change")
+    kept = change.abs().nlargest(_MOST_NODES)
+    names, most, rows = _named(overview), float(kept.max()) or 1.0, []
+    for key in kept.index:
+        share = 46 * float(change[key]) / most
+        bar = _bar(50 + min(share, 0), abs(share), "rest" if share < 0 else "")
+        drawn = _drawn(f'<line class="one" x1="50%" x2="50%" y1="0" y2="16"/>{bar}')
+        counts = (_ONE.text(period.by_node.loc[key, name]) for name in ("now", "before"))
+        rows.append([names[key], drawn, "+" * (share > 0) + _ONE.text(change[key]), *counts])
+    text = f"{in_words(overview.lead)}: credited conversions in the last {period.name} and in those before."
+    head = ["", "|draw", "Change", f"Last {period.name}", "Before"]
+    return _section("What changed most", escape(text), head, rows)
+
+
+def _table(overview: Overview) -> str:
+    """Return the table of all nodes under the leading model, and the numbers of the others for the script."""
+    keys = list(overview.names)
+    fixed: list[tuple[Measure, pd.Series[Any]]] = []
+    if len(overview.roles):
+        columns = ("opens", "assists", "closes")
+        fixed = [(Measure(name.capitalize()), overview.roles[name]) for name in columns]
+    period = overview.period
+    if period is not None and len(period.by_node):
+        by_node = period.by_node.reindex(keys, fill_value=0.0)
+        fixed.append((Measure(f"Last {period.name}", decimals=1), by_node["now"]))
+        fixed.append((Measure("Before", decimals=1), by_node["before"]))
+
+    def listed(numbers: pd.Series[Any]) -> list[float | None]:
+        return [None if pd.isna(each) else float(f"{each:.9g}") for each in numbers.reindex(keys)]
+
+    data = {
+        "title": _FIRST,
+        "names": list(overview.names.values()),
+        "models": [in_words(model) for model in overview.models],
+        "measures": [{"title": each.title, "decimals": each.decimals} for each in overview.measures],
+        "numbers": [
+            [listed(overview.of_model(model)[each.title]) for each in overview.measures]
+            for model in overview.models
+        ],
+        "fixed": [
+            {"title": each.title, "decimals": each.decimals, "numbers": listed(numbers)}
+            for each, numbers in fixed
+        ],
+    }
+    lead = overview.of_model(overview.lead)
+    shown = [*((each, lead[each.title]) for each in overview.measures), *fixed]
+    texts = [[each.text(amount) for amount in numbers.reindex(keys)] for each, numbers in shown]
+    rows = zip((escape(name) for name in overview.names.values()), *texts, strict=True)
+    table = _rows([_FIRST, *(escape(each.title) for each, _ in shown)], rows, attributes=' id="table"')
+    models = _options(enumerate(data["models"]), overview.models.index(overview.lead))  # type: ignore[arg-type]
+    measures = _options([(-1, "all of one model"), *enumerate(each.title for each in overview.measures)], -1)
+    numbers = json.dumps(data).replace("<", "\\u003c")
+    return (
+        '<section class="all"><h2>All channels and campaigns</h2>'
+        f'<div class="tools" hidden><label>Measure<select id="measure">{measures}</select></label>'
+        f'<label>Model<select id="model">{models}</select></label>'
+        '<label>Search<input id="search" type="search" autocomplete="off"></label></div>'
+        f'<div class="scroll" tabindex="0">{table}</div>'
+        f'<script type="application/json" id="numbers">{numbers}</script></section>'
+    )
+
+
+def _options(options: Iterable[tuple[int, str]], chosen: int) -> str:
+    return "".join(
+        f'<option value="{value}"{" selected" if value == chosen else ""}>{escape(text)}</option>'
+        for value, text in options
+    )
+
+
+def _behind(overview: Overview) -> str:
+    """Return what stands behind the page: frequent paths, lags and what the models do."""
+    parts = []
+    if len(overview.paths):
+        named = [escape(str(path) or overview.names.get("", "")) for path in overview.paths["path"]]
+        rows = zip(named, map(number, overview.paths["conversions"]), strict=True)
+        parts.append(
+            ("Most frequent paths", _rows(["From the first to the last visit", "Conversions"], rows))
+        )
+    if len(overview.lags):
+        head = ["Conversions", "after the first visit", "after the last visit"]
+        lags = [
+            [f"within {days} day{'s' * (days > 1)}", percent(first), percent(last)]
+            for days, first, last in overview.lags.itertuples()
+        ]
+        parts.append(("From visit to conversion", _rows(head, lags)))
+    stems = {model: model.partition("(")[0] for model in overview.models}
+    known = [(in_words(model), MODELS[stem][1]) for model, stem in stems.items() if stem in MODELS]
+    listed = "".join(f"<dt>{escape(words)}</dt> <dd>{escape(text)}</dd>" for words, text in known)
+    if listed:
+        parts.append(("What the models do", f"<dl>{listed}</dl>"))
+    return "".join(f"<details><summary>{title}</summary>{body}</details>" for title, body in parts)

@@ -432,6 +432,54 @@ class Paths:
         counted = last.group_by("length").agg(conversions=last.conversions.sum())
         return to_pandas(counted.order_by("length").to_pyarrow())
 
+    def roles(self) -> pd.DataFrame:
+        """Count the conversions that each node opens, assists and closes.
+
+        Returns
+        -------
+        DataFrame
+            One row per node, by the number of conversions it took part in: ``node_id``, ``node_name`` (str),
+            and as float64 ``touched`` (conversions with the node in their path), ``opens`` (it was the first
+            touchpoint), ``assists`` (it stood between the first and the last one), ``closes`` (it was the
+            last touchpoint) and ``alone`` (it was the only touchpoint, which opens and closes).
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"path": ["search > email > direct", "direct"], "n": [3, 1]})
+        >>> at.Paths.from_sequences(frame, path="path", conversions="n").roles().drop(columns="node_name")
+          node_id  touched  opens  assists  closes  alone
+        0  direct      4.0    1.0      0.0     4.0    1.0
+        1   email      3.0    0.0      3.0     0.0    0.0
+        2  search      3.0    3.0      0.0     0.0    0.0
+        """
+        touches = self.touches.filter(self.touches.length > 0)
+        is_first, is_last = touches.position == 1, touches.position == touches.length
+        flags = {"opens": is_first, "assists": ~is_first & ~is_last, "closes": is_last}
+        flags["alone"] = is_first & is_last
+        of_event = touches.group_by(["event_id", "node_id"]).agg(
+            touched=touches.conversions.max(),
+            **{name: flag.cast("int64").max() for name, flag in flags.items()},
+        )
+        counted = of_event.group_by("node_id").agg(
+            touched=total(of_event.touched),
+            **{name: total(of_event.touched * of_event[name]) for name in flags},
+        )
+        roles = to_pandas(counted.order_by(ibis.desc("touched"), "node_id").to_pyarrow())
+        roles.insert(1, "node_name", self.names(roles["node_id"]))
+        return roles
+
+    def beyond_lookback(self) -> float:
+        """Count the conversions without a touchpoint whose user has one, but only before the lookback."""
+        if self.window is None or self.touchpoints is None or self.window.reset != "none":
+            return 0.0
+        empty = self.touches.filter(self.touches.length == 0)
+        first = self.touchpoints.group_by("user_id").agg(first_date=self.touchpoints.date.min())
+        joined = empty.inner_join(first, "user_id")
+        missed = joined.filter(joined.first_date <= joined.event_date)
+        return float(missed.conversions.sum().to_pyarrow().as_py() or 0.0)
+
     def lags(self) -> pd.DataFrame:
         """Measure the time from the first and from the last touchpoint to each conversion.
 

@@ -1,0 +1,525 @@
+"""The answers of a report as plain data: sentences, credit by model, periods, roles and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from attrib_ds.attribution.credits.series import credit_series
+from attrib_ds.attribution.models import model_named, rule_models
+from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.display import printable
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.plots.labels import distinct, shorten
+from attrib_ds.records.frames import Frame, read_frame
+
+#: Words for names of models that are not the name with spaces, and what each model does.
+MODELS: Final = {
+    "first_touch": ("First touch", "Everything goes to what brought people in."),
+    "last_touch": ("Last touch", "Everything goes to the last visit before the conversion."),
+    "last_non_direct": ("Last non-direct", "As last touch, but direct visits are skipped."),
+    "linear": ("Linear", "Every visit on the way gets the same share."),
+    "time_decay": ("Time decay", "Recent visits get more: half as much for each 7 days before."),
+    "position_based": ("Position based", "40 % to the first, 40 % to the last, the rest between."),
+    "markov": ("Markov chain", "Learned from paths: what is lost if a channel is removed."),
+    "linear_ramp": ("Linear ramp", "Each visit gets more than the one before."),
+    "j_shaped": ("J-shaped", "20 % to the first, 60 % to the last, the rest between."),
+    "inverse_j": ("Inverse J", "60 % to the first, 20 % to the last, the rest between."),
+    "participation": ("Participation", "Everyone on the way gets it all; the sum exceeds 100 %."),
+    "shapley": ("Shapley", "Distinct channels on the way share equally."),
+    "conversion_rate_shapley": (
+        "Conversion-rate Shapley",
+        "Learned from paths: what a channel adds to the conversion rate of every combination.",
+    ),
+    "markov_2": ("Markov chain, order 2", "Remembers the last two visits."),
+    "fractribution": (
+        "Fractribution",
+        "Learned from paths: the conversion rate that a path loses without a visit.",
+    ),
+    "discrete_hazard": (
+        "Discrete hazard",
+        "Estimates the conversions that would not have happened without a channel.",
+    ),
+}
+#: Lengths of a period in days; whole weeks, so that both periods have the same weekdays.
+_PERIODS: Final = (364, 182, 84, 28, 7)
+#: Maximum number of points in a chart over time; longer periods are drawn by week.
+_MOST_POINTS: Final = 62
+#: Name of the row of conversions without a touchpoint.
+NO_VISIT: Final = "No visit before"
+#: Beginning of the names of models that estimate effects.
+_ESTIMATES: Final = "discrete_hazard"
+#: Its name if a model also estimates what would have happened anyway.
+BASELINE: Final = "No channel"
+#: Maximum number of characters of a name, in tables and in sentences.
+_WIDTH: Final = 120
+_IN_SENTENCES: Final = 48
+_KEYS: Final = ["model", "key"]
+
+
+def in_words(model: str) -> str:
+    """Return the label of a model in words.
+
+    Examples
+    --------
+    >>> in_words("position_based"), in_words("time_decay(half_life=3D)"), in_words("My model")
+    ('Position based', 'Time decay (half life = 3D)', 'My model')
+    """
+    stem, _, settings = model.partition("(")
+    words = MODELS.get(stem, (stem,))[0]
+    if stem in MODELS and settings:
+        words += f" ({settings.replace('_', ' ').replace('=', ' = ')}"
+    return printable(words)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of numbers by model and node: its name, unit and number of decimals."""
+
+    name: str
+    unit: str = ""
+    decimals: int = 0
+
+    @property
+    def title(self) -> str:
+        """Name and unit."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
+    def text(self, number: Any) -> str:
+        """Return a number with the decimals of the measure; empty if it is missing."""
+        if pd.isna(number):
+            return ""
+        # Adding 0 makes a negative zero positive.
+        return f"{round(number, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+@dataclass(frozen=True)
+class Period:
+    """Conversions and value in a period and in the period before it.
+
+    Attributes
+    ----------
+    days : int
+        Length of the period.
+    first, last : Timestamp
+        Its first and its last day.
+    step : int
+        Days of a point of ``now`` and ``before``.
+    now, before : DataFrame
+        One row per point: ``conversions`` and ``value`` (in the main currency); ``before`` is empty if the
+        data do not cover it.
+    by_node : DataFrame
+        Index ``key``: ``now`` and ``before``, credited conversions under the leading model; empty if it
+        cannot be divided into periods.
+    """
+
+    days: int
+    first: pd.Timestamp
+    last: pd.Timestamp
+    step: int
+    now: pd.DataFrame
+    before: pd.DataFrame
+    by_node: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def name(self) -> str:
+        """The length in words."""
+        if self.days % 7 or self.days < 28:
+            return f"{self.days} day{'s' * (self.days != 1)}"
+        return f"{self.days // 7} weeks"
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What a report says, before it is drawn.
+
+    Attributes
+    ----------
+    models : list of str
+        Labels of the models, in order.
+    lead : str
+        Model whose credit is shown where one is.
+    reason : str
+        Why it leads, as a sentence.
+    sentences : list of str
+        What brought the conversions, where models disagree most, what cannot be told.
+    measures : list of Measure
+        Columns of ``numbers``.
+    numbers : DataFrame
+        Index ``model`` and ``key`` (node id, empty for conversions without a touchpoint), a column per title
+        of a measure; nodes by credit under the leading model.
+    names : dict
+        Name of each key.
+    currency : str
+        Currency of most conversions, empty if values have none.
+    has_value : bool
+        Whether conversions have a value beside their number.
+    roles : DataFrame
+        Index ``key``: ``touched``, ``opens``, ``assists``, ``closes``; empty without paths.
+    period : Period or None
+        Conversions over time; None without dates.
+    paths : DataFrame
+        The most frequent paths; empty without paths.
+    lags : DataFrame
+        Share of conversions by the days from the first and the last touchpoint; empty without dates.
+    """
+
+    models: list[str]
+    lead: str
+    reason: str
+    sentences: list[str]
+    measures: list[Measure]
+    numbers: pd.DataFrame
+    names: dict[str, str]
+    currency: str
+    has_value: bool
+    roles: pd.DataFrame
+    period: Period | None
+    paths: pd.DataFrame
+    lags: pd.DataFrame
+
+    @classmethod
+    def of(
+        cls, credits: Frame, paths: Paths | None = None, *, lead: str | None = None, days: int | None = None
+    ) -> Overview:
+        """Collect the answers of credits, and of their paths if they are given.
+
+        Parameters
+        ----------
+        credits : DataFrame
+            From :func:`attrib_ds.attribute`.
+        paths : Paths, optional
+            The paths that were attributed.
+        lead : str, optional
+            Label of the leading model; by default the one nearest to the middle of all models.
+        days : int, optional
+            Length of the period to compare with the one before it; by default the longest of 364, 182, 84, 28
+            and 7 days that the data hold twice.
+
+        Raises
+        ------
+        InvalidRequest
+            If ``credits`` lacks a column, ``lead`` is not one of its models, or ``days`` is not allowed.
+        """
+        wanted = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
+        rows = read_frame("credits", credits, wanted)
+        models = list(dict.fromkeys(rows["model"]))
+        if lead is not None and lead not in models:
+            raise InvalidRequest.choice("lead", lead, models)
+        if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 1):
+            raise InvalidRequest(f"days: {days!r} is not allowed; allowed: whole numbers from 1")
+        rows = rows.assign(key=rows["node_id"].fillna(""))
+        shares = rows.groupby(_KEYS)["share"].sum().unstack("model", fill_value=0)
+        chosen, reason = _leading(shares.reindex(columns=models), lead)
+        currencies = currencies_of(rows)
+        measures, numbers = _numbers(rows, currencies, valued=has_value(rows))
+        of_lead = numbers[numbers.index.get_level_values("model") == chosen].droplevel("model")
+        order = of_lead.assign(last=of_lead.index == "", Conversions=of_lead["Conversions"].round(9))
+        order = order.sort_values(["last", "Conversions", "key"], ascending=[True, False, True])
+        names = _names(rows)
+        index = pd.MultiIndex.from_product([models, order.index], names=_KEYS)
+        if paths is not None:
+            paths = paths.computed()
+        roles = pd.DataFrame() if paths is None else paths.roles().set_index("node_id")
+        overview = cls(
+            models=models,
+            lead=chosen,
+            reason=reason,
+            sentences=[],
+            measures=measures,
+            numbers=numbers.reindex(index),
+            names={key: names[key] for key in order.index},
+            currency=currencies[0] or "",
+            has_value=has_value(rows),
+            roles=roles,
+            period=None if paths is None else _period(paths, chosen, currencies[0], days),
+            paths=pd.DataFrame() if paths is None else _frequent(paths, top=12),
+            lags=pd.DataFrame() if paths is None or not paths.has_dates else _by_lag(paths.lags()),
+        )
+        overview.sentences.extend(_sentences(overview, paths))
+        return overview
+
+    def of_model(self, model: str) -> pd.DataFrame:
+        """Return the numbers of one model by key."""
+        return self.numbers[self.numbers.index.get_level_values("model") == model].droplevel("model")
+
+    def across(self, measure: str) -> pd.DataFrame:
+        """Return one row per key and one column per model."""
+        return self.numbers[measure].unstack("model").reindex(index=list(self.names), columns=self.models)
+
+    def titles(self, name: str) -> list[str]:
+        """Return the titles of a measure, one per unit."""
+        return [measure.title for measure in self.measures if measure.name == name]
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Return the answers as the sheets of a workbook, by name."""
+        names = pd.Series(self.names, name="node")
+        sheets = {"Overview": pd.DataFrame({"answer": [*self.sentences, self.reason]})}
+        lead = self.of_model(self.lead).join(self.roles.drop(columns="node_name", errors="ignore"))
+        if self.period is not None and len(self.period.by_node):
+            columns = {"now": f"last {self.period.name}", "before": f"{self.period.name} before"}
+            lead = lead.join(self.period.by_node.rename(columns=columns))
+        sheets["Credit"] = pd.concat([names, lead.reindex(names.index)], axis=1).reset_index(drop=True)
+        for name in ("Conversions", "Value"):
+            for title in self.titles(name):
+                wide = self.across(title).rename(columns=in_words)
+                sheet = title.replace(", ", " ") + " by model"
+                sheets[sheet] = pd.concat([names, wide], axis=1).reset_index(drop=True)
+        if self.period is not None:
+            parts = {"now": self.period.now, "before": self.period.before}
+            sheets["Over time"] = pd.concat(parts, names=["period", "point"]).reset_index()
+        return sheets | ({"Paths": self.paths} if len(self.paths) else {})
+
+
+def has_value(credits: pd.DataFrame) -> bool:
+    """Return whether the value of conversions is more than their number."""
+    return bool(credits["value"].notna().any() and (credits["value"] != credits["conversions"]).any())
+
+
+def currencies_of(credits: pd.DataFrame) -> list[str | None]:
+    """Return the currencies, that of most conversions first; None alone if there is none."""
+    counts = credits.groupby("currency")["conversions"].sum().rename("size").reset_index()
+    ordered = counts.sort_values(["size", "currency"], ascending=[False, True])["currency"].tolist()
+    return ordered or [None]
+
+
+def _leading(shares: pd.DataFrame, lead: str | None) -> tuple[str, str]:
+    """Return the leading model, and why it leads."""
+    models = shares.columns.tolist()
+    if not models:
+        return "", "There is no credit."
+    if lead is not None or len(models) == 1:
+        chosen = models[0] if lead is None else lead
+        why = "it is the only model" if len(models) == 1 else "it was chosen"
+        return chosen, f"{in_words(chosen)} is shown first, because {why}."
+    away = shares.sub(shares.median(axis=1), axis=0).abs().sum()
+    # Rounding must not decide between models that are equally far.
+    chosen = str(away.round(9).idxmin())
+    return chosen, (
+        f"{in_words(chosen)} is shown first, because its credit is nearest to the middle of the "
+        f"{len(models)} models."
+    )
+
+
+def _numbers(
+    rows: pd.DataFrame, currencies: list[str | None], *, valued: bool
+) -> tuple[list[Measure], pd.DataFrame]:
+    """Return the measures, and their numbers by model and node; amounts of each currency are apart.
+
+    A cost per conversion is that of all conversions of the node, so there is none for spend in several
+    currencies.
+    """
+    by = rows.groupby(_KEYS, sort=False)
+    conversions = by["conversions"].sum()
+    whole = conversions.groupby("model").transform("sum")
+    found = [
+        (Measure("Conversions", decimals=1), conversions),
+        (Measure("Share", "%", 1), 100 * conversions / whole.where(whole != 0, 1.0)),
+    ]
+    parts = [
+        (
+            "" if currency is None else currency,
+            rows if currency is None else rows[rows["currency"] == currency],
+        )
+        for currency in currencies
+    ]
+
+    def sums(column: str) -> list[tuple[str, pd.Series[Any]]]:
+        summed = [(unit, part.groupby(_KEYS)[column].sum(min_count=1)) for unit, part in parts]
+        return [(unit, amounts) for unit, amounts in summed if amounts.notna().any()]
+
+    if valued:
+        found += [(Measure("Value", unit), amounts) for unit, amounts in sums("value")]
+    if "spend" in rows.columns:
+        spent = sums("spend")
+        found += [(Measure("Spend", unit), amounts) for unit, amounts in spent]
+        if len(spent) == 1:
+            ((unit, amounts),) = spent
+            costs = amounts.where(amounts > 0) / conversions.where(conversions > 0)
+            found.append((Measure("CPA", unit, 2), costs))
+        found += [(Measure("ROAS", unit, 2), amounts) for unit, amounts in sums("roas")]
+    columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
+    return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)
+
+
+def _names(rows: pd.DataFrame) -> dict[str, str]:
+    """Return the name of each node; equal names have their id behind them."""
+    named = rows[["key", "node_name"]].drop_duplicates("key").set_index("key")["node_name"]
+    names = {str(key): str(key) if pd.isna(name) else str(name) for key, name in named.items()}
+    is_estimate = rows["model"].str.startswith(_ESTIMATES).any()
+    return distinct(names, width=_WIDTH) | (
+        {"": BASELINE if is_estimate else NO_VISIT} if "" in names else {}
+    )
+
+
+def _period(paths: Paths, lead: str, currency: str | None, days: int | None) -> Period | None:
+    """Sum conversions and value by day, and divide them into the period and the one before it."""
+    if not paths.has_dates:
+        return None
+    try:
+        model: Any = model_named(lead)
+        rows = credit_series(paths, model, interval="day")
+    except InvalidRequest:
+        # Totals are the same under every rule; this model has no credit by day.
+        model, rows = None, credit_series(paths, rule_models()["linear"], interval="day")
+    rows = rows.assign(key=rows["node_id"].fillna(""), day=pd.to_datetime(rows["day"]))
+    rows = rows[~rows["is_partial"].fillna(False).astype(bool) & (rows["conversions"] != 0)]
+    if rows.empty:
+        return None
+    first, last = _covered(paths, rows["day"])
+    covered = (last - first).days + 1
+    has_before = days is not None or any(2 * length <= covered for length in _PERIODS)
+    if days is None:
+        days = next((length for length in _PERIODS if 2 * length <= covered), covered)
+    step = 1 if days <= _MOST_POINTS else 7
+    if not has_before:
+        days -= days % step
+    values = rows["value"] if currency is None else rows["value"].where(rows["currency"] == currency)
+    daily = rows.assign(value=values).groupby("day")[["conversions", "value"]].sum()
+    every = daily.reindex(pd.date_range(last - pd.Timedelta(days=2 * days - 1), last), fill_value=0.0)
+    point = np.arange(days) // step
+    now, before = (part.groupby(point).sum() for part in (every.iloc[days:], every.iloc[:days]))
+    start = last - pd.Timedelta(days=days - 1)
+    is_covered = has_before and start - pd.Timedelta(days=days) >= first
+    by_node = pd.DataFrame()
+    if model is not None and is_covered:
+        rows = rows[rows["day"] >= every.index[0]]
+        which = np.where(rows["day"] >= start, "now", "before")
+        by_node = rows.groupby(["key", which])["conversions"].sum().unstack(fill_value=0.0)
+        by_node = by_node.reindex(columns=["now", "before"], fill_value=0.0)
+    return Period(days, start, last, step, now, before if is_covered else before.iloc[:0], by_node)
+
+
+def _covered(paths: Paths, days: pd.Series[Any]) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Return the first and the last whole day of the conversions; bounds of the paths include quiet days."""
+    ends = []
+    for name, found in (("since", days.min()), ("until", days.max())):
+        if name in paths.settings:
+            bound = pd.to_datetime(paths.settings[name], utc=True)
+            found = bound.tz_convert(paths.timezone).tz_localize(None).normalize()
+        ends.append(found)
+    first, last = ends
+    return min(first, days.min()), max(last, days.max())
+
+
+def _frequent(paths: Paths, *, top: int) -> pd.DataFrame:
+    """Return the most frequent paths, whatever the currency of their conversions."""
+    counted = paths.summary(top=None).groupby("path")[["conversions"]].sum().reset_index()
+    return counted.sort_values(["conversions", "path"], ascending=[False, True]).head(top)
+
+
+#: Upper ends of classes of lags, in days.
+_LAGS: Final = (1, 3, 7, 14, 30, 90)
+
+
+def _by_lag(lags: pd.DataFrame) -> pd.DataFrame:
+    """Return the cumulative share of conversions by the days from the first and from the last touchpoint."""
+    known = lags[lags["first_lag_days"].notna()]
+    weights = known["conversions"]
+    if not weights.sum() > 0:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        {
+            name: [float(weights[known[column] <= days].sum() / weights.sum()) for days in _LAGS]
+            for name, column in (("first", "first_lag_days"), ("last", "last_lag_days"))
+        },
+        index=pd.Index(_LAGS, name="days"),
+    )
+
+
+def number(amount: float) -> str:
+    """Return a number in a sentence: whole from 100 on, else with one decimal if it has any."""
+    is_whole = abs(amount) >= 99.95 or round(amount, 6) == round(amount)
+    return Measure("", decimals=0 if is_whole else 1).text(amount)
+
+
+def percent(share: float) -> str:
+    """Return a share in a sentence."""
+    return Measure("", decimals=0 if abs(share) >= 0.01 or not share else 1).text(100 * share) + " %"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts with commas and "and"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _sentences(overview: Overview, paths: Paths | None) -> list[str]:
+    shown = overview.of_model(overview.lead)
+    total = float(shown["Conversions"].sum())
+    if not total > 0:
+        return ["No conversions."]
+    return [
+        _what_brought(overview, shown, total),
+        _disagreement(overview),
+        _unknown(overview, total, paths),
+    ]
+
+
+def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:
+    worth = [
+        " ".join(filter(None, [number(float(shown[title].sum())), title.partition(", ")[2]]))
+        for title in overview.titles("Value")
+    ]
+    first = f"{number(total)} conversion{'' if total == 1 else 's'}{' worth ' * bool(worth)}{listed(worth)}"
+    nodes = shown[(shown.index != "") & (shown["Conversions"] > 0)]["Conversions"].head(3)
+    if nodes.empty:
+        return f"{first}; none had a known visit before."
+    parts = [
+        f"{shorten(overview.names[str(key)], width=_IN_SENTENCES)} ({number(part)}, {percent(part / total)})"
+        for key, part in nodes.items()
+    ]
+    most = "the most credit goes" if len(parts) > 1 else "the credit goes"
+    return f"{first}: under {in_words(overview.lead)}, {most} to {listed(parts)}."
+
+
+def _disagreement(overview: Overview) -> str:
+    if len(overview.models) == 1:
+        return f"Only {in_words(overview.lead)} was asked; other models may divide the conversions otherwise."
+    wide = overview.across("Share, %").fillna(0.0).drop(index="", errors="ignore")
+    spread = wide.max(axis=1) - wide.min(axis=1)
+    if spread.empty:
+        return "There is nothing that models could divide otherwise."
+    if spread.max() < 0.5:
+        return f"All {len(overview.models)} models agree to within half a percent of the conversions."
+    key = str(spread.idxmax())
+    credited: Any = overview.across("Conversions").loc[key].fillna(0.0)
+    low, high = str(wide.loc[key].idxmin()), str(wide.loc[key].idxmax())
+    sentence = (
+        f"Models disagree most about {shorten(overview.names[key], width=_IN_SENTENCES)}: "
+        f"{number(credited[low])} under {in_words(low)}, {number(credited[high])} under {in_words(high)}"
+    )
+    if key not in overview.roles.index:
+        return f"{sentence}, so test it before you move its budget."
+    opens, closes = (float(overview.roles[name][key]) for name in ("opens", "closes"))
+    favoured = {True: "the last visit", False: "the first visit"}[closes > opens]
+    if opens == closes:
+        favoured = "the visits between"
+    return (
+        f"{sentence}. It opens {number(opens)} journeys and closes {number(closes)}, so models that favour "
+        f"{favoured} favour it: test it before you move its budget."
+    )
+
+
+def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
+    rules = [model for model in overview.models if not model.startswith(_ESTIMATES)]
+    parts = ["how many of these conversions would have happened anyway"]
+    parts[0] += (
+        ", since models only divide them"
+        if len(rules) == len(overview.models)
+        else ", unless the model of effects holds"
+    )
+    # The baseline of a model of effects is no lack of visits.
+    without = overview.across("Conversions").reindex(index=[""], columns=rules).min(axis=None)
+    if without > 1e-6:
+        lookback = "" if paths is None else paths.settings.get("lookback", "")
+        window = f" in the {lookback[:-1]} days before" if lookback[:-1].isdigit() else " before"
+        share = percent(float(without) / total)
+        parts.append(f"what brought the {number(float(without))} ({share}) without a known visit{window}")
+        missed = 0.0 if paths is None else paths.beyond_lookback()
+        if missed > 1e-6:
+            parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"
+    return f"Not to be told from these data: {'; '.join(parts)}."
