@@ -164,7 +164,7 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
 
     See Also
     --------
-    get_raw_event : The event as it was sent.
+    admin.get_raw_event : The event as it was sent.
     list_user_metrics : States and statistics with their dates.
 
     Examples
@@ -272,7 +272,7 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     >>> calls = pd.DataFrame({"nonce": ["call-1"], "data.phone": ["06 12 34 56 78"]})
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     sent = at.send_events(shop, calls, event_type="call", wait=False)
-    ...     at.get_raw_event(shop, sent["id"].item())["data"]
+    ...     at.admin.get_raw_event(shop, sent["id"].item())["data"]
     '{"phone":"06 12 34 56 78"}'
     """
     return to_record(project.send("get_raw_event", id=id).read())

@@ -70,10 +70,10 @@ def in_words(model: str) -> str:
     ('Position based', 'Time decay (half life = 3D)', 'My model')
     """
     stem, _, settings = model.partition("(")
-    words = MODELS.get(stem, (stem,))[0]
-    if stem in MODELS and settings:
-        words += f" ({settings.replace('_', ' ').replace('=', ' = ')}"
-    return printable(words)
+    if stem not in MODELS:
+        return printable(model)
+    settings = settings.replace("_", " ").replace("=", " = ")
+    return printable(f"{MODELS[stem][0]} ({settings}" if settings else MODELS[stem][0])
 
 
 @dataclass(frozen=True)
@@ -513,12 +513,12 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         else ", unless the model of effects holds"
     )
     # The baseline of a model of effects is no lack of visits.
-    without = overview.across("Conversions").reindex(index=[""], columns=rules).min(axis=None)
+    without = float(overview.across("Conversions").reindex(index=[""], columns=rules).iloc[0].min())
     if without > 1e-6:
         lookback = "" if paths is None else paths.settings.get("lookback", "")
         window = f" in the {lookback[:-1]} days before" if lookback[:-1].isdigit() else " before"
-        share = percent(float(without) / total)
-        parts.append(f"what brought the {number(float(without))} ({share}) without a known visit{window}")
+        share = percent(without / total)
+        parts.append(f"what brought the {number(without)} ({share}) without a known visit{window}")
         missed = 0.0 if paths is None else paths.beyond_lookback()
         if missed > 1e-6:
             parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"

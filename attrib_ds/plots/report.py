@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -279,7 +278,6 @@ def _credit(overview: Overview) -> str:
     names, nodes = _named(overview), [key for key in wide.index if key]
     parts = [(names[key], wide.loc[key]) for key in nodes[:_MOST_NODES]]
     scale = min([0.0, *(row.min() for _, row in parts)]), max([0.0, *(row.max() for _, row in parts)])
-    drawn = [_dots(row, overview.lead, scale) for _, row in parts]
     if len(nodes) > _MOST_NODES:
         # The others have a range of their own: that of their sums.
         parts.append((f"{len(nodes) - _MOST_NODES} others", wide.loc[nodes[_MOST_NODES:]].sum()))
@@ -287,8 +285,9 @@ def _credit(overview: Overview) -> str:
         parts.append((names[""], wide.loc[""]))
     total, several = float(wide[overview.lead].sum()) or 1.0, len(overview.models) > 1
     rows = []
-    for (name, row), dots in itertools.zip_longest(parts, drawn, fillvalue=""):
+    for place, (name, row) in enumerate(parts):
         value = float(row[overview.lead])
+        dots = _dots(row, overview.lead, scale) if place < min(len(nodes), _MOST_NODES) else ""
         cells = [name, dots, _ONE.text(value), _ONE.text(100 * value / total) + " %"]
         rows.append([*cells, *([_ends(row)] if several else [])])
     text = escape(overview.reason) + " The bar spans all of them." * several

@@ -13,7 +13,6 @@ from attrib_ds import (
     event_insights,
     get_event,
     get_event_type,
-    get_raw_event,
     list_event_types,
     list_trashed_events,
     schema,
@@ -24,6 +23,7 @@ from attrib_ds import (
 )
 from attrib_ds.api.admin import (
     archive_event_type,
+    get_raw_event,
     replay_events,
     restore_event_type,
     update_event_type,

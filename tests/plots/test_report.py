@@ -1,13 +1,17 @@
-"""A report says its result first, lists its sections, and shows values beside conversions."""
+"""A report answers first; its numbers are those of an independent computation."""
 
+import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute
-from attrib_ds.plots.report import headline, summary, write_report
+from attrib_ds import Paths, attribute, errors, report
+from attrib_ds.plots.overview import Overview, in_words
+from attrib_ds.plots.report import first_page, page
 
+MODELS = ["first_touch", "linear", "last_touch"]
 #: Ads: 3 of 5 conversions, 60 EUR for 20 EUR; mail: 1, 10 USD; one in EUR is unattributed.
 CREDITS = pd.DataFrame(
     [
@@ -17,58 +21,233 @@ CREDITS = pd.DataFrame(
         (None, None, 1.0, 1500.0, "EUR", None, None),
     ],
     columns=["node_id", "node_name", "conversions", "value", "currency", "spend", "roas"],
-).assign(model="linear")
+).assign(model="linear", share=[0.6, 0.2, 0.0, 0.2])
 
 
-def test_the_headline_has_the_total_the_value_and_the_largest_node():
-    assert headline(CREDITS, "linear") == (
-        "5 conversions worth 1,560 EUR and 10 USD. Ads has the most credit under linear: 3 (60 %). "
-        "Unattributed: 1 (20 %)."
+def journeys():
+    """Return 15 days of journeys drawn at random: touchpoints and conversions."""
+    draws = np.random.default_rng(7)
+    start = pd.Timestamp("2025-03-03", tz="UTC")
+
+    def dates(number):
+        return (start + pd.to_timedelta(draws.integers(0, 15 * 24 * 60, number), unit="min")).astype(
+            "datetime64[us, UTC]"
+        )
+
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": draws.integers(0, 90, 240).astype(str),
+            "node_id": draws.choice(["search", "mail", "radio", "<b>tv</b>"], 240),
+            "date": dates(240),
+        }
+    ).drop_duplicates(["user_id", "date"])
+    conversions = pd.DataFrame(
+        {
+            "event_id": [f"e{number}" for number in range(80)],
+            "user_id": draws.integers(0, 120, 80).astype(str),
+            "date": dates(80),
+            "value": draws.integers(-20, 200, 80).astype(float),
+            "currency": "EUR",
+        }
     )
-    counts = CREDITS.assign(value=CREDITS["conversions"], currency=None)
-    assert headline(counts[:1], "linear") == "3 conversions. Ads has the most credit under linear: 3 (100 %)."
-    assert headline(counts[3:], "linear") == "1 conversion. Unattributed: 1 (100 %)."
-    assert headline(counts[:0], "linear") == "No conversions."
-    assert headline(CREDITS[:1].assign(currency=None), "linear").startswith("3 conversions worth 60.")
+    return touchpoints, conversions
+
+
+def by_hand(touchpoints, conversions):
+    """Return one row per conversion with its ordered nodes, without the package."""
+    rows = []
+    for order in conversions.itertuples():
+        own = touchpoints[touchpoints["user_id"] == order.user_id]
+        own = own[(own["date"] <= order.date) & (own["date"] > order.date - pd.Timedelta("30D"))]
+        rows.append(
+            {
+                "day": order.date.normalize(),
+                "value": order.value,
+                "nodes": own.sort_values("date")["node_id"].tolist(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    touchpoints, conversions = journeys()
+    paths = Paths.from_frames(touchpoints, conversions)
+    return Overview.of(attribute(paths, MODELS), paths), by_hand(touchpoints, conversions)
+
+
+def test_credits_and_their_range_are_those_of_rules_applied_by_hand(drawn):
+    overview, rows = drawn
+    paths = rows[rows["nodes"].str.len() > 0]
+    for node in ("search", "mail", "radio", "<b>tv</b>"):
+        parts = {
+            "first_touch": paths["nodes"].map(lambda nodes, node=node: nodes[0] == node),
+            "last_touch": paths["nodes"].map(lambda nodes, node=node: nodes[-1] == node),
+            "linear": paths["nodes"].map(lambda nodes, node=node: nodes.count(node) / len(nodes)),
+        }
+        for model, part in parts.items():
+            shown = overview.of_model(model).loc[node]
+            assert shown["Conversions"] == pytest.approx(part.sum())
+            assert shown["Value, EUR"] == pytest.approx((part * paths["value"]).sum())
+            assert shown["Share, %"] == pytest.approx(100 * part.sum() / 80)
+        assert overview.roles.loc[node, ["opens", "closes"]].tolist() == [
+            parts["first_touch"].sum(),
+            parts["last_touch"].sum(),
+        ]
+        between = paths["nodes"].map(lambda nodes, node=node: node in nodes[1:-1])
+        assert overview.roles.loc[node, "assists"] == between.sum()
+    assert overview.of_model("linear").loc["", "Conversions"] == (rows["nodes"].str.len() == 0).sum()
+
+
+def test_the_period_is_compared_with_the_one_before_it(drawn):
+    overview, rows = drawn
+    period = overview.period
+    # 15 days hold a week twice, and no longer period.
+    assert (period.days, period.step, period.last) == (7, 1, rows["day"].max().tz_localize(None))
+    age = (rows["day"].max() - rows["day"]).dt.days
+    for frame, newest in ((period.now, 0), (period.before, 7)):
+        for place in range(7):
+            own = rows[age == newest + 6 - place]
+            assert frame["conversions"].tolist()[place] == len(own)
+            assert frame["value"].tolist()[place] == pytest.approx(own["value"].sum())
+    linear = rows[age < 7]["nodes"].map(lambda nodes: nodes.count("mail") / max(len(nodes), 1)).sum()
+    assert overview.lead == "linear"
+    assert period.by_node.loc["mail", "now"] == pytest.approx(linear)
+
+
+def test_lags_are_those_of_the_first_and_the_last_visit():
+    date = pd.to_datetime(["2025-01-01", "2025-01-09", "2025-01-10", "2025-01-01"], utc=True)
+    touchpoints = pd.DataFrame({"user_id": ["u", "u", "v", "w"], "node_id": list("abab"), "date": date})
+    end = pd.Timestamp("2025-01-10T12:00", tz="UTC")
+    orders = pd.DataFrame({"event_id": list("xyz"), "user_id": ["u", "v", "nobody"], "date": end})
+    paths = Paths.from_frames(touchpoints, orders)
+    lags = Overview.of(attribute(paths, "linear"), paths).lags
+    assert lags["first"].tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    assert lags["last"].tolist() == [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_values_spend_and_returns_stand_beside_conversions():
-    assert summary(CREDITS, "linear").to_dict("list") == {
-        "node": ["Ads", "Mail", "Radio", "unattributed"],
-        "conversions": ["3.0", "1.0", "0.0", "1.0"],
-        "share": ["60.0%", "20.0%", "0.0%", "20.0%"],
-        "value (EUR)": ["60", "", "0", "1,500"],
-        "value (USD)": ["", "10", "", ""],
-        "spend (EUR)": ["20", "", "5", ""],
-        "CPA (EUR)": ["6.67", "", "", ""],
-        "ROAS (EUR)": ["3.00", "", "0.00", ""],
+    overview = Overview.of(CREDITS)
+    shown = {
+        each.title: [each.text(number) for number in overview.numbers[each.title]]
+        for each in overview.measures
     }
-
-
-def test_conversions_that_are_only_counted_have_no_value():
+    assert list(overview.names.values()) == ["Ads", "Mail", "Radio", "No visit before"]
+    assert shown == {
+        "Conversions": ["3.0", "1.0", "0.0", "1.0"],
+        "Share, %": ["60.0", "20.0", "0.0", "20.0"],
+        "Value, EUR": ["60", "", "0", "1,500"],
+        "Value, USD": ["", "10", "", ""],
+        "Spend, EUR": ["20", "", "5", ""],
+        "CPA, EUR": ["6.67", "", "", ""],
+        "ROAS, EUR": ["3.00", "", "0.00", ""],
+    }
     counts = CREDITS.assign(value=CREDITS["conversions"], currency=None).drop(columns=["spend", "roas"])
-    assert summary(counts, "linear").columns.tolist() == ["node", "conversions", "share"]
+    assert [each.title for each in Overview.of(counts).measures] == ["Conversions", "Share, %"]
 
 
-@pytest.mark.slow
-def test_its_contents_lead_to_its_sections(tmp_path):
-    rows = pd.DataFrame({"path": ["a > b", "b"], "n": [3, 2], "worth": [30.0, 50.0]})
-    paths = Paths.from_sequences(rows, path="path", conversions="n", value="worth")
+def test_sentences_say_what_brought_the_conversions_and_what_cannot_be_told():
+    assert Overview.of(CREDITS).sentences == [
+        "5 conversions worth 1,560 EUR and 10 USD: under Linear, the most credit goes to Ads (3, 60 %) and Mail "
+        "(1, 20 %).",
+        "Only Linear was asked; other models may divide the conversions otherwise.",
+        "Not to be told from these data: how many of these conversions would have happened anyway, since models "
+        "only divide them; what brought the 1 (20 %) without a known visit before.",
+    ]
+    assert Overview.of(CREDITS[:0]).sentences == ["No conversions."]
+    assert Overview.of(CREDITS[:1].assign(value=3.0, currency=None)).sentences[0] == (
+        "3 conversions: under Linear, the credit goes to Ads (3, 100 %)."
+    )
+
+
+def test_the_leading_model_is_the_one_in_the_middle_and_the_disagreement_is_explained():
+    sequences = pd.DataFrame({"path": ["tv > mail > search", "search"], "n": [6, 2]})
+    paths = Paths.from_sequences(sequences, path="path", conversions="n")
+    overview = Overview.of(attribute(paths, MODELS), paths)
+    # Shares of tv, mail and search: 6, 0 and 2 of 8; 0, 0 and 8; 2, 2 and 4. The medians are 2, 0 and 4.
+    assert overview.lead == "linear"
+    assert overview.reason == (
+        "Linear is shown first, because its credit is nearest to the middle of the 3 models."
+    )
+    assert overview.sentences[1] == (
+        "Models disagree most about search: 2 under First touch, 8 under Last touch. It opens 2 journeys and "
+        "closes 8, so models that favour the last visit favour it: test it before you move its budget."
+    )
+    chosen = Overview.of(attribute(paths, MODELS), paths, lead="first_touch")
+    assert chosen.reason == "First touch is shown first, because it was chosen."
+    with pytest.raises(errors.InvalidRequest, match="lead"):
+        Overview.of(attribute(paths, MODELS), lead="linaer")
+
+
+def test_a_lookback_that_cuts_off_known_visits_says_so():
+    date = pd.to_datetime(["2025-01-01", "2025-05-01"], utc=True)
+    touchpoints = pd.DataFrame({"user_id": ["u", "v"], "node_id": ["fair", "fair"], "date": date})
+    deals = pd.DataFrame(
+        {"event_id": list("xyz"), "user_id": ["u", "v", "w"], "date": pd.Timestamp("2025-05-02", tz="UTC")}
+    )
+    paths = Paths.from_frames(touchpoints, deals)
+    assert (
+        Overview.of(attribute(paths, "linear"), paths)
+        .sentences[2]
+        .endswith(
+            "what brought the 2 (67 %) without a known visit in the 30 days before (1 had visits before that, which "
+            "a longer lookback would credit)."
+        )
+    )
+
+
+def test_names_stay_text_and_the_page_needs_no_network(drawn):
+    overview, _ = drawn
+    html = page(overview, title="A & <i>B</i>", notes=["<u>"])
+    assert "<h1>A &amp; &lt;i&gt;B&lt;/i&gt;</h1>" in html
+    assert "<b>tv" not in html
+    assert "&lt;b&gt;tv&lt;/b&gt;" in html
+    assert not re.search(r'\s(src|href|style|on\w+)="', html)
+    # One script runs and one holds data, in which a name cannot end it.
+    (data,) = re.findall(r'<script type="application/json" id="numbers">(.*?)</script>', html)
+    numbers = json.loads(data)
+    assert "<b>tv</b>" in numbers["names"]
+    assert "<" not in data
+    place = numbers["names"].index("mail")
+    assert numbers["models"] == ["First touch", "Linear", "Last touch"]
+    assert numbers["numbers"][1][0][place] == pytest.approx(
+        overview.of_model("linear").loc["mail", "Conversions"]
+    )
+    assert "<script" not in first_page(overview)
+
+
+def test_a_report_is_a_page_or_a_workbook(tmp_path):
+    pytest.importorskip("xlsxwriter")
+    paths = Paths.from_sequences(
+        pd.DataFrame({"path": ["a > b", "b"], "n": [3, 2]}), path="path", conversions="n"
+    )
     credits = attribute(paths, ["first_touch", "linear"])
-    page = write_report(tmp_path, credits, paths, title="A & B").page.read_text(encoding="utf-8")
-    linked = re.findall(r'<li><a href="#([\w-]+)">([^<]+)</a></li>', page)
-    headed = re.findall(r'<section id="([\w-]+)"><h2>([^<]+)</h2>', page)
-    assert linked == headed
-    assert linked[0][1] == "Conversions and value by node under linear"
-    text = "5 conversions worth 80. b has the most credit under linear: 3.5 (70 %)."
-    assert f'<p class="headline">{text}</p>' in page
-    assert page.index("headline") < page.index("<nav") < page.index("<section")
+    assert "b (3.5, 70&nbsp;%)" in report(credits, tmp_path / "r.html", paths=paths, lead="linear").read_text(
+        "utf-8"
+    )
+    sheets = pd.read_excel(
+        report(credits, tmp_path / "new" / "r.xlsx", paths=paths, lead="linear"), sheet_name=None
+    )
+    assert list(sheets) == ["Overview", "Credit", "Conversions by model", "Paths", "All credits"]
+    assert sheets["Credit"][["node", "Conversions", "opens", "closes"]].to_numpy().tolist() == [
+        ["b", 3.5, 2, 5],
+        ["a", 1.5, 3, 0],
+    ]
+    with pytest.raises(errors.InvalidRequest, match=r"r.pdf.*\.html or \.xlsx"):
+        report(credits, tmp_path / "r.pdf")
+    with pytest.raises(errors.InvalidRequest, match="days: 0"):
+        report(credits, tmp_path / "r.html", paths=paths, days=0)
 
 
 def test_a_report_without_conversions_says_so(tmp_path):
     rows = pd.DataFrame({"path": ["a"], "n": [0], "lost": [3]})
     paths = Paths.from_sequences(rows, path="path", conversions="n", nulls="lost")
-    credits = attribute(paths, "linear")
-    page = write_report(tmp_path, credits[:0], paths, title="Quiet").page.read_text(encoding="utf-8")
-    assert "No conversions." in page
-    assert "<nav" not in page
+    text = report(attribute(paths, "linear"), tmp_path / "r.html", paths=paths).read_text("utf-8")
+    assert "No conversions." in text
+    assert "<table" not in text
+
+
+def test_models_have_names_in_words():
+    assert in_words("last_non_direct") == "Last non-direct"
+    assert in_words("time_decay(half_life=3D)") == "Time decay (half life = 3D)"
+    assert in_words("my_own (v2)") == "my_own (v2)"

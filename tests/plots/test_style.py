@@ -13,7 +13,7 @@ from support.result_frames import HAZARD_EFFECTS, MODEL_ORDERS, SENSITIVITY
 
 from attrib_ds import plots
 from attrib_ds.plots import style
-from attrib_ds.plots.style import distinct, shorten
+from attrib_ds.plots.labels import distinct, shorten
 
 LONG = "a model whose name says everything there is to say about it, and then some more"
 

@@ -197,7 +197,7 @@ READS = {
         lambda p: at.get_interaction(p, "x"),
     ],
     "get_outlay": [lambda p: at.get_outlay(p, "ads", campaign_of(p), outlay_of(p))],
-    "get_raw_event": [lambda p: at.get_raw_event(p, event_of(p))],
+    "get_raw_event": [lambda p: at.admin.get_raw_event(p, event_of(p))],
     "get_settings": [lambda p: at.admin.get_settings(p)],
     "get_user": [lambda p: at.get_user(p, first(at.search_users(p, columns=[], limit=1)))],
     "interaction_insights": [
