@@ -7,19 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import reduce
 from operator import and_, or_
 from pathlib import Path
 from typing import Any, Final
 
+import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import instants, schema
 from attrib_ds.attribution.calendar import parse_duration
+from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.display import progress
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate, interaction, user
 from attrib_ds.project import Project, open_embedded
 
@@ -123,6 +127,20 @@ def sync(
         mirror.close()
         raise
     return mirror
+
+
+def tables_of(project: Project) -> Tables:
+    """Return the tables that attribution reads; those of a remote project are mirrored into memory."""
+    try:
+        return project.tables()
+    except NotSupported:
+        engine = ibis.duckdb.connect()
+    with sync(project, _MEMORY) as mirror:
+        tables = mirror.tables()
+        held = {name: table for name, table in vars(tables).items() if isinstance(table, ir.Table)}
+        # In an engine of their own: paths are lazy, and no mirror has to be closed after them.
+        copies = {name: engine.create_table(name, table.to_pyarrow()) for name, table in held.items()}
+    return replace(tables, **copies)
 
 
 def _copy(source: Project, mirror: Project, state: dict[str, Any]) -> None:

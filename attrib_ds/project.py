@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -14,6 +15,7 @@ import platformdirs
 
 from attrib_ds import display, errors, instants
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, wire_order
+from attrib_ds.filters import predicates
 from attrib_ds.transports import Transport
 from attrib_ds.transports.http.configuration import Remote, find_remote
 
@@ -67,15 +69,23 @@ class Project:
         day = instants.parse_day(value, argument=argument)
         if day is None:
             return value
+        instant = instants.last_instant if argument == "until" else instants.first_instant
+        return instant(day, self._zone(timezone), argument=argument)
+
+    def with_instants(self, predicate: Any, *, timezone: str | None = None) -> Any:
+        """Return a predicate with instants instead of calendar days; other values as they are."""
+        if not isinstance(predicate, predicates.Predicate):
+            return predicate
+        return predicates.in_zone(predicate, partial(self._zone, timezone))
+
+    def _zone(self, timezone: str | None) -> ZoneInfo:
         name = timezone or self.timezone()
         try:
-            zone = ZoneInfo(name)
+            return ZoneInfo(name)
         except (ZoneInfoNotFoundError, OSError, TypeError, ValueError) as error:
             raise errors.InvalidRequest(
                 f"timezone: {name!r} is not allowed; allowed: an IANA time zone, such as 'Europe/Paris'"
             ) from error
-        instant = instants.last_instant if argument == "until" else instants.first_instant
-        return instant(day, zone, argument=argument)
 
     def tables(self) -> Tables:
         """Return the tables that attribution reads."""
@@ -98,8 +108,14 @@ class Project:
     def _request(self, operation: Operation, arguments: dict[str, Any]) -> Request:
         if "sort" in arguments:
             arguments |= wire_order(operation, arguments["sort"])
-        for name in _BOUNDS & arguments.keys():
-            arguments[name] = self.bound(arguments[name], argument=name, timezone=arguments.get("timezone"))
+        timezone = arguments.get("timezone")
+        for name, value in arguments.items():
+            if name in _BOUNDS:
+                arguments[name] = self.bound(value, argument=name, timezone=timezone)
+            elif name == "columns" and isinstance(value, str):
+                arguments[name] = [value]
+            else:
+                arguments[name] = self.with_instants(value, timezone=timezone)
         return build(operation, project_id=self.project_id, **arguments)
 
     def timezone(self) -> str:

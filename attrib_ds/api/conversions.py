@@ -20,6 +20,7 @@ from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, W
 from attrib_ds.errors import InvalidRequest, NotSupported, closest
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.mirroring import tables_of
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, to_pandas
 
@@ -130,8 +131,13 @@ def conversion_paths(
     NotFound
         If there is no such audience.
     NotSupported
-        If the project is remote: its service has no tables that attribution could read. Or if users are to be
-        selected, and the project is over tables without ``users``.
+        If users are to be selected, and the project is over tables without ``users``.
+
+    Notes
+    -----
+    A remote project is mirrored into memory first, all of it. For more than one call, or for a large project,
+    mirror it into a file by :func:`attrib_ds.sync`, which later reads only what has changed. Of a statistic
+    that was updated, a mirror has the last value only.
 
     Examples
     --------
@@ -142,7 +148,7 @@ def conversion_paths(
     >>> sorted(set(credits["model"]))
     ['first_touch', 'last_touch']
     """
-    tables = project.tables()
+    tables = tables_of(project)
     event_types = _event_types(tables, event_type)
     period = _Period.of(project, since, until)
     window = Window.of(
@@ -154,8 +160,9 @@ def conversion_paths(
         bounds=(_SHORTEST, _LONGEST),
     )
     money = _money(tables, in_currency, rates, later_rate)
+    where, nodes, audience = (project.with_instants(given) for given in (where, nodes, audience))
     on = _by_kind(where)
-    segment = users_of_segment(project, on.get("user"), audience)
+    segment = users_of_segment(project, tables, on.get("user"), audience)
     events = _of_users(_events(tables, event_types, on.get("event")), segment)
     added = _require_names(adjustments)
     _check_keys(
@@ -393,7 +400,10 @@ def _spend(
 
 
 def users_of_segment(
-    project: Project, where: Predicate | None, audience: Predicate | Mapping[str, Any] | None
+    project: Project,
+    tables: Tables,
+    where: Predicate | None,
+    audience: Predicate | Mapping[str, Any] | None,
 ) -> ir.Table | None:
     """Return the ids of the users who meet both criteria, in the column ``_id``; None for all users.
 
@@ -408,7 +418,7 @@ def users_of_segment(
     """
     if where is None and audience is None:
         return None
-    users = project.tables().users
+    users = tables.users
     if users is not None:
         return _of_table(users, where, audience)
     try:

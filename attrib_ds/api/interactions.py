@@ -26,7 +26,7 @@ def search_interactions(
     nodes: Predicate | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,
@@ -48,7 +48,7 @@ def search_interactions(
         Bounds of ``startDate``, both inclusive. A day such as ``"2025-04-01"`` stands for its start in
         ``since`` and for its end in ``until``, in the project's time zone; a remote service that does not
         tell its time zone is taken to use UTC. Instants without an offset are UTC.
-    columns : sequence of str, optional
+    columns : str or sequence of str, optional
         Properties to return; the name of an object (``"geo"``) stands for all of its properties. ``_id``
         always comes first. By default all but ``userData``, ``rawUserData`` and ``rawNodeData``.
     sort : str or sequence of str, optional

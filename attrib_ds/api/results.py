@@ -93,7 +93,7 @@ def export_interactions(
     nodes: Predicate | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     filtered: bool | None = False,
@@ -144,7 +144,7 @@ def export_users(
     project: Project,
     path: str | Path,
     *,
-    columns: Sequence[str],
+    columns: str | Sequence[str],
     where: Predicate | None = None,
     audience: str | Predicate | Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002  (the field's word)
@@ -163,7 +163,7 @@ def export_users(
         From :func:`attrib_ds.connect`.
     path : str or Path
         The file; its folder must exist.
-    columns : sequence of str
+    columns : str or sequence of str
         Keys as in :func:`attrib_ds.search_users`, in this order. The cell of a field has its latest value.
     where : Predicate, optional
         On users; all by default.
@@ -230,7 +230,7 @@ def export_users(
         return _write_parquet(found, file, user_columns_reader(project))
     arguments |= {
         "path": file.stem,
-        "columns": list(columns),
+        "columns": [columns] if isinstance(columns, str) else list(columns),
         "format": format,
         "transformers": list(transformers),
     }

@@ -17,7 +17,7 @@ from attrib_ds.records import declared_fields, frames
 def search_users(
     project: Project,
     *,
-    columns: Sequence[str],
+    columns: str | Sequence[str],
     where: Predicate | None = None,
     audience: Predicate | Mapping[str, Any] | None = None,
     sql: str | None = None,
@@ -32,7 +32,7 @@ def search_users(
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    columns : sequence of str
+    columns : str or sequence of str
         Properties to return, in this order: ``fields.<field>``, ``eventTypesCount.<event type>``,
         ``metrics.<metric>.<aggregation>`` (sum, max, min, count or average), and plain properties such as
         ``eventCount``, ``interactionCount``, ``firstEventDate`` or ``audienceIds``. ``_id`` always comes

@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 import json
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import ClassVar, Final, Literal, NoReturn
+from zoneinfo import ZoneInfo
 
+from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.values import (
     LARGEST_PATTERN,
@@ -16,11 +19,12 @@ from attrib_ds.filters.values import (
     MOST_VALUES,
     Scalar,
     Value,
+    calendar_days,
     expanded_size,
     infer_type,
     settle,
 )
-from attrib_ds.filters.vocabulary import OPERATORS, Kind, check_kind, is_open, read_as, resolve
+from attrib_ds.filters.vocabulary import OPERATORS, FieldType, Kind, check_kind, is_open, read_as, resolve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,9 +32,10 @@ class Field:
     """A property to compare; its operators and methods build predicates.
 
     Create fields with :func:`interaction`, :func:`node`, :func:`user` and :func:`event`.
-    ``== != < <= > >=`` compare with one value. A missing value only satisfies ``!=``, the ``not_`` methods,
-    :meth:`is_null` and :meth:`is_empty`. :meth:`contains`, :meth:`starts_with` and :meth:`ends_with`
-    ignore case; all others are case-sensitive.
+    ``== != < <= > >=`` compare with one value. A calendar day (a ``date`` or ``"2025-04-01"``) stands for all
+    of its instants in the project's time zone: ``<=`` includes the day, and ``>`` begins after it. A missing
+    value only satisfies ``!=``, the ``not_`` methods, :meth:`is_null` and :meth:`is_empty`. :meth:`contains`,
+    :meth:`starts_with` and :meth:`ends_with` ignore case; all others are case-sensitive.
 
     Parameters
     ----------
@@ -253,7 +258,7 @@ class Field:
         Parameters
         ----------
         low, high : str, number or instant
-            Of the field's type. If ``low`` is above ``high`` the comparison never holds.
+            Of the field's type; ``low`` is not above ``high``.
 
         Returns
         -------
@@ -404,6 +409,15 @@ class Field:
             )
         return Comparison(self.kind, self.name, operator, value, self.operator_type)  # type: ignore[arg-type]
 
+    def __getattr__(self, name: str) -> NoReturn:
+        # Asked for what the class does not have; other names with underscores are Python's protocols.
+        advice = None if name.startswith("_") else _NAMES_ELSEWHERE.get(name)
+        if advice is None:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+        raise AttributeError(f"{self.kind}({self.name!r}) is a field, not a column of pandas: {advice}")
+
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{self!r} is a field, neither true nor false; compare it: {self!r} == value")
 
@@ -419,6 +433,27 @@ class Field:
         raise TypeError(f"{self!r} is a field, not a predicate: compare it first, and {PARENTHESES}")
 
     __and__ = __rand__ = __or__ = __ror__ = __invert__ = _refuse
+
+
+_OF_TEXT: Final = "write .contains(text), .starts_with(text), .ends_with(text) or .matches(pattern)"
+_OF_MISSING: Final = "a missing value only satisfies != and the not_ methods; add | field.is_null() for it"
+_OF_CASE: Final = "contains, starts_with and ends_with ignore case, and so does .matches('(?i)…')"
+_OF_DAYS: Final = "compare it with a day or an instant, such as field >= '2025-04-01'"
+#: What to write instead of the methods that columns of pandas, Polars and SQL libraries have.
+_NAMES_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("str", "startswith", "endswith", "match", "fullmatch", "like", "ilike", "find"), _OF_TEXT
+    ),
+    **dict.fromkeys(("fillna", "fill_null", "dropna"), _OF_MISSING),
+    **dict.fromkeys(("lower", "upper", "casefold", "strip"), _OF_CASE),
+    **dict.fromkeys(("dt", "date", "year", "month", "day"), _OF_DAYS),
+    **dict.fromkeys(("isna", "isnull"), "write .is_null()"),
+    **dict.fromkeys(("notna", "notnull"), "write .is_not_null()"),
+    **dict.fromkeys(("is_in", "in_"), "write .isin([…])"),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "write == != < <= > >="),
+    **dict.fromkeys(("astype", "cast"), "give the type of a field of your own by operator_type="),
+    **dict.fromkeys(("map", "apply", "replace"), "filter first, and change the result"),
+}
 
 
 def interaction(name: str) -> Field:
@@ -798,6 +833,60 @@ class Condition(Predicate):
     def _wraps_ordering(self) -> bool:
         one_rule = self.negated and self.combinator == "AND" and len(self.rules) == 1
         return one_rule and _is_ordering(self.rules[0])
+
+
+_FIRST, _LAST = instants.first_instant, instants.last_instant
+#: The operator instead of one whose value is a calendar day, and the instants of the day to compare with.
+_BOUNDS: Final[Mapping[str, tuple[str, tuple[Callable[..., datetime], ...]]]] = {
+    "equals": ("between", (_FIRST, _LAST)),
+    "notEquals": ("notBetween", (_FIRST, _LAST)),
+    "between": ("between", (_FIRST, _LAST)),
+    "notBetween": ("notBetween", (_FIRST, _LAST)),
+    "greaterThan": ("greaterThan", (_LAST,)),
+    "greaterThanOrEquals": ("greaterThanOrEquals", (_FIRST,)),
+    "lessThan": ("lessThan", (_FIRST,)),
+    "lessThanOrEquals": ("lessThanOrEquals", (_LAST,)),
+}
+#: How comparisons with each of several values are combined.
+_EACH: Final[Mapping[str, tuple[Combinator, str]]] = {"in": ("OR", "equals"), "notIn": ("AND", "notEquals")}
+
+
+def in_zone(predicate: Predicate, zone: Callable[[], ZoneInfo]) -> Predicate:
+    """Replace calendar days by their first and last instants.
+
+    Parameters
+    ----------
+    predicate : Predicate
+        Of any kind.
+    zone : callable
+        Returns the time zone of the days; called only if there are any.
+
+    Examples
+    --------
+    >>> in_zone(interaction("startDate") <= "2025-04-01", lambda: ZoneInfo("Europe/Paris"))
+    interaction("startDate") <= "2025-04-01T21:59:59.999Z"
+    """
+    if isinstance(predicate, Condition):
+        return replace(predicate, rules=tuple(in_zone(rule, zone) for rule in predicate.rules))
+    if not isinstance(predicate, Comparison) or predicate.operator_type != FieldType.INSTANT:
+        return predicate
+    given = predicate.value if isinstance(predicate.value, tuple) else (predicate.value,)
+    if not calendar_days(given):
+        return predicate
+    if predicate.operator in _EACH:
+        combinator, operator = _EACH[predicate.operator]
+        alone = (in_zone(replace(predicate, operator=operator, value=value), zone) for value in given)
+        return Condition(predicate.kind, combinator, tuple(alone))
+
+    def instant(value: Scalar | None, bound: Callable[..., datetime]) -> object:
+        day = instants.parse_day(value, argument=predicate.field)
+        return value if day is None else bound(day, zone(), argument=predicate.field)
+
+    operator, bounds = _BOUNDS[predicate.operator]
+    # A day alone stands for its first and its last instant.
+    pairs = zip(given if len(given) == len(bounds) else given * len(bounds), bounds, strict=True)
+    settled = tuple(instant(value, bound) for value, bound in pairs)
+    return replace(predicate, operator=operator, value=settled if len(settled) > 1 else settled[0])  # type: ignore[arg-type]
 
 
 def write_field(kind: Kind, name: str, *, operator_type: str | None) -> str:

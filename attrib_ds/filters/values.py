@@ -37,6 +37,8 @@ _NOUNS: Final[Mapping[FieldType, str]] = {
     FieldType.FLAG: "True or False",
     FieldType.INSTANT: "an instant",
 }
+#: Methods of fields that take a list, by the operator that takes one value.
+_OF_LISTS: Final = {"equals": "isin", "notEquals": "not_in"}
 #: Class names of missing values, so that pandas is not imported to recognise its own.
 _MISSING: Final = frozenset({"NoneType", "NAType", "NaTType"})
 
@@ -116,8 +118,9 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
     Returns
     -------
     str, int, float, bool, tuple of these, or None
-        None if the operator takes no value. Instants become RFC 3339 text in UTC, NumPy scalars Python
-        scalars; sets are sorted, other collections keep their order.
+        None if the operator takes no value. Instants become RFC 3339 text in UTC, calendar days stay days
+        (``2025-04-01``) until the time zone is known, NumPy scalars become Python scalars; sets are sorted,
+        other collections keep their order.
 
     Raises
     ------
@@ -150,8 +153,30 @@ def normalise(value: object, *, operator: Operator, field_type: FieldType, argum
             f"{operator.name} ({operator.python}) takes texts of {LONGEST_LIST:,} characters "
             f"together, got {length:,}",
         )
+    if operator.shape == "pair" and _is_reversed(scalars[0], scalars[1], field_type):
+        raise refused(
+            argument,
+            f"{operator.name} ({operator.python}) takes a low and a high value, got {scalars[0]!r} above "
+            f"{scalars[1]!r}; exchange them",
+        )
     # The order of a set changes between runs; here all values have one type, so they can be sorted.
     return tuple(sorted(scalars) if isinstance(value, Set) else scalars)
+
+
+def _is_reversed(low: Scalar, high: Scalar, field_type: FieldType) -> bool:
+    """Return whether a low value is above the high one; not known of a day and an instant."""
+    if field_type is FieldType.INSTANT and len(pair := calendar_days([low, high])) < 2:
+        if pair:
+            return False
+        low, high = (instants.parse_exact(text, argument="value") for text in (low, high))  # type: ignore
+    return low > high  # type: ignore[operator]
+
+
+def calendar_days(values: Iterable[object]) -> list[str]:
+    """Return the calendar days among canonical values of instants."""
+    return [
+        value for value in values if isinstance(value, str) and instants.parse_day(value, argument="value")
+    ]
 
 
 def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType:
@@ -219,6 +244,9 @@ def _scalar(value: object, operator: Operator, field_type: FieldType, argument: 
             f"value {value!r}; use isNull (.is_null()) or isNotNull (.is_not_null())",
         )
     if field_type is FieldType.INSTANT:
+        day = instants.parse_day(value, argument=argument)
+        if day is not None:
+            return day.isoformat()
         return instants.format(instants.parse_exact(value, argument=argument))
     if field_type is FieldType.FLAG and isinstance(value, bool):
         return value
@@ -285,6 +313,8 @@ def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> I
     is_decimal = isinstance(value, Decimal | ExtremeNumber)
     is_large = isinstance(value, float) and abs(value) >= 10**MOST_DIGITS
     hint = f"; numbers have at most {MOST_DIGITS} digits before the decimal point" if is_large else ""
+    if operator.name in _OF_LISTS and isinstance(value, list | tuple | Set):
+        hint = f"; write .{_OF_LISTS[operator.name]}([…]) for a list"
     return refused(
         argument,
         f"{operator.name} ({operator.python}) takes {wanted}, "

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any, Final
 
+from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Predicate
-from attrib_ds.filters.values import settle
-from attrib_ds.filters.vocabulary import KINDS, OPERATORS, Kind, check_kind, is_open
+from attrib_ds.filters.values import Value, calendar_days, settle
+from attrib_ds.filters.vocabulary import KINDS, OPERATORS, FieldType, Kind, check_kind, is_open
 
 #: Prefix of the field, by the ``type`` of a user predicate.
 _USER_PREFIXES: Final[Mapping[str, str]] = {
@@ -97,6 +98,8 @@ def _(predicate: Comparison, path: str) -> dict[str, Any]:
     written["operator"] = predicate.operator
     if OPERATORS[predicate.operator].shape != "none":
         value = predicate.value
+        if predicate.operator_type == FieldType.INSTANT:
+            _refuse_days(value, predicate.field)
         written["value"] = list(value) if isinstance(value, tuple) else value
     return written
 
@@ -193,7 +196,15 @@ def _read_comparison(obj: Mapping[str, object], kind: Kind, pointer: str) -> Com
         raise _wrong_shape(value, f"{pointer}/value", "must be an array")
     names = (f"{pointer}/{field_name}", f"{pointer}/operator", f"{pointer}/operatorType", f"{pointer}/value")
     field_type, settled = settle(kind, field, operator, value, operator_type, names)
+    if field_type is FieldType.INSTANT:
+        _refuse_days(settled, names[3])
     return Comparison(kind, str(field), str(operator), settled, field_type.value)
+
+
+def _refuse_days(value: Value, argument: str) -> None:
+    """Refuse calendar days, which are in the time zone of a project: the service compares instants."""
+    for day in calendar_days(value if isinstance(value, tuple) else [value]):
+        instants.parse_exact(day, argument=argument)
 
 
 def _get(obj: Mapping[str, object], name: str, pointer: str) -> object:

@@ -484,8 +484,21 @@ def test_mirrors(paris, tmp_path):
         assert at.list_user_events(mirror, ANNA, sort="eventDate")["_id"].tolist() == EVENTS[1:3]
 
 
-def test_paths_and_their_spend(projects):
-    paris = projects["embedded"]
+def test_days_in_comparisons(paris):
+    start = at.interaction("startDate")
+    found = at.search_interactions(paris, where=start == "2025-03-30", sort="startDate", columns="nodeId")
+    assert (found["_id"].tolist(), list(found.columns)) == (IDS[1:3], ["_id", "nodeId"])
+    later = {"where": start > date(2025, 3, 30)}
+    assert at.interaction_insights(paris, **later)["sessionCount"].tolist() == [2]
+    # In New York the day is not over at the last of them.
+    in_new_york = at.interaction_insights(paris, **later, interval="day", timezone="America/New_York")
+    assert in_new_york["sessionCount"].tolist() == []
+    paths = at.conversion_paths(paris, event_type="order", where=at.event("eventDate") <= "2025-03-29")
+    assert paths.to_pandas()["event_id"].unique().tolist() == EVENTS[:1]
+
+
+def test_paths_and_their_spend(paris):
+    """Those of a remote project are those of the project itself: it is mirrored into memory."""
     paths = at.conversion_paths(paris, event_type="order", level="channel", **DAY)
     assert sorted(paths.to_pandas()["event_id"].unique()) == EVENTS[1:3]
     # 2 + 3/2: the last hour of the third outlay is on the next day.

@@ -56,7 +56,8 @@ def draw_comparison(draw: st.DrawFn, kind: str, fields: dict[str, FieldType]) ->
         "none": st.none(),
         "scalar": one,
         "values": st.lists(one, min_size=1, max_size=3),
-        "pair": st.tuples(one, one),
+        # A low value above the high one is refused.
+        "pair": st.tuples(one, one).map(sorted),
     }[operator.shape]
     return Comparison(kind, field, operator.name, draw(value), None if field_type == "object" else field_type)
 

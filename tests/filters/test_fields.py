@@ -1,14 +1,17 @@
 # ruff: noqa: SIM300  (the fields in capitals are not the constants of these comparisons)
+import copy
 import enum
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters import Comparison, Field, event, interaction, node, user
+from attrib_ds.filters import Comparison, Condition, Field, event, interaction, node, to_json, user
+from attrib_ds.filters.predicates import in_zone
 
 CITY = interaction("geo.city")
 LATITUDE = interaction("geo.latitude")
@@ -125,7 +128,12 @@ def test_open_fields_take_the_type_of_their_value(comparison, operator_type):
         (lambda: LATITUDE == "1", r"takes a finite number, got '1' \(str\)"),
         (lambda: LATITUDE > True, r"takes a finite number, got True"),
         (lambda: CITY == 75, r"geo.city: equals \(==\) takes text, got 75 \(int\)"),
-        (lambda: CITY == ["Paris"], r"takes text, got \['Paris'\] \(list\)"),
+        (lambda: CITY == ["Paris"], r"takes text, got \['Paris'\] \(list\); write .isin\(\[…\]\) for a list"),
+        (
+            lambda: CITY != {"Paris"},
+            r"takes text, got \{'Paris'\} \(set\); write .not_in\(\[…\]\) for a list",
+        ),
+        (lambda: CITY > ["Paris"], r"takes text, got \['Paris'\] \(list\)$"),
         (lambda: CITY == "a\0", r"NUL"),
         (lambda: CITY == "\ud800", r"surrogate"),
         (lambda: CITY == LATITUDE, r"not with another field"),
@@ -137,8 +145,17 @@ def test_open_fields_take_the_type_of_their_value(comparison, operator_type):
             r"isBot: greaterThan \(>\) does not apply to a field of type boolean; allowed: eq",
         ),
         (lambda: IS_BOT.between(False, True), r"does not apply"),
-        (lambda: START == "2025-01-01", r"startDate: '2025-01-01' is a date without a time"),
-        (lambda: START > date(2025, 1, 1), r"is a date without a time"),
+        (lambda: START == "2025-02-30", r"startDate: '2025-02-30' does not exist"),
+        (
+            lambda: LATITUDE.between(4, 2),
+            r"between \(between\) takes a low and a high value, got 4 above 2; exch",
+        ),
+        (lambda: CITY.not_between("b", "a"), r"got 'b' above 'a'"),
+        (lambda: START.between("2025-01-02", "2025-01-01"), r"got '2025-01-02' above '2025-01-01'"),
+        (
+            lambda: START.between("2025-01-01T00:00:00.000001Z", "2025-01-01T00:00:00Z"),
+            r"got '2025-01-01T00:00:00.000001Z' above '2025-01-01T00:00:00.000Z'",
+        ),
         (lambda: START > 1735689600, r"is not an instant but int"),
         (lambda: START.contains("2025"), r"contains \(contains\) does not apply to a field of type date"),
         (lambda: LATITUDE.matches("1"), r"matches \(matches\) does not apply to a field of type number"),
@@ -176,6 +193,92 @@ def test_open_fields_take_the_type_of_their_value(comparison, operator_type):
 def test_misuse_is_refused_when_built(build, message):
     with pytest.raises(InvalidRequest, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        *(
+            (name, r"write .contains\(text\), .starts_with\(text\)")
+            for name in ("str", "startswith", "endswith", "match")
+        ),
+        *((name, "a missing value only satisfies !=") for name in ("fillna", "dropna")),
+        *((name, "ignore case") for name in ("lower", "upper")),
+        *((name, r"write .is_null\(\)") for name in ("isna", "isnull")),
+        *((name, r"write .is_not_null\(\)") for name in ("notna", "notnull")),
+        *((name, "compare it with a day") for name in ("dt", "year")),
+        ("is_in", r"write .isin\(\[…\]\)"),
+        ("eq", "write == !="),
+        ("astype", "operator_type="),
+        ("map", "filter first"),
+    ],
+)
+def test_names_of_pandas_tell_what_to_write(name, advice):
+    with pytest.raises(
+        AttributeError, match=rf"^interaction\('geo.city'\) is a field, not a column of pandas: .*{advice}"
+    ):
+        getattr(CITY, name)
+
+
+def test_other_names_are_missing_as_anywhere():
+    assert not hasattr(CITY, "nonsense")
+    assert not hasattr(CITY, "__array__")
+    assert copy.copy(CITY).name == "geo.city"
+
+
+PARIS = ZoneInfo("Europe/Paris")
+#: The second of April 2025 in Paris, in UTC.
+FIRST, LAST = "2025-04-01T22:00:00.000Z", "2025-04-02T21:59:59.999999Z"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (START >= "2025-04-02", START >= FIRST),
+        (START > "2025-04-02", START > LAST),
+        (START <= date(2025, 4, 2), START <= LAST),
+        (START < np.datetime64("2025-04-02"), START < FIRST),
+        (START == "2025-04-02", START.between(FIRST, LAST)),
+        (START != "2025-04-02", START.not_between(FIRST, LAST)),
+        (START.between("2025-04-02", "2025-04-02"), START.between(FIRST, LAST)),
+        (START.between("2025-04-02", "2025-05-01T00:00:00Z"), START.between(FIRST, "2025-05-01T00:00:00Z")),
+        (
+            START.not_between("2025-04-01T00:00:00Z", "2025-04-02"),
+            START.not_between("2025-04-01T00:00:00Z", LAST),
+        ),
+        (
+            START.isin(["2025-04-02", "2025-05-01T00:00:00Z"]),
+            START.between(FIRST, LAST) | (START == "2025-05-01T00:00:00Z"),
+        ),
+        (START.not_in(["2025-04-02"]), Condition("interaction", "AND", (START.not_between(FIRST, LAST),))),
+        (~((START >= "2025-04-02") & (CITY == "Paris")), ~((START >= FIRST) & (CITY == "Paris"))),
+        (
+            user("fields.born", operator_type="date") <= "2025-04-02",
+            user("fields.born", operator_type="date") <= LAST,
+        ),
+        (user("fields.born") <= "2025-04-02", user("fields.born") <= "2025-04-02"),
+    ],
+)
+def test_a_day_stands_for_its_instants_in_the_zone(given, expected):
+    """As in ``since`` and ``until``."""
+    assert in_zone(given, lambda: PARIS) == expected
+    assert eval(repr(given)) == given
+
+
+def test_the_zone_is_asked_for_only_if_there_is_a_day():
+    instant = (START >= FIRST) & START.is_not_null()
+    assert in_zone(instant, lambda: pytest.fail("asked")) == instant
+
+
+def test_a_low_instant_above_the_high_day_is_refused_in_the_zone():
+    pair = START.between("2025-04-03T12:00:00Z", "2025-04-02")
+    with pytest.raises(InvalidRequest, match="exchange them"):
+        in_zone(pair, lambda: PARIS)
+
+
+def test_a_day_is_not_written_without_a_zone():
+    with pytest.raises(InvalidRequest, match="startDate: '2025-04-02' is a date without a time"):
+        to_json(START.isin(["2025-04-02"]))
 
 
 @pytest.mark.parametrize(

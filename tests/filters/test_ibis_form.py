@@ -159,7 +159,6 @@ START = interaction("startDate")
         (interaction("hitCount") > 1.5, "bce"),
         (interaction("hitCount").isin([1, 2.5, 5]), "ae"),
         (interaction("hitCount").between(2, 3), "bc"),
-        (interaction("hitCount").between(3, 2), ""),
         (interaction("hitCount").between(1, 2.5), "ab"),
         (interaction("hitCount").between(1.5, 1e17), "bce"),
         (interaction("isBot") == True, "a"),  # noqa: E712

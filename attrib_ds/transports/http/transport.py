@@ -222,7 +222,7 @@ class Http:
     def tables(self) -> Tables:
         """Raise NotSupported: attribution needs local tables."""
         raise errors.NotSupported(
-            "attribution needs the project's tables, which are on the remote service; mirror the project "
+            "the project's tables are on the remote service; mirror the project "
             "with sync(project, to=…) and use the embedded project that it returns"
         )
 
