@@ -16,9 +16,8 @@ from attrib_ds.errors import InvalidRequest
 NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_readable_instants():
+    for value, expected in [
         ("2025-01-31T12:00:00Z", NOON),
         ("2025-01-31t12:00:00z", NOON),
         ("2025-01-31 12:00:00Z", NOON),
@@ -42,13 +41,11 @@ NOON = datetime(2025, 1, 31, 12, tzinfo=UTC)
         (pd.Timestamp("2025-01-31T12:00:00.000000999Z"), NOON),
         (np.datetime64("2025-01-31T12"), NOON),
         (np.datetime64("2025-01-31T12:00:00.000000999"), NOON),
-    ],
-)
-def test_readable_instants(value, expected):
-    parsed = instants.parse(value, argument="since")
-    assert parsed == expected
-    assert type(parsed) is datetime
-    assert parsed.tzinfo is UTC
+    ]:
+        parsed = instants.parse(value, argument="since")
+        assert parsed == expected, (value, expected)
+        assert type(parsed) is datetime, (value, expected)
+        assert parsed.tzinfo is UTC, (value, expected)
 
 
 def test_repeated_hour_keeps_its_fold():
@@ -105,18 +102,15 @@ def test_format_needs_a_zone():
         instants.format(datetime(2025, 1, 1))
 
 
-@pytest.mark.parametrize(
-    ("instant", "text"),
-    [
+def test_format():
+    for instant, text in [
         (NOON, "2025-01-31T12:00:00.000Z"),
         (NOON.replace(microsecond=120_000), "2025-01-31T12:00:00.120Z"),
         (NOON.replace(microsecond=120_001), "2025-01-31T12:00:00.120001Z"),
         (NOON.astimezone(timezone(timedelta(hours=-3))), "2025-01-31T12:00:00.000Z"),
         (datetime(987, 6, 5, tzinfo=UTC), "0987-06-05T00:00:00.000Z"),
-    ],
-)
-def test_format(instant, text):
-    assert instants.format(instant) == text
+    ]:
+        assert instants.format(instant) == text, (instant, text)
 
 
 @given(
@@ -132,9 +126,8 @@ def test_format_and_parse_are_inverse(instant):
     assert instants.parse(instant, argument="since") == instants.truncate(parsed)
 
 
-@pytest.mark.parametrize(
-    ("value", "day"),
-    [
+def test_days_and_other_values():
+    for value, day in [
         ("2025-04-01", date(2025, 4, 1)),
         (date(2025, 4, 1), date(2025, 4, 1)),
         (np.datetime64("2025-04-01"), date(2025, 4, 1)),
@@ -147,10 +140,8 @@ def test_format_and_parse_are_inverse(instant):
         (np.datetime64("2025-04"), None),
         (None, None),
         (20250401, None),
-    ],
-)
-def test_days_and_other_values(value, day):
-    assert instants.parse_day(value, argument="since") == day
+    ]:
+        assert instants.parse_day(value, argument="since") == day, (value, day)
 
 
 def test_a_day_that_does_not_exist():
@@ -159,9 +150,8 @@ def test_a_day_that_does_not_exist():
     assert caught.value.field == "since"
 
 
-@pytest.mark.parametrize(
-    ("day", "zone", "first", "after"),
-    [
+def test_first_and_last_instant_of_a_day():
+    for day, zone, first, after in [
         # Winter and summer time: UTC+1 and UTC+2.
         (date(2025, 1, 15), "Europe/Paris", datetime(2025, 1, 14, 23), datetime(2025, 1, 15, 23)),
         (date(2025, 7, 15), "Europe/Paris", datetime(2025, 7, 14, 22), datetime(2025, 7, 15, 22)),
@@ -176,13 +166,11 @@ def test_a_day_that_does_not_exist():
         (date(2011, 12, 29), "Pacific/Apia", datetime(2011, 12, 29, 10), datetime(2011, 12, 30, 10)),
         (date(2011, 12, 31), "Pacific/Apia", datetime(2011, 12, 30, 10), datetime(2011, 12, 31, 10)),
         (date(2025, 4, 1), "UTC", datetime(2025, 4, 1), datetime(2025, 4, 2)),
-    ],
-)
-def test_first_and_last_instant_of_a_day(day, zone, first, after):
-    zone = ZoneInfo(zone)
-    assert instants.first_instant(day, zone, argument="since") == first.replace(tzinfo=UTC)
-    last = instants.last_instant(day, zone, argument="until")
-    assert last + instants.RESOLUTION == after.replace(tzinfo=UTC)
+    ]:
+        zone = ZoneInfo(zone)
+        assert instants.first_instant(day, zone, argument="since") == first.replace(tzinfo=UTC), (day, zone)
+        last = instants.last_instant(day, zone, argument="until")
+        assert last + instants.RESOLUTION == after.replace(tzinfo=UTC), (day, zone)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import inspect
 import re
 
-import pytest
-
 import attrib_ds
 from attrib_ds.contract import OPERATIONS
 
@@ -134,41 +132,43 @@ def test_what_can_be_done_from_python_is_there():
     ]
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_parameters_are_the_attributes_of_the_request(name):
-    operation = OPERATIONS[name]
-    project, *parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
-    assert project.name == "project"
-    given = [attribute for attribute in fields_of(operation) if (name, attribute) not in MADE]
-    expected = {parameter_of(operation, attribute) for attribute in given} - {"project_id"}
-    assert {parameter.name for parameter in parameters} == expected | HOW_THEY_COME.get(name, set())
+def test_parameters_are_the_attributes_of_the_request():
+    for name in SHARED:
+        operation = OPERATIONS[name]
+        project, *parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+        assert project.name == "project", name
+        given = [attribute for attribute in fields_of(operation) if (name, attribute) not in MADE]
+        expected = {parameter_of(operation, attribute) for attribute in given} - {"project_id"}
+        assert {parameter.name for parameter in parameters} == expected | HOW_THEY_COME.get(name, set()), name
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_errors_name_the_public_parameters(name):
-    operation = OPERATIONS[name]
-    for attribute in fields_of(operation):
-        # The public `sort` never fails at `order`: its sign becomes the order.
-        if attribute != "order":
-            assert operation.argument(attribute) == parameter_of(operation, attribute)
+def test_errors_name_the_public_parameters():
+    for name in SHARED:
+        operation = OPERATIONS[name]
+        for attribute in fields_of(operation):
+            # The public `sort` never fails at `order`: its sign becomes the order.
+            if attribute != "order":
+                assert operation.argument(attribute) == parameter_of(operation, attribute), name
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_defaults_are_those_of_the_request(name):
-    operation = OPERATIONS[name]
-    signature = inspect.signature(FUNCTIONS[name]).parameters
-    for attribute, field in fields_of(operation).items():
-        parameter = parameter_of(operation, attribute)
-        if parameter != "project_id" and (name, attribute) not in MADE:
-            default = signature[parameter].default
-            if (name, attribute) in ONLY_IN_PYTHON:
-                assert field.is_required()
-                assert default == ONLY_IN_PYTHON[name, attribute]
-                continue
-            assert field.is_required() == (default is inspect.Parameter.empty)
-            # None stands for "not given" where an empty object is the default.
-            expected = None if field.is_required() else field.get_default(call_default_factory=True)
-            assert field.is_required() or expected == default or (expected == {} and default is None)
+def test_defaults_are_those_of_the_request():
+    for name in SHARED:
+        operation = OPERATIONS[name]
+        signature = inspect.signature(FUNCTIONS[name]).parameters
+        for attribute, field in fields_of(operation).items():
+            parameter = parameter_of(operation, attribute)
+            if parameter != "project_id" and (name, attribute) not in MADE:
+                default = signature[parameter].default
+                if (name, attribute) in ONLY_IN_PYTHON:
+                    assert field.is_required(), name
+                    assert default == ONLY_IN_PYTHON[name, attribute], name
+                    continue
+                assert field.is_required() == (default is inspect.Parameter.empty), name
+                # None stands for "not given" where an empty object is the default.
+                expected = None if field.is_required() else field.get_default(call_default_factory=True)
+                assert field.is_required() or expected == default or (expected == {} and default is None), (
+                    name
+                )
 
 
 POSITIONAL = {
@@ -215,10 +215,10 @@ POSITIONAL |= {
 }
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_positions_are_for_the_project_and_what_a_function_acts_on(name):
-    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
-    _, *positional = [
-        each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    ]
-    assert positional == POSITIONAL.get(name, [])
+def test_positions_are_for_the_project_and_what_a_function_acts_on():
+    for name in SHARED:
+        parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+        _, *positional = [
+            each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
+        assert positional == POSITIONAL.get(name, []), name

@@ -151,16 +151,13 @@ def test_r119_a_campaign_is_active_by_default(service):
     assert get(service, create(service, active=False).ok()["id"]).ok()["active"] is False
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("summer", ["a", "b"]), ("SUMMER", ["a", "b"]), ("mer s", ["b"]), ("x", [])]
-)
-def test_r278_names_are_found_ignoring_case(listed, text, expected):
-    assert sorted(slugs(listed, nameLike=text)) == expected
+def test_r278_names_are_found_ignoring_case(listed):
+    for text, expected in [("summer", ["a", "b"]), ("SUMMER", ["a", "b"]), ("mer s", ["b"]), ("x", [])]:
+        assert sorted(slugs(listed, nameLike=text)) == expected, (text, expected)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_r279_wildcards_are_literal_characters(listed):
+    for text, expected in [
         ("%", ["a"]),
         ("_", ["a"]),
         ("*", ["c"]),
@@ -169,10 +166,8 @@ def test_r278_names_are_found_ignoring_case(listed, text, expected):
         ("s%", []),
         (".*", ["c"]),
         ("\\", []),
-    ],
-)
-def test_r279_wildcards_are_literal_characters(listed, text, expected):
-    assert slugs(listed, nameLike=text) == expected
+    ]:
+        assert slugs(listed, nameLike=text) == expected, (text, expected)
 
 
 def test_r280_campaigns_are_filtered(listed):
@@ -204,11 +199,11 @@ def test_r281_the_page_has_five_members(listed):
     assert (page["offset"], page["limit"], page["count"], len(page["data"])) == (1, 2, 2, 2)
 
 
-@pytest.mark.parametrize("missing", ["campaignSlug", "name"])
-def test_r282_slug_and_name_are_required(service, missing):
-    body = {"campaignSlug": new("slug"), "name": "Summer"}
-    del body[missing]
-    assert service.send("create_campaign", PLACE, body=body).status == 400
+def test_r282_slug_and_name_are_required(service):
+    for missing in ["campaignSlug", "name"]:
+        body = {"campaignSlug": new("slug"), "name": "Summer"}
+        del body[missing]
+        assert service.send("create_campaign", PLACE, body=body).status == 400, missing
 
 
 def test_r282_the_campaign_is_active_and_explicit(service):
@@ -258,10 +253,10 @@ def test_r287_updating_answers_the_number_of_modified_records(service):
     assert (record["name"], record["active"]) == ("Autumn", True)
 
 
-@pytest.mark.parametrize("vendor", [VENDOR, "no-such-vendor"])
-def test_r288_an_unknown_id_modifies_nothing(service, vendor):
-    reply = service.send("update_campaign", {"vendorId": vendor, "id": "nonsense"}, body={"name": "x"})
-    assert (reply.status, reply.body) == (200, {"modifiedCount": 0})
+def test_r288_an_unknown_id_modifies_nothing(service):
+    for vendor in [VENDOR, "no-such-vendor"]:
+        reply = service.send("update_campaign", {"vendorId": vendor, "id": "nonsense"}, body={"name": "x"})
+        assert (reply.status, reply.body) == (200, {"modifiedCount": 0}), vendor
 
 
 def test_r289_the_slug_does_not_change(service):

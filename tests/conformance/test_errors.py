@@ -101,21 +101,21 @@ def test_r320_some_requests_are_not_errors(service):
     assert service.send("create_event", body=event(service, eventType="nonsense")).status == 200
 
 
-@pytest.mark.parametrize("name", WITH_BODY)
-def test_r321_a_body_that_is_not_an_object_is_400(service, name):
-    for body in (
-        b"{",
-        b"no json",
-        b"[]",
-        b"null x",
-        b'"text"',
-        b"5",
-        b"true",
-        b"{'a': 1}",
-        b"\xff",
-        b'{"a": NaN}',
-    ):
-        assert service.send(name, PLACE, body=body).status == 400, body
+def test_r321_a_body_that_is_not_an_object_is_400(service):
+    for name in WITH_BODY:
+        for body in (
+            b"{",
+            b"no json",
+            b"[]",
+            b"null x",
+            b'"text"',
+            b"5",
+            b"true",
+            b"{'a': 1}",
+            b"\xff",
+            b'{"a": NaN}',
+        ):
+            assert service.send(name, PLACE, body=body).status == 400, body
 
 
 @pytest.mark.http_only

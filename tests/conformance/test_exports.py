@@ -60,19 +60,19 @@ def test_r262_an_unknown_audience_is_not_found(service):
     assert ask(service, data={"audience": unknown}).status == 404
 
 
-@pytest.mark.parametrize("missing", REQUIRED)
-def test_r256_four_members_are_required(service, missing):
-    assert ask(service, **{missing: ...}).status == 400
-    assert ask(service, **{missing: None}).status == 400
+def test_r256_four_members_are_required(service):
+    for missing in REQUIRED:
+        assert ask(service, **{missing: ...}).status == 400, missing
+        assert ask(service, **{missing: None}).status == 400, missing
 
 
 def test_r256_transformers_are_optional(service):
     assert ask(service, transformerConfig=[]).status == 200
 
 
-@pytest.mark.parametrize("filename", ["", "a/b", "a\\b", "x" * 129, "a\nb", 5])
-def test_r256_the_file_needs_a_name(service, filename):
-    assert ask(service, filename=filename).status == 400
+def test_r256_the_file_needs_a_name(service):
+    for filename in ["", "a/b", "a\\b", "x" * 129, "a\nb", 5]:
+        assert ask(service, filename=filename).status == 400, filename
 
 
 def test_r257_the_answer_is_a_csv_file(service):
@@ -82,32 +82,34 @@ def test_r257_the_answer_is_a_csv_file(service):
     assert reply.body.startswith(",".join(COLUMNS).encode() + b"\r\n")
 
 
-@pytest.mark.parametrize("kind", ["xlsx", "XLSX"])
-def test_r257_the_answer_is_a_workbook(service, kind):
-    reply = ask(service, kind=kind)
-    assert "our users.xlsx" in reply.headers["Content-Disposition"]
-    with zipfile.ZipFile(io.BytesIO(reply.ok())) as archive:
-        sheet = next(name for name in archive.namelist() if name.startswith("xl/worksheets/"))
-        found = list(ElementTree.fromstring(archive.read(sheet)).iter(f"{_CELL}row"))
-    cells = [["".join(cell.itertext()) for cell in row] for row in found]
-    assert cells[0] == COLUMNS
-    shown = [(id, name, int(float(orders)), float(turnover)) for id, name, orders, turnover, _ in cells[1:]]
-    assert [(id, orders, turnover) for id, _, orders, turnover in shown] == [
-        (USERS[0], 1, 10.0),
-        (USERS[1], 2, 20.0),
-        (USERS[2], 3, 30.0),
-    ]
-    assert [name for _, name, *_ in shown[:2]] == ["Anna", 'Ben, "B"']
+def test_r257_the_answer_is_a_workbook(service):
+    for kind in ["xlsx", "XLSX"]:
+        reply = ask(service, kind=kind)
+        assert "our users.xlsx" in reply.headers["Content-Disposition"], kind
+        with zipfile.ZipFile(io.BytesIO(reply.ok())) as archive:
+            sheet = next(name for name in archive.namelist() if name.startswith("xl/worksheets/"))
+            found = list(ElementTree.fromstring(archive.read(sheet)).iter(f"{_CELL}row"))
+        cells = [["".join(cell.itertext()) for cell in row] for row in found]
+        assert cells[0] == COLUMNS, kind
+        shown = [
+            (id, name, int(float(orders)), float(turnover)) for id, name, orders, turnover, _ in cells[1:]
+        ]
+        assert [(id, orders, turnover) for id, _, orders, turnover in shown] == [
+            (USERS[0], 1, 10.0),
+            (USERS[1], 2, 20.0),
+            (USERS[2], 3, 30.0),
+        ], kind
+        assert [name for _, name, *_ in shown[:2]] == ["Anna", 'Ben, "B"'], kind
 
 
-@pytest.mark.parametrize("kind", ["pdf", "", "CSVX", None])
-def test_r257_another_format_is_refused(service, kind):
-    assert ask(service, kind=kind).status == 400
+def test_r257_another_format_is_refused(service):
+    for kind in ["pdf", "", "CSVX", None]:
+        assert ask(service, kind=kind).status == 400, kind
 
 
-@pytest.mark.parametrize("key", ["nonsense", "fields.shoeSize", "metrics.turnover", "eventTypesCount.refund"])
-def test_r258_an_unknown_column_is_refused(service, key):
-    assert ask(service, "_id", key).status == 400
+def test_r258_an_unknown_column_is_refused(service):
+    for key in ["nonsense", "fields.shoeSize", "metrics.turnover", "eventTypesCount.refund"]:
+        assert ask(service, "_id", key).status == 400, key
 
 
 def test_r258_columns_are_keys(service):
@@ -133,52 +135,45 @@ def test_r259_filters_and_an_audience_select_the_rows(service):
     assert ask(service, data={"filters": {"type": "nonsense"}}).status == 400
 
 
-@pytest.mark.parametrize(
-    ("key", "kind", "level", "expected"),
-    [
+def test_r260_a_transformer_has_type_key_and_level(service):
+    for key, kind, level, expected in [
         ("firstEventDate", "date", "month", "2025-01"),
         ("firstEventDate", "date", "day", "2025-01-01"),
         ("metrics.turnover.sum", "number", 1, "10.0"),
         ("fields.firstName", "case", "upper", "ANNA"),
-    ],
-)
-def test_r260_a_transformer_has_type_key_and_level(service, key, kind, level, expected):
-    transformers = [{"type": kind, "key": key, "level": level}]
-    ((_, value), *_) = rows(service, "_id", key, transformerConfig=transformers)[1:]
-    assert value.startswith(expected)
+    ]:
+        transformers = [{"type": kind, "key": key, "level": level}]
+        ((_, value), *_) = rows(service, "_id", key, transformerConfig=transformers)[1:]
+        assert value.startswith(expected), (key, kind)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_r260_another_transformer_is_refused(service):
+    for wrong in [
         {"type": "rotate", "key": "_id", "level": 1},
         {"type": "date", "key": "lastEventDate", "level": "day"},
         {"type": "date", "key": "firstEventDate", "level": "fortnight"},
         {"type": "date", "level": "day"},
         {"key": "firstEventDate", "level": "day"},
         "date",
-    ],
-    ids=str,
-)
-def test_r260_another_transformer_is_refused(service, wrong):
-    assert ask(service, transformerConfig=[wrong]).status == 400
+    ]:
+        assert ask(service, transformerConfig=[wrong]).status == 400, wrong
 
 
-@pytest.mark.parametrize("filters", [None, MANY, FEW])
-def test_r261_the_rows_are_the_users_that_a_search_finds(service, filters):
-    page = service.send("search_users", body={"fields": [], "filters": filters}).ok()
-    assert [id for (id,) in rows(service, "_id", data={"filters": filters})[1:]] == [
-        record["_id"] for record in page["data"]
-    ]
+def test_r261_the_rows_are_the_users_that_a_search_finds(service):
+    for filters in [None, MANY, FEW]:
+        page = service.send("search_users", body={"fields": [], "filters": filters}).ok()
+        assert [id for (id,) in rows(service, "_id", data={"filters": filters})[1:]] == [
+            record["_id"] for record in page["data"]
+        ], filters
 
 
-@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[::-1], COLUMNS[2:] + COLUMNS[:2]])
-def test_r262_columns_are_in_the_given_order(service, columns):
-    header, first, *_ = rows(service, *columns)
-    assert header == columns
-    values = dict(zip(header, first, strict=True))
-    assert (values["_id"], values["fields.firstName"], values["eventTypesCount.order"]) == (
-        USERS[0],
-        "Anna",
-        "1",
-    )
+def test_r262_columns_are_in_the_given_order(service):
+    for columns in [COLUMNS, COLUMNS[::-1], COLUMNS[2:] + COLUMNS[:2]]:
+        header, first, *_ = rows(service, *columns)
+        assert header == columns, columns
+        values = dict(zip(header, first, strict=True))
+        assert (values["_id"], values["fields.firstName"], values["eventTypesCount.order"]) == (
+            USERS[0],
+            "Anna",
+            "1",
+        ), columns

@@ -141,13 +141,14 @@ def test_r028_user_data_is_an_object_of_identities(service):
     assert created["userData"] == {"email": mail, "vendorUserId": "v-1"}
 
 
-@pytest.mark.parametrize("extra", [{}, {"campaignId": "c-1", "shelf": {"row": [1, None, 2.5]}, " x ": " Y "}])
-def test_r029_raw_node_data_is_as_sent(service, extra):
-    created = create_offline(service, nodeData={"vendorId": VENDOR, **extra})
-    assert created["rawNodeData"] == {"vendorId": VENDOR, **extra}
-    assert (
-        service.send("get_interaction", {"id": created["_id"]}).ok()["rawNodeData"] == created["rawNodeData"]
-    )
+def test_r029_raw_node_data_is_as_sent(service):
+    for extra in [{}, {"campaignId": "c-1", "shelf": {"row": [1, None, 2.5]}, " x ": " Y "}]:
+        created = create_offline(service, nodeData={"vendorId": VENDOR, **extra})
+        assert created["rawNodeData"] == {"vendorId": VENDOR, **extra}, extra
+        assert (
+            service.send("get_interaction", {"id": created["_id"]}).ok()["rawNodeData"]
+            == created["rawNodeData"]
+        ), extra
 
 
 def test_r030_offline_interactions_lack_the_keys_of_sessions(service):
@@ -195,10 +196,12 @@ def test_r035_the_first_hit_is_the_one_that_opened_the_session(service):
     assert min(hits, key=lambda entry: entry["serverDate"])["id"] == first
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_r036_hit_count_is_the_number_of_hits(service, number):
-    record = one(service, number)
-    assert len(service.send("list_hits", {"firstHitId": record["firstHitId"]}).ok()) == record["hitCount"]
+def test_r036_hit_count_is_the_number_of_hits(service):
+    for number in [1, 2]:
+        record = one(service, number)
+        assert (
+            len(service.send("list_hits", {"firstHitId": record["firstHitId"]}).ok()) == record["hitCount"]
+        ), number
 
 
 def test_r037_nothing_ends_before_it_starts(service):
@@ -242,9 +245,9 @@ def test_r160_an_interaction_has_every_property(service):
     assert set(one(service, 3)) == COMMON
 
 
-@pytest.mark.parametrize("id", ["1", "A" * 24, uuid(1)])
-def test_r161_a_malformed_id_is_400(service, id):
-    assert service.send("get_interaction", {"id": id}).status == 400
+def test_r161_a_malformed_id_is_400(service):
+    for id in ["1", "A" * 24, uuid(1)]:
+        assert service.send("get_interaction", {"id": id}).status == 400, id
 
 
 def test_r161_an_unknown_id_is_404(service):

@@ -75,9 +75,9 @@ def test_r101_r294_the_amount_is_in_the_currency_of_the_integration(service):
     assert made(service, american, amount=0.1)["amount"] == {"amount": 0.1, "currency": "USD"}
 
 
-@pytest.mark.parametrize("amount", [{"amount": 7, "currency": "EUR"}, "7", None, True, -1, [7]], ids=str)
-def test_r101_an_amount_is_sent_as_a_number(service, place, amount):
-    assert create(service, place, amount=amount).status == 400
+def test_r101_an_amount_is_sent_as_a_number(service, place):
+    for amount in [{"amount": 7, "currency": "EUR"}, "7", None, True, -1, [7]]:
+        assert create(service, place, amount=amount).status == 400, amount
 
 
 def test_r290_outlays_are_sorted_and_paged(fresh):
@@ -108,16 +108,16 @@ def test_r290_outlays_are_sorted_and_paged(fresh):
     assert fresh.send("list_outlays", place, {"sort": "createdAt"}).status == 400
 
 
-@pytest.mark.parametrize("missing", ["amount", "startDate", "endDate"])
-def test_r291_three_members_are_required(service, place, missing):
-    body = {"amount": 100, **JANUARY}
-    del body[missing]
-    assert service.send("create_outlay", place, body=body).status == 400
+def test_r291_three_members_are_required(service, place):
+    for missing in ["amount", "startDate", "endDate"]:
+        body = {"amount": 100, **JANUARY}
+        del body[missing]
+        assert service.send("create_outlay", place, body=body).status == 400, missing
 
 
-@pytest.mark.parametrize("end", ["2025-01-01T00:00:00Z", "2024-12-31T00:00:00Z", "2025-01-01T01:00:00+01:00"])
-def test_r291_r292_an_empty_period_is_refused(service, place, end):
-    assert create(service, place, endDate=end).status == 400
+def test_r291_r292_an_empty_period_is_refused(service, place):
+    for end in ["2025-01-01T00:00:00Z", "2024-12-31T00:00:00Z", "2025-01-01T01:00:00+01:00"]:
+        assert create(service, place, endDate=end).status == 400, end
 
 
 def test_r292_bounds_are_compared_as_instants(service, place):
@@ -145,21 +145,18 @@ def test_r295_updating_answers_the_number_of_modified_records(service, place):
     assert update(service, place, hex_id(1), amount=7).status == 404
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_r296_a_new_bound_must_be_consistent_with_the_other(service, place):
+    for changes in [
         {"startDate": "2025-02-01T00:00:00Z"},
         {"startDate": "2025-03-01T00:00:00Z"},
         {"endDate": "2025-01-01T00:00:00Z"},
         {"endDate": "2025-01-01T05:00:00+06:00", "amount": 7},
-    ],
-)
-def test_r296_a_new_bound_must_be_consistent_with_the_other(service, place, changes):
-    before = made(service, place)
-    reply = update(service, place, before["_id"], **changes)
-    assert reply.status == 400
-    assert "must end after it starts" in reply.body["message"]
-    assert get(service, place, before["_id"]).ok() == before
+    ]:
+        before = made(service, place)
+        reply = update(service, place, before["_id"], **changes)
+        assert reply.status == 400, changes
+        assert "must end after it starts" in reply.body["message"], changes
+        assert get(service, place, before["_id"]).ok() == before, changes
 
 
 def test_r297_an_unknown_outlay_is_404(service, place):

@@ -98,18 +98,16 @@ def test_r238_counts_metrics_and_counters_are_keys(service):
     assert (data[3]["interactionCount"], data[3]["hitCount"]) == (1, 5)
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "value"), [("sum", 60), ("max", 30), ("min", 10), ("count", 3), ("average", 20)]
-)
-def test_r239_five_aggregations_are_known(service, aggregation, value):
-    (first, *_) = ask(service, fields=[f"metrics.turnover.{aggregation}"]).ok()["data"]
-    assert first["metrics"] == {"turnover": {aggregation: value}}
+def test_r239_five_aggregations_are_known(service):
+    for aggregation, value in [("sum", 60), ("max", 30), ("min", 10), ("count", 3), ("average", 20)]:
+        (first, *_) = ask(service, fields=[f"metrics.turnover.{aggregation}"]).ok()["data"]
+        assert first["metrics"] == {"turnover": {aggregation: value}}, (aggregation, value)
 
 
-@pytest.mark.parametrize("wrong", ["median", ""])
-def test_r239_another_aggregation_is_refused(service, wrong):
-    assert ask(service, fields=[f"metrics.turnover.{wrong}"]).status == 400
-    assert ask(service, sort=f"metrics.turnover.{wrong}").status == 400
+def test_r239_another_aggregation_is_refused(service):
+    for wrong in ["median", ""]:
+        assert ask(service, fields=[f"metrics.turnover.{wrong}"]).status == 400, wrong
+        assert ask(service, sort=f"metrics.turnover.{wrong}").status == 400, wrong
 
 
 UNKNOWN = ["nonsense", "eventcount", "fields", "fields.", "metrics.turnover", "EventCount", ""]
@@ -122,17 +120,17 @@ NOT_THERE = [
 ]
 
 
-@pytest.mark.parametrize("key", UNKNOWN + NOT_THERE)
-def test_r240_r241_an_unknown_key_is_refused(service, key):
-    assert ask(service, fields=[key]).status == 400
-    assert ask(service, sort=key).status == 400
-    body = {
-        "filename": "users",
-        "exporterDataConfig": {"columns": ["_id", key]},
-        "outputFormatConfig": {"type": "csv"},
-        "transformerConfig": [],
-    }
-    assert service.send("export_users", body=body).status == 400
+def test_r240_r241_an_unknown_key_is_refused(service):
+    for key in UNKNOWN + NOT_THERE:
+        assert ask(service, fields=[key]).status == 400, key
+        assert ask(service, sort=key).status == 400, key
+        body = {
+            "filename": "users",
+            "exporterDataConfig": {"columns": ["_id", key]},
+            "outputFormatConfig": {"type": "csv"},
+            "transformerConfig": [],
+        }
+        assert service.send("export_users", body=body).status == 400, key
 
 
 def test_r242_metric_keys_may_contain_hyphens(service):
@@ -166,9 +164,8 @@ def test_r243_predicates_and_operations_nest(service):
     assert numbers(service, filters=rule("hitCount", "equals", 5, kind="counters")) == [3]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_r243_another_shape_is_refused(service):
+    for wrong in [
         {"field": "firstName", "operator": "equals", "value": "x"},
         rule("firstName", "resembles", "x"),
         rule("firstName", "equals"),
@@ -177,11 +174,8 @@ def test_r243_predicates_and_operations_nest(service):
         {"type": "operation", "operator": "AND", "operands": {}},
         [],
         "email",
-    ],
-    ids=str,
-)
-def test_r243_another_shape_is_refused(service, wrong):
-    assert ask(service, filters=wrong).status == 400
+    ]:
+        assert ask(service, filters=wrong).status == 400, wrong
 
 
 def test_r244_the_order_is_ascending_by_default(service):
@@ -209,10 +203,10 @@ def test_r247_a_range_to_the_successor_contains_one_user(service):
     assert numbers(service, idFrom=USERS[2], idTo=USERS[3]) == [2]
 
 
-@pytest.mark.parametrize("bound", ["idAfter", "idFrom", "idTo"])
-@pytest.mark.parametrize("value", ["nonsense", 5], ids=repr)
-def test_r248_malformed_bounds_are_refused(service, bound, value):
-    assert ask(service, **{bound: value}).status == 400
+def test_r248_malformed_bounds_are_refused(service):
+    for value in ["nonsense", 5]:
+        for bound in ["idAfter", "idFrom", "idTo"]:
+            assert ask(service, **{bound: value}).status == 400, (bound, value)
 
 
 @pytest.mark.slow
@@ -256,9 +250,9 @@ def test_r250_r251_the_mode_determines_the_returned_value(changing, mode, name):
     assert [record["current"] for record in user["fields"]["firstName"]] == [name]
 
 
-@pytest.mark.parametrize("wrong", ["newest", 5])
-def test_r250_another_mode_is_refused(service, wrong):
-    assert ask(service, multiFieldMode=wrong).status == 400
+def test_r250_another_mode_is_refused(service):
+    for wrong in ["newest", 5]:
+        assert ask(service, multiFieldMode=wrong).status == 400, wrong
 
 
 @pytest.mark.slow
@@ -317,9 +311,9 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("query", FORBIDDEN)
-def test_r253_sql_query_cannot_write_or_reach_outside(service, query):
-    assert ask(service, sqlQuery=query).status == 400
+def test_r253_sql_query_cannot_write_or_reach_outside(service):
+    for query in FORBIDDEN:
+        assert ask(service, sqlQuery=query).status == 400, query
 
 
 def test_r253_refused_queries_have_no_effect(service):

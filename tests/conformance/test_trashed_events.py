@@ -25,9 +25,11 @@ def problems(record):
     ]
 
 
-@pytest.mark.parametrize("value", [None, "", "   "], ids=repr)
-def test_r068_a_missing_mandatory_field_trashes_the_event(service, value):
-    assert [kind for kind, *_ in problems(trash(service, data={"mail": value}))] == ["missing-field"]
+def test_r068_a_missing_mandatory_field_trashes_the_event(service):
+    for value in [None, "", "   "]:
+        assert [kind for kind, *_ in problems(trash(service, data={"mail": value}))] == ["missing-field"], (
+            value
+        )
 
 
 def test_r068_an_absent_mandatory_field_trashes_the_event(service):
@@ -39,9 +41,8 @@ def test_r068_an_absent_mandatory_field_trashes_the_event(service):
     assert problems(record) == [("missing-field", "email", None)]
 
 
-@pytest.mark.parametrize(
-    ("key", "storage_key", "value"),
-    [
+def test_r069_r070_r072_a_value_of_another_type_trashes_the_event(service):
+    for key, storage_key, value in [
         ("mail", "email", "no email"),
         ("mail", "email", 5),
         ("phone", "phone", "12"),
@@ -53,10 +54,11 @@ def test_r068_an_absent_mandatory_field_trashes_the_event(service):
         ("confirmed", "confirmed", True),
         ("firstName", "firstName", ["Anna"]),
         ("address", "address", "Oslo"),
-    ],
-)
-def test_r069_r070_r072_a_value_of_another_type_trashes_the_event(service, key, storage_key, value):
-    assert problems(trash(service, data={key: value})) == [("invalid-field", storage_key, value)]
+    ]:
+        assert problems(trash(service, data={key: value})) == [("invalid-field", storage_key, value)], (
+            key,
+            storage_key,
+        )
 
 
 def test_r071_r326_the_field_of_an_error_is_an_object(service):

@@ -264,12 +264,15 @@ def test_r255_the_user_is_returned_whole(service):
     assert user["projectId"] == service.id
 
 
-@pytest.mark.parametrize(
-    ("id", "status"),
-    [(hex_id(999), 404), ("nonsense", 400), ("A" * 24, 400), ("a" * 23, 400), (uuid(1), 400)],
-)
-def test_r255_a_malformed_id_is_400_and_an_unknown_one_404(service, id, status):
-    assert service.send("get_user", {"id": id}).status == status
+def test_r255_a_malformed_id_is_400_and_an_unknown_one_404(service):
+    for id, status in [
+        (hex_id(999), 404),
+        ("nonsense", 400),
+        ("A" * 24, 400),
+        ("a" * 23, 400),
+        (uuid(1), 400),
+    ]:
+        assert service.send("get_user", {"id": id}).status == status, (id, status)
 
 
 def test_r255_a_user_of_another_project_is_unknown(service, fresh):

@@ -2,9 +2,7 @@
 
 import dataclasses
 
-import pytest
-
-from attrib_ds.contract import OPERATIONS, Operation
+from attrib_ds.contract import OPERATIONS
 from attrib_ds.schema import RESOURCES
 
 #: The endpoint table of the specification, top to bottom.
@@ -262,24 +260,22 @@ def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> 
     }
 
 
-@pytest.mark.parametrize(("title", "method", "base", "path", "success"), ROWS, ids=[row[0] for row in ROWS])
-def test_method_path_and_success_are_those_decided(
-    title: str, method: str, base: str, path: str, success: int
-) -> None:
-    operation = BY_TITLE[title]
-    assert (operation.method, operation.base, operation.path) == (method, base, path)
-    assert operation.success == success
-    assert success in operation.statuses + operation.also
+def test_method_path_and_success_are_those_decided():
+    for title, method, base, path, success in ROWS:
+        operation = BY_TITLE[title]
+        assert (operation.method, operation.base, operation.path) == (method, base, path), (title, method)
+        assert operation.success == success, (title, method)
+        assert success in operation.statuses + operation.also, (title, method)
 
 
 def test_rows_of_the_decisions_cover_every_title() -> None:
     assert [row[0] for row in ROWS] == TITLES
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_listed_statuses_are_those_of_the_specification(name: str) -> None:
-    assert OPERATIONS[name].statuses == LISTED[name]
-    assert not set(OPERATIONS[name].also) & set(LISTED[name])
+def test_listed_statuses_are_those_of_the_specification():
+    for name in LISTED:
+        assert OPERATIONS[name].statuses == LISTED[name], name
+        assert not set(OPERATIONS[name].also) & set(LISTED[name]), name
 
 
 def test_every_operation_of_the_specification_has_its_statuses_here() -> None:
@@ -299,12 +295,10 @@ def test_nodes_are_an_extension_of_the_same_form() -> None:
     assert set(nodes.request.model_fields) == {"projectId", "type", "search", "offset", "limit"}
 
 
-@pytest.mark.parametrize(
-    "name", ["load_records", "mirror_records", "create_integration", "list_integrations"]
-)
-def test_what_only_an_embedded_project_does_has_no_path(name: str) -> None:
-    operation = OPERATIONS[name]
-    assert (operation.base, operation.method, operation.path) == ("embedded", "", "")
+def test_what_only_an_embedded_project_does_has_no_path():
+    for name in ["load_records", "mirror_records", "create_integration", "list_integrations"]:
+        operation = OPERATIONS[name]
+        assert (operation.base, operation.method, operation.path) == ("embedded", "", ""), name
 
 
 def test_only_event_creation_and_the_token_itself_need_no_token() -> None:
@@ -348,9 +342,8 @@ def test_synonyms_are_those_decided() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "attribute", "location"),
-    [
+def test_attributes_travel_where_the_specification_puts_them():
+    for name, attribute, location in [
         ("search_interactions", "projectId", "path"),
         ("search_interactions", "projection", "body"),
         ("create_event", "projectId", "body"),
@@ -360,23 +353,18 @@ def test_synonyms_are_those_decided() -> None:
         ("update_outlay", "campaignId", "body"),
         ("update_outlay", "parentCampaignId", "path"),
         ("exchange_token", "assertion", "body"),
-    ],
-)
-def test_attributes_travel_where_the_specification_puts_them(
-    name: str, attribute: str, location: str
-) -> None:
-    assert OPERATIONS[name].location(attribute) == location
+    ]:
+        assert OPERATIONS[name].location(attribute) == location, (name, attribute)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda item: item.name)
-def test_every_placeholder_is_a_required_attribute(operation: Operation) -> None:
-    placeholders = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    assert all(operation.request.model_fields[name].is_required() for name in placeholders)
+def test_every_placeholder_is_a_required_attribute():
+    for operation in OPERATIONS.values():
+        placeholders = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+        assert all(operation.request.model_fields[name].is_required() for name in placeholders), operation
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
+def test_python_arguments_are_those_of_the_public_functions():
+    for name, arguments in [
         (
             "search_interactions",
             {
@@ -457,10 +445,8 @@ def test_every_placeholder_is_a_required_attribute(operation: Operation) -> None
                 "transformerConfig": "transformers",
             },
         ),
-    ],
-)
-def test_python_arguments_are_those_of_the_public_functions(name: str, arguments: dict[str, str]) -> None:
-    assert OPERATIONS[name].arguments == arguments
+    ]:
+        assert OPERATIONS[name].arguments == arguments, (name, arguments)
 
 
 def test_a_deployment_can_replace_a_path() -> None:

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from attrib_ds.contract import Request
 from attrib_ds.filters import event, interaction, node, user
 
@@ -89,12 +87,20 @@ def test_every_property_can_be_projected(ask: Ask) -> None:
     assert ask("search_interactions", columns=PROPERTIES).projection == tuple(PROPERTIES)
 
 
-@pytest.mark.parametrize(
-    "refused",
-    ["userData.email", "hits", "geo.country", "Geo", "geo.", "userAgent.browser.nme", "", "_ID", 5, None],
-)
-def test_other_names_cannot_be_projected(refusal: Refusal, refused: object) -> None:  # R143
-    assert refusal("search_interactions", columns=["type", refused]).startswith("columns/1: ")
+def test_other_names_cannot_be_projected(refusal):
+    for refused in [
+        "userData.email",
+        "hits",
+        "geo.country",
+        "Geo",
+        "geo.",
+        "userAgent.browser.nme",
+        "",
+        "_ID",
+        5,
+        None,
+    ]:
+        assert refusal("search_interactions", columns=["type", refused]).startswith("columns/1: "), refused
 
 
 def test_the_closest_property_is_named(refusal: Refusal) -> None:
@@ -136,18 +142,16 @@ def test_a_node_filter_becomes_a_condition(ask: Ask) -> None:  # R139
     assert ask("search_interactions", nodes=SEARCH).nodeFilter == expected
 
 
-@pytest.mark.parametrize(
-    "other", [user("eventCount") > 1, event("eventType") == "order", node("adId") == "1"]
-)
-def test_a_filter_of_another_kind_is_refused(refusal: Refusal, other: object) -> None:
-    message = refusal("search_interactions", where=other)
-    assert message.startswith("where: filters ")
-    assert message.endswith("expected a predicate that starts with interaction(...)")
+def test_a_filter_of_another_kind_is_refused(refusal):
+    for other in [user("eventCount") > 1, event("eventType") == "order", node("adId") == "1"]:
+        message = refusal("search_interactions", where=other)
+        assert message.startswith("where: filters "), other
+        assert message.endswith("expected a predicate that starts with interaction(...)"), other
 
 
-@pytest.mark.parametrize("refused", ["geo.city = 'Paris'", 5, [PARIS], True])
-def test_what_is_no_filter_is_refused(refusal: Refusal, refused: object) -> None:
-    assert refusal("search_interactions", where=refused).startswith("where: ")
+def test_what_is_no_filter_is_refused(refusal):
+    for refused in ["geo.city = 'Paris'", 5, [PARIS], True]:
+        assert refusal("search_interactions", where=refused).startswith("where: "), refused
 
 
 def test_a_misspelled_field_in_a_filter_is_found_by_its_pointer(
@@ -159,17 +163,21 @@ def test_a_misspelled_field_in_a_filter_is_found_by_its_pointer(
     assert message.startswith("/interactionFilter/rules/1/field: 'geo.cty'")
 
 
-@pytest.mark.parametrize(
-    "accepted",
-    ["geo.countryCode", "type", "isBot", "nodeId", "hitCount", "userLifetimeIndex", "firstPageUrl.hash"],
-)
-def test_groups_accepted(ask: Ask, accepted: str) -> None:  # R174
-    assert ask("interaction_insights", group_by=accepted).group == accepted
+def test_groups_accepted(ask):
+    for accepted in [
+        "geo.countryCode",
+        "type",
+        "isBot",
+        "nodeId",
+        "hitCount",
+        "userLifetimeIndex",
+        "firstPageUrl.hash",
+    ]:
+        assert ask("interaction_insights", group_by=accepted).group == accepted, accepted
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
+def test_groups_refused(refusal):
+    for refused in [
         "geo",
         "userAgent",
         "userAgent.browser",
@@ -192,15 +200,12 @@ def test_groups_accepted(ask: Ask, accepted: str) -> None:  # R174
         ["geo.city"],
         ["geo.city", "geo.state"],
         {"geo.city": 1},
-    ],
-)
-def test_groups_refused(refusal: Refusal, refused: object) -> None:  # R174, R175, G-113
-    assert refusal("interaction_insights", group_by=refused).startswith("group_by: ")
+    ]:
+        assert refusal("interaction_insights", group_by=refused).startswith("group_by: "), refused
 
 
-@pytest.mark.parametrize(
-    "accepted",
-    [
+def test_intervals_accepted(ask):
+    for accepted in [
         "year",
         "semester",
         "semesterOfYear",
@@ -215,31 +220,29 @@ def test_groups_refused(refusal: Refusal, refused: object) -> None:  # R174, R17
         "dayOfMonth",
         "dayOfWeek",
         "hourOfDay",
-    ],
-)
-def test_intervals_accepted(ask: Ask, accepted: str) -> None:  # R176
-    assert ask("interaction_insights", interval=accepted).interval == accepted
+    ]:
+        assert ask("interaction_insights", interval=accepted).interval == accepted, accepted
 
 
-@pytest.mark.parametrize("refused", ["hour", "Day", "decade", "fortnight", "", "day ", 1])
-def test_intervals_refused(refusal: Refusal, refused: object) -> None:  # R176
-    assert refusal("interaction_insights", interval=refused).startswith("interval: ")
+def test_intervals_refused(refusal):
+    for refused in ["hour", "Day", "decade", "fortnight", "", "day ", 1]:
+        assert refusal("interaction_insights", interval=refused).startswith("interval: "), refused
 
 
 PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-31T00:00:00Z"}
 
 
-@pytest.mark.parametrize("accepted", [1, 1_000])
-def test_custom_segments_accepted(ask: Ask, accepted: int) -> None:  # R177, G-110
-    request = ask("interaction_insights", interval="custom", segments=accepted, **PERIOD)
-    assert (request.interval, request.segmentCount) == ("custom", accepted)
+def test_custom_segments_accepted(ask):
+    for accepted in [1, 1_000]:
+        request = ask("interaction_insights", interval="custom", segments=accepted, **PERIOD)
+        assert (request.interval, request.segmentCount) == ("custom", accepted), accepted
 
 
-@pytest.mark.parametrize("refused", [0, -1, 1_001, 1.5, "3", True])
-def test_custom_segments_refused(refusal: Refusal, refused: object) -> None:
-    message = refusal("interaction_insights", interval="custom", segments=refused, **PERIOD)
-    assert message.startswith("segments: ")
-    assert message.endswith("1 to 1000")
+def test_custom_segments_refused(refusal):
+    for refused in [0, -1, 1_001, 1.5, "3", True]:
+        message = refusal("interaction_insights", interval="custom", segments=refused, **PERIOD)
+        assert message.startswith("segments: "), refused
+        assert message.endswith("1 to 1000"), refused
 
 
 def test_a_custom_interval_needs_bounds_and_a_count(refusal: Refusal, bad_request: Refusal) -> None:
@@ -256,9 +259,9 @@ def test_a_count_of_segments_is_ignored_without_a_custom_interval(ask: Ask) -> N
     assert ask("interaction_insights", interval="day", segments=5_000).segmentCount == 5_000
 
 
-@pytest.mark.parametrize("accepted", ["sessionCount", "hitCount", "durationSum", "group", "interval"])
-def test_insights_are_sorted_by_what_they_answer(ask: Ask, accepted: str) -> None:  # R178
-    assert ask("interaction_insights", sort={accepted: -1}).sort == {accepted: -1}
+def test_insights_are_sorted_by_what_they_answer(ask):
+    for accepted in ["sessionCount", "hitCount", "durationSum", "group", "interval"]:
+        assert ask("interaction_insights", sort={accepted: -1}).sort == {accepted: -1}, accepted
 
 
 def test_an_object_has_no_order(refusal: Refusal) -> None:  # G-097
@@ -287,15 +290,14 @@ def test_offline_interactions_accepted(ask: Ask) -> None:
     assert request.externalId is None
 
 
-@pytest.mark.parametrize("missing", OFFLINE)
-def test_offline_interactions_need_everything(refusal: Refusal, missing: str) -> None:  # G-142
-    rest = {name: value for name, value in OFFLINE.items() if name != missing}
-    assert "is required" in refusal("create_offline_interaction", **rest)
+def test_offline_interactions_need_everything(refusal):
+    for missing in OFFLINE:
+        rest = {name: value for name, value in OFFLINE.items() if name != missing}
+        assert "is required" in refusal("create_offline_interaction", **rest), missing
 
 
-@pytest.mark.parametrize(
-    ("changed", "label"),
-    [
+def test_offline_interactions_refused(bad_request):
+    for changed, label in [
         ({"nodeData": {"campaignId": 7}}, "/nodeData"),  # R184
         ({"nodeData": {"vendorId": None}}, "/nodeData"),
         ({"nodeData": {"vendorId": 5}}, "/nodeData"),
@@ -307,12 +309,10 @@ def test_offline_interactions_need_everything(refusal: Refusal, missing: str) ->
         ({"date": "1970-01-20T00:00:00Z"}, "/date"),  # G-041
         ({"externalId": ""}, "/externalId"),
         ({"externalId": 5}, "/externalId"),
-    ],
-)
-def test_offline_interactions_refused(bad_request: Refusal, changed: dict[str, object], label: str) -> None:
-    message = bad_request("create_offline_interaction", body=OFFLINE | changed)
-    assert message.startswith(f"{label}: ")
-    assert "; /" not in message
+    ]:
+        message = bad_request("create_offline_interaction", body=OFFLINE | changed)
+        assert message.startswith(f"{label}: "), (changed, label)
+        assert "; /" not in message, (changed, label)
 
 
 def test_a_missing_vendor_is_told(refusal: Refusal) -> None:
@@ -321,27 +321,25 @@ def test_a_missing_vendor_is_told(refusal: Refusal) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "accepted", ["channel", "integration", "campaign", "adset", "ad", "keyword", "referrer"]
-)
-def test_types_accepted(receive: Ask, accepted: str) -> None:  # G-046
-    assert receive("list_nodes", query={"type": accepted, "limit": "5"}).type == accepted
+def test_types_accepted(receive):
+    for accepted in ["channel", "integration", "campaign", "adset", "ad", "keyword", "referrer"]:
+        assert receive("list_nodes", query={"type": accepted, "limit": "5"}).type == accepted, accepted
 
 
 def test_types_refused(bad_request: Refusal) -> None:
     assert "(did you mean 'campaign'?)" in bad_request("list_nodes", query={"type": "campagne"})
 
 
-@pytest.mark.parametrize("accepted", ["123", "ads:7/9", "n" * 128])
-def test_ids_are_free_texts(ask: Ask, accepted: str) -> None:  # G-217
-    assert ask("get_node", id=accepted).id == accepted
+def test_ids_are_free_texts(ask):
+    for accepted in ["123", "ads:7/9", "n" * 128]:
+        assert ask("get_node", id=accepted).id == accepted, accepted
 
 
-@pytest.mark.parametrize("accepted", ["interactions", "hits", "events", "nodes", "spend"])
-def test_records_to_load(ask: Ask, accepted: str) -> None:
-    source = object()
-    request = ask("load_records", project_id="shop", resource=accepted, source=source)
-    assert (request.resource, request.source) == (accepted, source)
+def test_records_to_load(ask):
+    for accepted in ["interactions", "hits", "events", "nodes", "spend"]:
+        source = object()
+        request = ask("load_records", project_id="shop", resource=accepted, source=source)
+        assert (request.resource, request.source) == (accepted, source), accepted
 
 
 def test_records_not_to_load(refusal: Refusal) -> None:

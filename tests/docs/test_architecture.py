@@ -33,32 +33,32 @@ def names_of(statements, prefix=""):
     return names
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_files_exist(file):
-    assert (PACKAGE / file).is_file()
+def test_files_exist():
+    for file in FILES:
+        assert (PACKAGE / file).is_file(), file
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_folders_exist(folder):
-    assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir()
+def test_folders_exist():
+    for folder in FOLDERS:
+        assert (PACKAGE / folder).is_dir() or (ROOT / folder).is_dir(), folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "name"), NAMES)
-def test_names_are_defined_in_their_files(file, name):
-    text = (PACKAGE / file).read_text(encoding="utf-8")
-    if file.endswith(".js"):
-        assert f"function {name}(" in text
-    else:
-        assert name in names_of(ast.parse(text).body)
+def test_names_are_defined_in_their_files():
+    for file, name in NAMES:
+        text = (PACKAGE / file).read_text(encoding="utf-8")
+        if file.endswith(".js"):
+            assert f"function {name}(" in text, (file, name)
+        else:
+            assert name in names_of(ast.parse(text).body), (file, name)
 
 
-@pytest.mark.parametrize("title", JOURNEYS)
-def test_a_journey_has_twelve_lines_that_each_name_a_file_and_a_function(title):
-    lines = re.findall(r"^(\d+)\. ((?:.+\n)(?:   +.+\n)*)", JOURNEYS[title], re.MULTILINE)
-    assert [int(number) for number, _ in lines] == list(range(1, 13))
-    for _, text in lines:
-        assert re.search(r"`[\w/]+\.(?:py|js)`\s+`[\w.]+`", text), text
+def test_a_journey_has_twelve_lines_that_each_name_a_file_and_a_function():
+    for title in JOURNEYS:
+        lines = re.findall(r"^(\d+)\. ((?:.+\n)(?:   +.+\n)*)", JOURNEYS[title], re.MULTILINE)
+        assert [int(number) for number, _ in lines] == list(range(1, 13)), title
+        for _, text in lines:
+            assert re.search(r"`[\w/]+\.(?:py|js)`\s+`[\w.]+`", text), text
 
 
 def test_the_picture_is_current():

@@ -5,8 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 
@@ -21,32 +19,32 @@ def functions_in(code):
     return [each for each in ast.walk(ast.parse(code)) if isinstance(each, defined)]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_the_first_cell_asks_and_the_last_words_answer(notebook):
-    texts = cells_of(notebook, "markdown")
-    assert re.match(r"# .+\?\n", texts[0])
-    assert texts[-1].startswith("## Answer\n")
+def test_the_first_cell_asks_and_the_last_words_answer():
+    for notebook in NOTEBOOKS:
+        texts = cells_of(notebook, "markdown")
+        assert re.match(r"# .+\?\n", texts[0]), notebook
+        assert texts[-1].startswith("## Answer\n"), notebook
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_no_function_is_longer_than_five_lines(notebook):
-    for code in cells_of(notebook, "code"):
-        for each in functions_in(code):
-            assert each.end_lineno - each.lineno < 5, each.name
+def test_no_function_is_longer_than_five_lines():
+    for notebook in NOTEBOOKS:
+        for code in cells_of(notebook, "code"):
+            for each in functions_in(code):
+                assert each.end_lineno - each.lineno < 5, each.name
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_cells_are_numbered_and_no_error_is_stored(notebook):
-    stored = json.loads(notebook.read_text(encoding="utf-8"))
-    number = notebook.stem[:2]
-    assert [each["id"] for each in stored["cells"]] == [
-        f"{number}-{place:02d}" for place in range(len(stored["cells"]))
-    ]
-    # Outputs of a cell that was never run are not compared with anything.
-    code = [each for each in stored["cells"] if each["cell_type"] == "code"]
-    assert [each["execution_count"] for each in code] == list(range(1, len(code) + 1))
-    kinds = [each["output_type"] for cell in stored["cells"] for each in cell.get("outputs", [])]
-    assert "error" not in kinds
+def test_cells_are_numbered_and_no_error_is_stored():
+    for notebook in NOTEBOOKS:
+        stored = json.loads(notebook.read_text(encoding="utf-8"))
+        number = notebook.stem[:2]
+        assert [each["id"] for each in stored["cells"]] == [
+            f"{number}-{place:02d}" for place in range(len(stored["cells"]))
+        ], notebook
+        # Outputs of a cell that was never run are not compared with anything.
+        code = [each for each in stored["cells"] if each["cell_type"] == "code"]
+        assert [each["execution_count"] for each in code] == list(range(1, len(code) + 1)), notebook
+        kinds = [each["output_type"] for cell in stored["cells"] for each in cell.get("outputs", [])]
+        assert "error" not in kinds, notebook
 
 
 def test_the_readme_lists_every_notebook_with_its_question():
@@ -58,8 +56,8 @@ def test_the_readme_lists_every_notebook_with_its_question():
     assert listed == asked
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_links_lead_somewhere(notebook):
-    for text in cells_of(notebook, "markdown"):
-        for target in re.findall(r"\]\(([^)#\s]+)\)", text):
-            assert (notebook.parent / target).exists(), target
+def test_links_lead_somewhere():
+    for notebook in NOTEBOOKS:
+        for text in cells_of(notebook, "markdown"):
+            for target in re.findall(r"\]\(([^)#\s]+)\)", text):
+                assert (notebook.parent / target).exists(), target

@@ -129,10 +129,10 @@ def test_a_campaign_with_an_organic_medium_is_a_campaign():
     assert referrer_type(leaf) == "campaign"
 
 
-@pytest.mark.parametrize("channel", ["Organic Shopping", "Organic Video", "Referral"])
-def test_visits_from_shops_and_video_sites_are_referrals(channel):
-    leaf = chain(Traffic("site.example", "referral", channel=channel))[-1]
-    assert referrer_type(leaf) == "referral"
+def test_visits_from_shops_and_video_sites_are_referrals():
+    for channel in ["Organic Shopping", "Organic Video", "Referral"]:
+        leaf = chain(Traffic("site.example", "referral", channel=channel))[-1]
+        assert referrer_type(leaf) == "referral", channel
 
 
 def test_a_tree_has_distinct_nodes_with_the_external_id_of_campaigns():

@@ -4,7 +4,6 @@ import json
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pytest
 
 from attrib_ds.records.declared_fields import (
     DeclaredFields,
@@ -123,23 +122,23 @@ def test_without_declarations_all_values_stay_json_text():
     assert json.loads(record["metrics"]) == [metric("items", 2)]
 
 
-@pytest.mark.parametrize(
-    ("key", "current", "expected"),
-    [("age", "30.5", 30.5), ("member", "true", True), ("home", "Oslo", "Oslo"), ("email", 5, "5")],
-)
-def test_loaded_values_may_be_text_of_their_type(key, current, expected):
-    record = read(DECLARED, user={key: value(current)})
-    assert record[f"user.{key}"] == expected
-    assert record["user"] is None
+def test_loaded_values_may_be_text_of_their_type():
+    for key, current, expected in [
+        ("age", "30.5", 30.5),
+        ("member", "true", True),
+        ("home", "Oslo", "Oslo"),
+        ("email", 5, "5"),
+    ]:
+        record = read(DECLARED, user={key: value(current)})
+        assert record[f"user.{key}"] == expected, (key, current)
+        assert record["user"] is None, (key, current)
 
 
-@pytest.mark.parametrize(
-    ("key", "current"), [("age", "many"), ("age", True), ("age", "inf"), ("member", 2), ("member", "yes")]
-)
-def test_a_value_of_another_type_is_missing_in_its_column_and_stays_json_text(key, current):
-    record = read(DECLARED, user={key: value(current)})
-    assert record[f"user.{key}"] is None
-    assert json.loads(record["user"]) == {key: value(current)}
+def test_a_value_of_another_type_is_missing_in_its_column_and_stays_json_text():
+    for key, current in [("age", "many"), ("age", True), ("age", "inf"), ("member", 2), ("member", "yes")]:
+        record = read(DECLARED, user={key: value(current)})
+        assert record[f"user.{key}"] is None, (key, current)
+        assert json.loads(record["user"]) == {key: value(current)}, (key, current)
 
 
 def test_a_location_is_its_address_and_stays_json_text():
@@ -219,21 +218,21 @@ def read_user(declared=OF_USERS, **texts):
     return record
 
 
-@pytest.mark.parametrize(
-    ("key", "current", "expected"),
-    [
+def test_a_requested_field_has_the_type_that_is_declared_and_is_text_otherwise():
+    for key, current, expected in [
         ("age", 30, 30.0),
         ("age", "30", 30.0),
         ("age", "many", None),
         ("birthday", JANUARY, datetime(2025, 1, 31, 12, tzinfo=UTC)),
         ("nickname", 30, "30"),
         ("home", {"formattedAddress": "Oslo"}, "Oslo"),
-    ],
-)
-def test_a_requested_field_has_the_type_that_is_declared_and_is_text_otherwise(key, current, expected):
-    name = f"fields.{key}"
-    assert read_user(**{name: [{"current": current, "date": JANUARY}]}) == {name: expected}
-    assert read_user(**{name: []}) == {name: None}
+    ]:
+        name = f"fields.{key}"
+        assert read_user(**{name: [{"current": current, "date": JANUARY}]}) == {name: expected}, (
+            key,
+            current,
+        )
+        assert read_user(**{name: []}) == {name: None}, (key, current)
 
 
 def test_beside_all_values_of_the_fields_is_the_latest_of_each():

@@ -250,18 +250,18 @@ def test_the_usual_page():
     assert page.unknown.num_columns == 0
 
 
-@pytest.mark.parametrize("name", RESOURCES)
-def test_what_this_package_writes_is_read(name):
-    schema = RESOURCES[name]
-    sample = {"int64": 3, "double": 1.5, "bool": True, "string": "x", "list<item: string>": ["x"]}
-    sample |= {"list<item: double>": [1.5], "decimal128(24, 6)": Decimal("0.10")}
-    sample |= {"timestamp[us, tz=UTC]": datetime(2025, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)}
-    row = {field.name: '{"a":0.10}' if is_json(field) else sample[str(field.type)] for field in schema}
-    table = pa.Table.from_pylist([row, {}], schema=schema)
-    texts = [text for batch in table.to_batches() for text in to_json(batch, resource=name)]
-    page = read(paged(*texts), schema)
-    assert page.table.equals(table)
-    assert page.unknown.num_columns == 0
+def test_what_this_package_writes_is_read():
+    for name in RESOURCES:
+        schema = RESOURCES[name]
+        sample = {"int64": 3, "double": 1.5, "bool": True, "string": "x", "list<item: string>": ["x"]}
+        sample |= {"list<item: double>": [1.5], "decimal128(24, 6)": Decimal("0.10")}
+        sample |= {"timestamp[us, tz=UTC]": datetime(2025, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)}
+        row = {field.name: '{"a":0.10}' if is_json(field) else sample[str(field.type)] for field in schema}
+        table = pa.Table.from_pylist([row, {}], schema=schema)
+        texts = [text for batch in table.to_batches() for text in to_json(batch, resource=name)]
+        page = read(paged(*texts), schema)
+        assert page.table.equals(table), name
+        assert page.unknown.num_columns == 0, name
 
 
 def test_offline_interactions_lack_the_session_properties():
@@ -370,18 +370,17 @@ def test_a_column_may_be_a_part_of_another():
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_one_odd_instant_does_not_make_the_page_slow():
+    for text in [
         "2025-01-31T13:00:00+01:00",
         "2025-01-31t12:00:00z",
         "2025-01-31 12:00:00",
         "2025-01-31T12:00:00.0000009Z",
-    ],
-)
-def test_one_odd_instant_does_not_make_the_page_slow(text):
-    page = read(paged('{"startDate":"2025-01-31T12:00:00.000Z"}', f'{{"startDate":"{text}"}}', "{}"), START)
-    assert values(page) == [datetime(2025, 1, 31, 12, tzinfo=UTC)] * 2 + [None]
+    ]:
+        page = read(
+            paged('{"startDate":"2025-01-31T12:00:00.000Z"}', f'{{"startDate":"{text}"}}', "{}"), START
+        )
+        assert values(page) == [datetime(2025, 1, 31, 12, tzinfo=UTC)] * 2 + [None], text
 
 
 def test_null_after_a_brace_inside_a_text_is_text():
@@ -408,19 +407,19 @@ def test_counters_of_a_page():
 # What is refused, or written oddly -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("columns", "value", "expected"),
-    [
+def test_odd_numbers_are_read_by_the_slow_way():
+    for columns, value, expected in [
         (HITS, "1.0", 1),
         (HITS, "12e1", 120),
         (DURATION, "1e300", 1e300),
         (AMOUNT, "1.50000000", None),
-    ],
-)
-def test_odd_numbers_are_read_by_the_slow_way(columns, value, expected):
-    (name,) = columns.names
-    content = f'{{"{name}":{value}}}' if "." not in name else f'{{"amount":{{"amount":{value}}}}}'
-    assert values(read(paged(content), columns)) == [Decimal("1.5") if expected is None else expected]
+    ]:
+        (name,) = columns.names
+        content = f'{{"{name}":{value}}}' if "." not in name else f'{{"amount":{{"amount":{value}}}}}'
+        assert values(read(paged(content), columns)) == [Decimal("1.5") if expected is None else expected], (
+            columns,
+            value,
+        )
 
 
 @pytest.mark.parametrize(
@@ -489,10 +488,10 @@ def test_halves_of_surrogate_pairs_are_refused(text):
             read(paged(record), INTERACTION)
 
 
-@pytest.mark.parametrize("text", ['"\\ud83d\\ude00"', '"😀"', '"a\\u0000b"', '"\\"\\\\\\/\\b\\f\\n\\r\\t"'])
-def test_escapes_are_read(text):
-    content = paged(f'{{"_id":{text}}}')
-    assert read(content, CITIES).table["_id"].to_pylist() == [json.loads(text)]
+def test_escapes_are_read():
+    for text in ['"\\ud83d\\ude00"', '"😀"', '"a\\u0000b"', '"\\"\\\\\\/\\b\\f\\n\\r\\t"']:
+        content = paged(f'{{"_id":{text}}}')
+        assert read(content, CITIES).table["_id"].to_pylist() == [json.loads(text)], text
 
 
 def test_the_last_of_equal_keys_counts():
@@ -637,13 +636,13 @@ def test_long_open_texts_are_kept():
     assert values(read(paged(f'{{"data":{wide}}}'), DATA)) == [wide]
 
 
-@pytest.mark.parametrize("name", RESOURCES)
-@pytest.mark.parametrize("kind", ["page", "array"])
-def test_no_records_have_all_columns(name, kind):
-    schema = RESOURCES[name]
-    page = read(paged() if kind == "page" else b"[]", schema)
-    assert page.table.schema.equals(schema, check_metadata=True)
-    assert page.table.num_rows == page.unknown.num_columns == 0
+def test_no_records_have_all_columns():
+    for kind in ["page", "array"]:
+        for name in RESOURCES:
+            schema = RESOURCES[name]
+            page = read(paged() if kind == "page" else b"[]", schema)
+            assert page.table.schema.equals(schema, check_metadata=True), (name, kind)
+            assert page.table.num_rows == page.unknown.num_columns == 0, (name, kind)
 
 
 def test_one_record_is_an_answer_too():
@@ -654,26 +653,21 @@ def test_one_record_is_an_answer_too():
     assert read(b'{"hitCount":1.0}', HITS, is_record=True).table["hitCount"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize(
-    "odd", ['"hitCount":2.0', '"hitCount":1,"hitCount":2', '"hitCount":2e0', '"hitCount":2,"later":[1]']
-)
-def test_an_odd_record_does_not_send_its_page_to_the_reference(odd):
-    columns = pa.schema([INTERACTION.field("_id"), INTERACTION.field("hitCount")])
-    page = read(paged('{"_id":"a","hitCount":1}', f'{{"_id":"b",{odd}}}'), columns)
-    assert page is not None
-    assert page.table["hitCount"].to_pylist() == [1, 2]
+def test_an_odd_record_does_not_send_its_page_to_the_reference():
+    for odd in ['"hitCount":2.0', '"hitCount":1,"hitCount":2', '"hitCount":2e0', '"hitCount":2,"later":[1]']:
+        columns = pa.schema([INTERACTION.field("_id"), INTERACTION.field("hitCount")])
+        page = read(paged('{"_id":"a","hitCount":1}', f'{{"_id":"b",{odd}}}'), columns)
+        assert page is not None, odd
+        assert page.table["hitCount"].to_pylist() == [1, 2], odd
 
 
 # Odd pages -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("2.0", 2), ("12e1", 120), ("9007199254740993.0", 2**53 + 1)],
-)
-def test_whole_numbers_with_a_point_are_read(text, expected):
-    page = read(paged('{"hitCount":1}', f'{{"hitCount":{text}}}', "{}"), HITS)
-    assert values(page) == [1, expected, None]
+def test_whole_numbers_with_a_point_are_read():
+    for text, expected in [("2.0", 2), ("12e1", 120), ("9007199254740993.0", 2**53 + 1)]:
+        page = read(paged('{"hitCount":1}', f'{{"hitCount":{text}}}', "{}"), HITS)
+        assert values(page) == [1, expected, None], (text, expected)
 
 
 def test_many_new_members_are_read():

@@ -93,21 +93,19 @@ def test_conversions_without_a_value_are_worth_their_later_amounts():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "model", ["markov", "markov_2", "fractribution", "conversion_rate_shapley", "shapley"]
-)
-def test_models_are_fitted_without_later_amounts(model):
-    paths = paths_of(adjustments=LATER)
-    original, later, net = (
-        values(each, model) for each in (paths.with_original_values(), paths.with_later_values(), paths)
-    )
-    assert original == pytest.approx(values(paths_of(), model))
-    for node, value in net.items():
-        assert value == pytest.approx(original[node] + later[node])
-    whole = values(
-        paths_of(adjustments=ORDERS.assign(value=-ORDERS["value"]).drop(columns="currency")), model
-    )
-    assert whole == pytest.approx(dict.fromkeys(whole, 0.0))
+def test_models_are_fitted_without_later_amounts():
+    for model in ["markov", "markov_2", "fractribution", "conversion_rate_shapley", "shapley"]:
+        paths = paths_of(adjustments=LATER)
+        original, later, net = (
+            values(each, model) for each in (paths.with_original_values(), paths.with_later_values(), paths)
+        )
+        assert original == pytest.approx(values(paths_of(), model)), model
+        for node, value in net.items():
+            assert value == pytest.approx(original[node] + later[node]), model
+        whole = values(
+            paths_of(adjustments=ORDERS.assign(value=-ORDERS["value"]).drop(columns="currency")), model
+        )
+        assert whole == pytest.approx(dict.fromkeys(whole, 0.0)), model
 
 
 @pytest.mark.slow
@@ -147,14 +145,14 @@ def test_values_are_converted_at_the_date_of_the_conversion():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC"])
-def test_dates_of_rates_may_be_of_any_unit(unit, zone):
-    dates = pd.Series(pd.to_datetime(["2025-01-01", "2025-01-07"])).astype(f"datetime64[{unit}]")
-    rates = pd.DataFrame({"currency": "USD", "date": dates.dt.tz_localize(zone), "rate": [0.5, 0.25]})
-    abroad = ORDERS.assign(currency="USD")
-    paths = Paths.from_frames(TOUCHPOINTS, abroad, in_currency="EUR", rates=rates)
-    assert values(paths, "last_touch") == {"search": 0.0, "email": 50.0, "social": 40.0}
+def test_dates_of_rates_may_be_of_any_unit():
+    for zone in [None, "UTC"]:
+        for unit in ["s", "ms", "us", "ns"]:
+            dates = pd.Series(pd.to_datetime(["2025-01-01", "2025-01-07"])).astype(f"datetime64[{unit}]")
+            rates = pd.DataFrame({"currency": "USD", "date": dates.dt.tz_localize(zone), "rate": [0.5, 0.25]})
+            abroad = ORDERS.assign(currency="USD")
+            paths = Paths.from_frames(TOUCHPOINTS, abroad, in_currency="EUR", rates=rates)
+            assert values(paths, "last_touch") == {"search": 0.0, "email": 50.0, "social": 40.0}, (unit, zone)
 
 
 def test_currencies_stay_apart_without_one_to_convert_to():
@@ -170,15 +168,15 @@ def test_weights_do_not_depend_on_currency():
     assert together.set_index("node_id")["conversions"].to_dict() == pytest.approx(counts)
 
 
-@pytest.mark.parametrize(("later_rate", "left"), [("original", 0.0), ("own", 60 * 0.9 - 60 * 0.5)])
-def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own(later_rate, left):
-    back = pd.DataFrame({"event_id": ["second"], "date": days("02-02"), "value": [-60.0]})
-    paths = Paths.from_frames(
-        TOUCHPOINTS, MIXED, adjustments=back, in_currency="EUR", rates=RATES, later_rate=later_rate
-    )
-    rows = paths.to_pandas().drop_duplicates("event_id").set_index("event_id")
-    assert rows.loc["second", "value"] == pytest.approx(left)
-    assert paths.settings["later_rate"] == later_rate
+def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own():
+    for later_rate, left in [("original", 0.0), ("own", 60 * 0.9 - 60 * 0.5)]:
+        back = pd.DataFrame({"event_id": ["second"], "date": days("02-02"), "value": [-60.0]})
+        paths = Paths.from_frames(
+            TOUCHPOINTS, MIXED, adjustments=back, in_currency="EUR", rates=RATES, later_rate=later_rate
+        )
+        rows = paths.to_pandas().drop_duplicates("event_id").set_index("event_id")
+        assert rows.loc["second", "value"] == pytest.approx(left), (later_rate, left)
+        assert paths.settings["later_rate"] == later_rate, (later_rate, left)
 
 
 @pytest.mark.slow
@@ -254,19 +252,16 @@ def test_an_amount_without_a_currency_cannot_be_converted():
 # Dates of frames have one reading, whatever the rows beside them.
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("01.02.2025", "1/2/2025", "2025/02/01", "25-02-01", "2025-02-30", "2025-2-1"),
-        *("2025", "2025-02", "202502", "45689", "now", "today", "soon", "", None, True),
-        *(45689, 45689.0, 1_738_368_000_000, np.int64(20250201), np.nan, pd.Period("2025-02")),
-    ],
-)
-@pytest.mark.parametrize("beside", [[], ["13.02.2025"], ["2025-02-13"], [date(2025, 2, 13)]])
-def test_what_is_no_date_is_missing(value, beside):
-    for values in ([value, *beside], [*beside, value]):
-        read = read_dates(pd.Series(values, dtype=object))
-        assert pd.isna(read.iloc[values.index(value)])
+def test_what_is_no_date_is_missing():
+    for beside in [[], ["13.02.2025"], ["2025-02-13"], [date(2025, 2, 13)]]:
+        for value in [
+            *("01.02.2025", "1/2/2025", "2025/02/01", "25-02-01", "2025-02-30", "2025-2-1"),
+            *("2025", "2025-02", "202502", "45689", "now", "today", "soon", "", None, True),
+            *(45689, 45689.0, 1_738_368_000_000, np.int64(20250201), np.nan, pd.Period("2025-02")),
+        ]:
+            for values in ([value, *beside], [*beside, value]):
+                read = read_dates(pd.Series(values, dtype=object))
+                assert pd.isna(read.iloc[values.index(value)]), (value, beside)
 
 
 def test_columns_of_numbers_are_no_dates():
@@ -283,9 +278,8 @@ def test_dates_and_timestamps_of_all_kinds_are_read_together():
     assert set(read_dates(pd.Series(values, dtype=object))) == {pd.Timestamp("2025-02-01", tz="UTC")}
 
 
-@pytest.mark.parametrize(
-    ("values", "day"),
-    [
+def test_a_date_without_a_time_is_a_local_day():
+    for values, day in [
         (["2025-02-01"], 1),
         (["20250201"], 1),
         ([date(2025, 2, 1)], 1),
@@ -297,10 +291,8 @@ def test_dates_and_timestamps_of_all_kinds_are_read_together():
         (pd.array([date(2025, 2, 1)], dtype=pd.ArrowDtype(pa.date32())), 1),
         (pd.array([datetime(2025, 2, 1)], dtype=pd.ArrowDtype(pa.timestamp("us"))), 1),
         (pd.array([datetime(2025, 2, 1)], dtype=pd.ArrowDtype(pa.timestamp("us", "UTC"))), 31),
-    ],
-)
-def test_a_date_without_a_time_is_a_local_day(values, day):
-    # In New York the day begins at 05:00 UTC.
-    days = local_days_of(pd.Series(values), ZoneInfo("America/New_York"))
-    assert days[0].day == day
-    assert days.dt.tz is None
+    ]:
+        # In New York the day begins at 05:00 UTC.
+        days = local_days_of(pd.Series(values), ZoneInfo("America/New_York"))
+        assert days[0].day == day, (values, day)
+        assert days.dt.tz is None, (values, day)

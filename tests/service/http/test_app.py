@@ -496,9 +496,8 @@ def test_secrets_are_in_no_log_and_no_answer(server, key, home, caplog):
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
+def test_who_names_a_form_gets_it_unless_json_is_liked_better():
+    for accept, expected in [
         ("", False),
         ("*/*", False),
         ("application/*", False),
@@ -513,19 +512,17 @@ ARROW = "application/vnd.apache.arrow.stream"
         (f"{ARROW};q=nan", False),
         (f"{ARROW}; version=1; q=1", True),
         (f"x{ARROW}", False),
-    ],
-)
-def test_who_names_a_form_gets_it_unless_json_is_liked_better(accept, expected):
-    assert prefers(accept, ARROW) is expected
+    ]:
+        assert prefers(accept, ARROW) is expected, (accept, expected)
 
 
-@pytest.mark.parametrize("kind", [Unavailable, ProjectInUse, ServiceFailure, RuntimeError, Forbidden])
-def test_r323_what_went_wrong_inside_is_not_told(kind):
-    secret = "path: '/home/anna/shop.duckdb'; SELECT 1"
-    failure = to_http_error(kind(secret))
-    assert failure.message
-    assert secret not in failure.message
-    assert secret not in str(failure.headers)
+def test_r323_what_went_wrong_inside_is_not_told():
+    for kind in [Unavailable, ProjectInUse, ServiceFailure, RuntimeError, Forbidden]:
+        secret = "path: '/home/anna/shop.duckdb'; SELECT 1"
+        failure = to_http_error(kind(secret))
+        assert failure.message, kind
+        assert secret not in failure.message, kind
+        assert secret not in str(failure.headers), kind
 
 
 def test_g140_too_much_waiting_work_is_refused():
@@ -644,35 +641,34 @@ def test_a_project_is_opened_once_and_not_made(tmp_path):
         projects.get("shop")
 
 
-@pytest.mark.parametrize(
-    ("operation", "value", "status", "content"),
-    [
+def test_values_have_their_form():
+    for operation, value, status, content in [
         ("create_campaign", "c1", 200, b'{"id":"c1"}'),
         ("update_campaign", 1, 200, b'{"modifiedCount":1}'),
         ("create_event", "0194-…", 200, '"0194-…"'.encode()),
-    ],
-)
-def test_values_have_their_form(operation, value, status, content):
-    response = responses.with_value(OPERATIONS[operation], None, Answer(value=value))
-    assert (response.status_code, response.body) == (status, content)
-    assert response.headers["Content-Type"] == "application/json"
+    ]:
+        response = responses.with_value(OPERATIONS[operation], None, Answer(value=value))
+        assert (response.status_code, response.body) == (status, content), (operation, value)
+        assert response.headers["Content-Type"] == "application/json", (operation, value)
 
 
-@pytest.mark.parametrize(
-    ("ending", "media"),
-    [
+def test_g120_a_file_has_its_name_and_kind():
+    for ending, media in [
         ("csv", "text/csv; charset=utf-8; header=present"),
         ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    ],
-)
-def test_g120_a_file_has_its_name_and_kind(ending, media):
-    operation = OPERATIONS["export_users"]
-    asked = build(
-        operation, project_id="shop", path='çay "1"', columns=["eventCount"], format=ending, transformers=[]
-    )
-    response = responses.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
-    assert response.body == b"a,b\r\n"
-    assert response.headers["Content-Type"] == media
-    assert response.headers["Content-Disposition"] == (
-        f"attachment; filename=\"_ay _1_.{ending}\"; filename*=UTF-8''%C3%A7ay%20%221%22.{ending}"
-    )
+    ]:
+        operation = OPERATIONS["export_users"]
+        asked = build(
+            operation,
+            project_id="shop",
+            path='çay "1"',
+            columns=["eventCount"],
+            format=ending,
+            transformers=[],
+        )
+        response = responses.with_value(operation, asked, Answer(value=File(iter([b"a,b", b"\r\n"]))))
+        assert response.body == b"a,b\r\n", (ending, media)
+        assert response.headers["Content-Type"] == media, (ending, media)
+        assert response.headers["Content-Disposition"] == (
+            f"attachment; filename=\"_ay _1_.{ending}\"; filename*=UTF-8''%C3%A7ay%20%221%22.{ending}"
+        ), (ending, media)
