@@ -1,5 +1,6 @@
 """Stores the data of one project in one DuckDB file."""
 
+import logging
 import os
 import time
 import weakref
@@ -23,6 +24,7 @@ from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUs
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store import files, threads
 from attrib_ds.service.store.connections import Cancellation, Connections, Writer
+from attrib_ds.service.store.migration import OLDEST, bring_up_to_date
 from attrib_ds.service.store.queue import (
     EVENTS,
     Queue,
@@ -34,6 +36,7 @@ from attrib_ds.service.store.queue import (
 from attrib_ds.service.store.tables import VERSION, HexIds, create_statements, foreign
 
 T = TypeVar("T")
+_log: Final = logging.getLogger(__name__)
 
 MEMORY: Final = ":memory:"
 _SECONDS_TO_CLOSE: Final = 30.0
@@ -188,10 +191,18 @@ class Store:
             if meta is None:
                 new = Meta(VERSION, project_id, currency, timezone, instants.now())
                 meta = _create(connection, path, new)
+            if file is not None:
+                _check_objects(connection, path)
+                if OLDEST <= meta.version < VERSION and meta.project_id == project_id and not read_only:
+                    copy = bring_up_to_date(connection, file, meta.version)
+                    _log.warning(
+                        "%s had format version %d and was brought up to date; %s is a copy of it as it was",
+                        file.name, meta.version, copy.name,
+                    )  # fmt: skip
+                    meta = meta._replace(version=VERSION)
             check_meta(meta, path, project_id)
             moved = read_moved(connection)
             if file is not None:
-                _check_objects(connection, path)
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
                 accepted = _count_accepted(file, moved)
                 files.check_complete(file, counted=counted, writes=writes + accepted)
@@ -564,18 +575,19 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
 
 def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
     """Refuse a file of another format version, or of another project."""
-    if meta.version != VERSION:
-        is_newer = meta.version > VERSION
-        remedy = "upgrade attrib-ds" if is_newer else "open it with the release that wrote it"
-        raise Unavailable(
-            f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "
-            f"version {VERSION} only; {remedy}",
-            field="path",
-        )
     if meta.project_id != project_id:
         raise InvalidRequest(
             f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
             field="project_id",
+        )
+    if meta.version != VERSION:
+        remedy = "upgrade attrib-ds" if meta.version > VERSION else "open it with the release that wrote it"
+        if OLDEST <= meta.version < VERSION:
+            remedy = "open it once for writing, which brings it up to date"
+        raise Unavailable(
+            f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "
+            f"version {VERSION} only; {remedy}",
+            field="path",
         )
 
 

@@ -22,7 +22,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
-#: Version of the file format, raised with every change of the tables. Files of other versions are refused.
+#: Version of the file format, raised with every change of the tables; no number is used twice.
 VERSION: Final = 5
 
 _METRIC: Final = {

@@ -24,6 +24,7 @@ from attrib_ds.errors import (
     Unavailable,
 )
 from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import VERSION
 
 
 @pytest.mark.parametrize(
@@ -140,8 +141,8 @@ def test_a_file_of_another_format_version_is_refused_and_left_as_it_is(path, ver
     with pytest.raises(Unavailable) as caught:
         Store.open(path, "shop", read_only=read_only)
     assert caught.value.message == (
-        f"path: {str(path)!r} has format version {version}, and this release of attrib-ds reads version 3 "
-        f"only; {remedy}"
+        f"path: {str(path)!r} has format version {version}, and this release of attrib-ds reads version "
+        f"{VERSION} only; {remedy}"
     )
     with duckdb.connect(path, read_only=True) as connection:
         assert connection.execute("SELECT schema_version FROM meta").fetchall() == [(version,)]

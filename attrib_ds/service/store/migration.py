@@ -1,0 +1,75 @@
+"""Files of earlier formats: brought up to date when they are opened for writing, after a copy beside them."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from attrib_ds.errors import Unavailable
+from attrib_ds.records.sources import quoted
+from attrib_ds.service.store import files, tables
+
+#: Oldest format whose tables differ from today's only in columns that are empty without harm.
+OLDEST: Final = 3
+
+
+def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -> Path:
+    """Give the tables of a file the columns of today's format, in one transaction; return the copy.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Open for writing; its current database is the file.
+    file : Path
+        The file.
+    version : int
+        Its format.
+
+    Raises
+    ------
+    Unavailable
+        If there is no room for the copy or for the tables; the file is as it was.
+    """
+    copy = file.with_name(f"{file.stem}.format-{version}{file.suffix}")
+    part = copy.with_name(f"{copy.name}.part")
+    try:
+        connection.execute("CHECKPOINT")
+        files.create_private_file(part)
+        shutil.copyfile(file, part)
+        part.replace(copy)
+        files.flush_folder(copy.parent)
+        with connection.cursor() as cursor:
+            cursor.begin()
+            for table in tables.differences(cursor):
+                _rebuild(cursor, table)
+            cursor.execute("UPDATE meta SET schema_version = ?", [tables.VERSION])
+            cursor.commit()
+        connection.execute("CHECKPOINT")
+    except (duckdb.Error, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise Unavailable(
+            f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
+            f"{files.with_advice(error)}; it is as it was",
+            field="path",
+        ) from error
+    return copy
+
+
+def _rebuild(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Create a table as in a new file, with the rows of the one that is there."""
+    here = "table_name = ? AND database_name = current_database()"
+    before = cursor.execute(f"SELECT column_name FROM duckdb_columns() WHERE {here}", [table]).fetchall()
+    columns = tables.TABLES.get(table)
+    if before:
+        cursor.execute(f"ALTER TABLE {quoted(table)} RENAME TO {quoted(f'{table} before')}")
+    if columns is not None:
+        definition = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        cursor.execute(f"CREATE TABLE {quoted(table)} ({definition})")
+        shared = ", ".join(quoted(name) for (name,) in before if name in columns)
+        if shared:
+            cursor.execute(
+                f"INSERT INTO {quoted(table)} ({shared}) SELECT {shared} FROM {quoted(f'{table} before')}"
+            )
+    if before:
+        cursor.execute(f"DROP TABLE {quoted(f'{table} before')}")
