@@ -322,6 +322,7 @@ def test_a_file_in_no_folder_is_an_error_before_anything_is_asked(keys_shop, tmp
     assert len(list_keys(keys_shop)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

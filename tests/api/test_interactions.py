@@ -435,6 +435,7 @@ def test_one_bound(paris):
     assert at.search_interactions(paris, until="2025-03-30", sort="startDate")["_id"].tolist() == IDS[:3]
 
 
+@pytest.mark.slow
 def test_a_timestamp_is_an_instant(paris):
     found = at.search_interactions(
         paris, since=pd.Timestamp("2025-03-30"), until=datetime(2025, 3, 30, 22, tzinfo=UTC), sort="startDate"

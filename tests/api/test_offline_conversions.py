@@ -328,6 +328,7 @@ def test_what_only_the_service_knows_to_be_wrong_is_said_in_the_files_columns_to
     assert sent["error"][0].startswith(f"Owner in row 0: {expected}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "options", "expected"),
     [
@@ -343,6 +344,7 @@ def test_dates_are_read_as_in_own_files(shop, written, options, expected):
     assert at.get_event(shop, sent["id"][0])["eventDate"] == pd.Timestamp(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("amounts", "options", "expected"),
     [

@@ -155,6 +155,7 @@ def test_the_command_writes_files(own_shop, tmp_path, capsys):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

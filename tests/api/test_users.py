@@ -261,11 +261,13 @@ def test_events_of_a_user_have_a_typed_column_per_declared_key(typed_shop):
     pd.testing.assert_series_equal(event, events.astype(object).iloc[0], check_names=False)
 
 
+@pytest.mark.slow
 def test_no_events_have_the_same_columns(typed_shop):
     events = at.list_user_events(typed_shop, anna(typed_shop))
     assert dtype_names(at.list_user_events(typed_shop, "0" * 24)) == dtype_names(events)
 
 
+@pytest.mark.slow
 def test_listed_events_can_be_loaded(typed_shop):
     events = at.list_user_events(typed_shop, anna(typed_shop), sort="_id")
     with at.connect("my-shop", path=":memory:") as copy:

@@ -113,6 +113,7 @@ def test_rolling_up_is_attributing_above_for_weights_that_ask_for_no_node(drawn,
     assert expected.index.isin(found.index).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", NAMING)
 def test_rolling_up_differs_for_models_that_compare_nodes(model):
     drawn = [("abc", 3, 3.0, 1), ("ac", 1, 1.0, 4), ("c", 2, 2.0, 5), ("b", 1, 1.0, 6)]

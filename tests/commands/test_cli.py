@@ -262,6 +262,7 @@ def test_projects_and_load(tmp_path, capsys, own_home):
         assert search_interactions(shop)["geo.city"].tolist() == ["Lyon"]
 
 
+@pytest.mark.slow
 def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     assert main(["projects", "create", "my-shop"]) == 0
     request = '203.0.113.7 - - [31/Jan/2025:10:0%d:00 +0000] "GET /%d HTTP/2.0" 200 512 "-" "curl/8"\n'
@@ -281,6 +282,7 @@ def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     assert (visit["geo.city"], visit["asn.asnId"]) == ("Paris", "AS3215")
 
 
+@pytest.mark.slow
 def test_page_views_of_exports_are_loaded(tmp_path, capsys, own_home):
     assert main(["projects", "create", "my-shop"]) == 0
     page = [{"key": "page_location", "value": {"string_value": "https://shop.example/?gclid=1"}}]

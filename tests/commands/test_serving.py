@@ -110,6 +110,7 @@ def test_g234_the_refusal_is_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -122,6 +122,7 @@ def through(proxy):
     return Project(proxy.project.project_id, proxy)
 
 
+@pytest.mark.slow
 def test_a_day_is_that_of_the_projects_time_zone(paris):
     numbers = Live(paris, now=at_time(EVENING)).run()
     visits = numbers["visits"]

@@ -133,6 +133,7 @@ def fits(ax):
     return all(text.get_window_extent().x1 <= ax.figure.bbox.x1 for text in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plots.__all__)
 def test_words_stay_on_the_figure(name):
     assert fits(getattr(plots, name)(FRAMES[name]))

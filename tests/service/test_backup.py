@@ -238,6 +238,7 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path, path):
         restore(tmp_path / "none", path, "shop", replace=True)
 
 
+@pytest.mark.slow
 def test_a_damaged_backup_is_refused(backup, path):
     content = bytearray(backup.read_bytes())
     for start in range(12_288, len(content), 262_144):
@@ -258,6 +259,7 @@ def test_a_truncated_backup_is_refused_without_its_path(backup, path, left):
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.slow
 def test_a_backup_that_is_in_use_is_refused(backup, path):
     with (
         closing(Service.open("shop", backup)),
@@ -374,6 +376,7 @@ def test_a_project_that_another_thread_keeps_open_is_not_replaced(backup, path):
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_project_without_a_file_cannot_be_restored(backup, path):
     with closing(Service.open("shop", ":memory:")) as service, pytest.raises(NotSupported, match="memory"):
         send(service, "restore_project", source=backup)

@@ -309,6 +309,7 @@ def test_examples_are_the_first_ids(damaged):
     assert (row["records"], row["examples"]) == (9, ["x0", "x1", "x2", "x3", "x4"])
 
 
+@pytest.mark.slow
 def test_findings_identify_records_without_text_ids(damaged):
     """A version is identified by its event type."""
     found = damaged("INSERT INTO event_type_versions SELECT * FROM event_type_versions")

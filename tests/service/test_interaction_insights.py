@@ -114,6 +114,7 @@ def test_labels_follow_the_local_calendar_of_a_time_zone(service):
     assert by_interval(service, "day", timezone="UTC") == by_interval(service, "day")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["Europe/Oslo", "America/New_York", "Asia/Kolkata", "Pacific/Apia"])
 def test_local_days_hold_over_the_changes_of_the_clock(zone):
     starts = [datetime(2025, 3, 30, tzinfo=UTC) + timedelta(minutes=30 * i) for i in range(96)]

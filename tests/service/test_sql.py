@@ -141,6 +141,7 @@ def test_time_to_validate_does_not_explode_with_nested_tables():
             assert seconds("SELECT 1 FROM " + nested(TABLES[form], times)) < LONGEST, times
 
 
+@pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_copies():
     for text in COPIES:
         assert seconds(COPIES[text]) < LONGEST, text

@@ -32,6 +32,7 @@ def test_paths_can_be_built_from_the_frames(world):
     assert credits["conversions"].sum() == pytest.approx(len(world.conversions))
 
 
+@pytest.mark.slow
 def test_there_are_no_touches_after_the_conversion_and_no_second_conversions(world):
     until = world.users.set_index("user_id")["until"]
     assert (world.touchpoints["date"] < world.touchpoints["user_id"].map(until)).all()

@@ -106,6 +106,7 @@ def test_insights_of_interactions(sample, lent, settings):
     same(at.interaction_insights(lent, **settings), at.interaction_insights(sample, **settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group_by", ["project", "event-type"])
 def test_insights_of_events(sample, lent, group_by):
     asked = {"metrics": ["event-count", "turnover"], "interval": "month", "since": SINCE, "until": UNTIL}

@@ -440,6 +440,7 @@ COUNTEREXAMPLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", COUNTEREXAMPLES)
 def test_models_that_compare_nodes_cannot_be_rolled_up(model):
     rows, rolled, direct = COUNTEREXAMPLES[model]
@@ -449,6 +450,7 @@ def test_models_that_compare_nodes_cannot_be_rolled_up(model):
     assert conversions(at_campaign)["brand"] == pytest.approx(direct)
 
 
+@pytest.mark.slow
 def test_fractribution_cannot_be_rolled_up():
     # "shoes > letter" converts 2 of 2. Without shoes "letter" converts 1 of 2 (a loss of 1/2), without the
     # letter "shoes" converts 0 of 1 (a loss of 1): shoes have 1/3 of the 2 conversions.
@@ -460,6 +462,7 @@ def test_fractribution_cannot_be_rolled_up():
     assert conversions(direct)["brand"] == pytest.approx(4 / 3 + 3)
 
 
+@pytest.mark.slow
 def test_conversion_rate_shapley_cannot_be_rolled_up():
     # In {shoes, letter} (rate 1) shoes (rate 0) and the letter (rate 1/2) have 1/4 and 3/4 of 2 conversions.
     rows = [("shoes letter", 2, 0), ("letter", 1, 1), ("shoes", 0, 1), ("boots", 3, 0)]

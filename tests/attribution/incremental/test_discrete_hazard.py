@@ -409,6 +409,7 @@ def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
     pd.testing.assert_series_equal(found[2], found[3], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

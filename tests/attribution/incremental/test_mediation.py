@@ -113,6 +113,7 @@ def test_totals_are_scaled_with_the_other_levels(paths):
         assert part[name] == pytest.approx(2 * whole[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mediators", "message"),
     [

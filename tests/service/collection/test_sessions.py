@@ -86,6 +86,7 @@ def test_a_session_has_the_properties_of_its_first_hit(memory_store, rows):
     assert_consistent(rows)
 
 
+@pytest.mark.slow
 def test_late_hits_join_open_and_merge_sessions(memory_store, rows):
     """G-192, one hit at a time."""
     load(memory_store, hit(1, 0), hit(2, 80))
@@ -315,6 +316,7 @@ def test_rules_of_raw_hits(memory_store):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["anonymise", "delete"])
 def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
     """G-209: earlier hits are rejected, later ones belong to a new user, and sessions stay apart."""
@@ -331,6 +333,7 @@ def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
     assert_consistent(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search",
     [
@@ -381,6 +384,7 @@ def test_a_node_that_is_only_an_id_is_described_by_traffic(memory_store, rows):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "referrer", "node"),
     [

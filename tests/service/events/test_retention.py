@@ -109,6 +109,7 @@ def trashed(service, id):
     return json.loads(raw["data"]), [error["value"] for error in errors]
 
 
+@pytest.mark.slow
 def test_g208_trashed_events_expire_too(service):
     keep(service, 30)
     data = {**DATA, "email": "anna at example.com"}
@@ -185,6 +186,7 @@ def test_an_interaction_holds_an_identity_too(service):
     assert user_of(service, see(service, "n2", email=ANNA)) == user
 
 
+@pytest.mark.slow
 def test_loaded_events_expire_too(service):
     keep(service, 30, "email")
     own = {

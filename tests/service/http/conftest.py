@@ -26,7 +26,7 @@ def load(project_id, home, **resources):
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory):
-    """Two projects with the same ids, and one with many interactions."""
+    """Two projects with the same ids."""
     folder = tmp_path_factory.mktemp("home")
     first = uuid(1)
     visits = [
@@ -45,6 +45,12 @@ def home(tmp_path_factory):
     ]
     load("shop", folder, nodes=table(*nodes), interactions=table(*visits), hits=table(*hits))
     load("other-shop", folder, interactions=table(visit(1, nodeId="secret-node")))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def big_shop(home):
+    """A project with many interactions, which the server opens at the first request for it."""
     numbers = range(MANY)
     many = pa.table(
         {
@@ -54,8 +60,7 @@ def home(tmp_path_factory):
             "startDate": [f"2025-01-{1 + number % 28:02}T00:00:00Z" for number in numbers],
         }
     )
-    load("big-shop", folder, interactions=many)
-    return folder
+    load("big-shop", home, interactions=many)
 
 
 @pytest.fixture(scope="session")

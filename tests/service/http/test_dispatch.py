@@ -299,6 +299,7 @@ def test_g179_the_body_is_checked_before_existence(admin):
 # -- events, which need no token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["create_event", "create_event_sync"])
 def test_g175_an_event_needs_no_token_but_one_is_honoured(anyone, call, server, home, name):
     event = {"projectId": "shop", "eventType": "order", "nonce": "1", "data": {}}

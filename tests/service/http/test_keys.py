@@ -159,6 +159,7 @@ def test_a_narrow_token_of_a_broad_account_creates_narrow_keys(accounts, server,
     assert answer["scopes"] == ["events:read", "admin"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", [scope for scope in SCOPES if scope not in (FULL_ACCESS, "admin")])
 def test_only_administrators_see_or_change_keys(caller_with, pair, scope):
     caller = caller_with(scope)

@@ -309,14 +309,14 @@ STREAMED_SEARCH = "/api/v1/projects/big-shop/interactions/search"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def test_a_search_without_limit_answers_everything(call):
+def test_a_search_without_limit_answers_everything(call, big_shop):
     page = call("POST", STREAMED_SEARCH, {"projection": ["_id"], "sort": {"_id": 1}}).json()
     assert (page["count"], page["total"], page["limit"]) == (MANY, MANY, None)
     assert [each["_id"] for each in page["data"]] == [hex_id(number) for number in range(MANY)]
 
 
 @pytest.mark.slow
-def test_it_is_sent_in_pieces_in_bounded_memory(call):
+def test_it_is_sent_in_pieces_in_bounded_memory(call, big_shop):
     received = 0
     with answering(call, {"limit": 40_000}) as response:
         assert response.status == 200
@@ -334,7 +334,7 @@ def test_it_is_sent_in_pieces_in_bounded_memory(call):
     assert highest < received / 2
 
 
-def test_the_arrow_answer_is_sent_in_pieces_too(call):
+def test_the_arrow_answer_is_sent_in_pieces_too(call, big_shop):
     with answering(call, {"projection": ["_id"], "sort": {"_id": 1}}, Accept=ARROW) as response:
         assert response.headers["Transfer-Encoding"] == "chunked"
         with pa.ipc.open_stream(response) as stream:
@@ -344,7 +344,7 @@ def test_the_arrow_answer_is_sent_in_pieces_too(call):
     assert pa.Table.from_batches(batches)["_id"].to_pylist() == [hex_id(number) for number in range(MANY)]
 
 
-def test_pages_at_an_offset_are_streamed_too(call):
+def test_pages_at_an_offset_are_streamed_too(call, big_shop):
     page = call(
         "POST", STREAMED_SEARCH, {"projection": ["_id"], "sort": {"_id": 1}, "offset": 10, "limit": 5_000}
     ).json()
@@ -353,7 +353,7 @@ def test_pages_at_an_offset_are_streamed_too(call):
 
 
 @pytest.mark.slow
-def test_a_client_that_leaves_lets_go_of_the_reader(call, server):
+def test_a_client_that_leaves_lets_go_of_the_reader(call, big_shop, server):
     for _ in range(3):
         with answering(call, {}) as response:
             assert response.read(10)
@@ -412,7 +412,7 @@ def test_a_closed_store_is_told_before_anything_is_sent(big_store):
 
 
 @pytest.mark.slow
-def test_g126_an_answer_that_breaks_off_has_no_end(call, home, server, caplog):
+def test_g126_an_answer_that_breaks_off_has_no_end(call, big_shop, home, server, caplog):
     """Take away what the rows are made of while they are sent."""
     with answering(call, {}) as response:
         response.read(10)

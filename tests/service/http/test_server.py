@@ -45,7 +45,7 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="there are no
 
 @pytest.mark.slow
 @needs_signals
-def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home):
+def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home, big_shop):
     (tmp_path / "big-shop.duckdb").write_bytes((home / "big-shop.duckdb").read_bytes())
     key = create_key(tmp_path, tmp_path / "key.json")
     with serving(tmp_path) as (process, url):
@@ -193,7 +193,7 @@ def test_a_client_may_wait_before_it_sends_a_body(call):
 
 
 @pytest.mark.slow
-def test_a_client_that_reads_slowly_gets_its_whole_response(server, home):
+def test_a_client_that_reads_slowly_gets_its_whole_response(server, home, big_shop):
     call = Caller(server, token_of(server, create_key(home, home / "slow.json", projects=["big-shop"])))
     with answering(call, {"projection": ["_id"]}) as response:
         received = response.read(1_000)
@@ -203,7 +203,7 @@ def test_a_client_that_reads_slowly_gets_its_whole_response(server, home):
 
 
 @pytest.mark.slow
-def test_a_client_that_goes_away_is_no_error_of_the_server(call, caplog):
+def test_a_client_that_goes_away_is_no_error_of_the_server(call, big_shop, caplog):
     token = f"Authorization: Bearer {call.token}\r\n".encode()
     search = b"POST /api/v1/projects/big-shop/interactions/search HTTP/1.1\r\nHost: a\r\n" + token
     interrupted = [

@@ -123,6 +123,7 @@ def service():
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [f'{{"email": " {ANNA.upper()} "}}', '{"vendorUserId": " v1 "}', '{"trackerId": "t1"}']
 )
@@ -133,6 +134,7 @@ def test_r005_an_interaction_tells_who_its_user_is(service, data):
     assert user_of(service, event) == hex_id(7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "user",
     [
@@ -214,6 +216,7 @@ def test_events_and_interactions_of_one_person_meet_in_either_order(service, loa
     assert len(users(service)) == 1
 
 
+@pytest.mark.slow
 def test_late_interactions_of_two_anonymous_users_make_the_older_one(service):
     generated = user_of(service, see(service, "n1", "t1"))
     load(
@@ -235,6 +238,7 @@ def test_g148_who_is_identified_survives_an_older_anonymous_user(service):
     assert users(service) == {generated}
 
 
+@pytest.mark.slow
 def test_late_interactions_of_somebody_else_leave_the_browser_alone(service):
     anna = user_of(service, see(service, "n1", "t1", email=ANNA))
     data = '{"trackerId": "t1", "email": "ben@example.com"}'

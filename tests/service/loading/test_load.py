@@ -289,6 +289,7 @@ def test_other_requests_are_no_page_views(load, rows):
     assert rows('SELECT "pageUrl.pathname" FROM hits ORDER BY 1') == [("/cached",), ("/downloads.zipper",)]
 
 
+@pytest.mark.slow
 def test_what_is_a_page_view_can_be_chosen(load, rows):
     counts, _ = load(line("/guide.pdf"), line("/missing", status=404), statuses=(404, 200), static=("js",))
     assert (counts["hits"], counts["skipped_requests"]) == (2, 0)
@@ -306,6 +307,7 @@ def test_malformed_lines_are_counted_and_shown(load):
     assert sorted(shown) == [0, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_visitor_is_a_truncated_address_and_a_user_agent(load, rows):
     load(
         line("/1", address="203.0.113.7"),
@@ -325,6 +327,7 @@ def test_a_visitor_is_a_truncated_address_and_a_user_agent(load, rows):
     assert rows("SELECT count(*) FROM hits WHERE trackerId LIKE '%203.0%'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_visitor_is_the_same_in_the_next_file_and_another_one_in_another_project(load, rows, tmp_path):
     load(line("/1"), name="one.log")
     load(line("/2", time="12:10:00"), name="two.log")
@@ -339,6 +342,7 @@ def test_a_visitor_is_the_same_in_the_next_file_and_another_one_in_another_proje
         other.close()
 
 
+@pytest.mark.slow
 def test_a_line_that_was_loaded_is_not_counted_again(load, rows):
     first = [line("/1"), line("/2", time="12:01:00")]
     load(*first)

@@ -344,6 +344,7 @@ def test_g130_a_repeat_is_answered_with_the_id_of_the_event_in_the_queue(service
     assert rows(service) == [("a", ids["a"])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["delete", "anonymise"])
 def test_g210_nonces_of_erased_events_are_known(service, mode):
     id = send(service, "create_event_sync", **order("a")).value

@@ -27,6 +27,7 @@ from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import VERSION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "name"),
     [
@@ -130,6 +131,7 @@ def test_other_files_are_refused(tmp_path):
             Store.open(wrong, "shop")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize(
     ("version", "remedy"), [(99, "upgrade attrib-ds"), (2, "open it with the release that wrote it")]

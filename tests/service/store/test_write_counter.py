@@ -88,6 +88,7 @@ def test_a_commit_that_was_not_counted_is_no_loss(killed):
     assert ids(Store.open(killed, "shop")) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize(
     "content",

@@ -188,6 +188,7 @@ def cities():
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", [*LIMITED, *UNLIMITED])
 def test_keys_in_conditions_limit_the_fields_computed_and_change_no_answer(cities, sql):
     keys = admit(sql, VIEWS).keys
@@ -379,6 +380,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_queries_are_refused(ask, sql):
     with pytest.raises(InvalidRequest) as refused:
@@ -402,6 +404,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_hides_in_a_clause(ask, place):
     for name in ("'x.csv'", "read_csv('x.csv')", "duckdb_settings()", "meta"):

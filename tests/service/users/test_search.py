@@ -160,6 +160,7 @@ def test_undeclared_keys_of_loaded_data_are_allowed():
 # -- order ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sort", "ascending", "descending"),
     [

@@ -465,6 +465,7 @@ def test_a_lost_answer_does_not_make_a_second_key(open_shop, service, tmp_path):
     assert key["_id"] == checked_public_key(json.loads(bodies.pop())["publicKey"])[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 500])
 def test_a_refusal_leaves_no_file(open_shop, service, tmp_path, status):
     service.script = [Reply(status, {"message": "no"})]
@@ -500,6 +501,7 @@ def test_a_key_whose_file_cannot_be_written_is_revoked(open_shop, service, tmp_p
     assert_clean(everything_about(caught.value), CANARIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{"_id": "0" * 40}, {"clientId": ...}, {"clientId": ""}, {"serviceAccountEmail": None}],

@@ -198,12 +198,14 @@ def test_the_smallest_pages_are_enough(embedded, remote, size, sort):
     pd.testing.assert_frame_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_lists_come_in_pages_too(embedded, remote, home):
     for name in ("list_nodes", "list_event_types", "list_trashed_events"):
         expected = getattr(at, name)(embedded)
         pd.testing.assert_frame_equal(getattr(at, name)(remote(2)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["embedded", "remote"])
 @pytest.mark.parametrize("where", [None, interaction("geo.city") == "Atlantis"])
 def test_a_file_holds_what_the_frame_does(embedded, remote, tmp_path, place, where):

@@ -414,6 +414,7 @@ def test_a_body_that_drips_ends_with_its_time(service, key, time):
         at.search_interactions(shop, limit=40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", ["9" * 400, "1e400", "-1", "true", '"soon"'])
 def test_any_lifetime_of_a_token_is_bounded(open_shop, service, seconds):
     token = f'{{"access_token": "t", "token_type": "Bearer", "expires_in": {seconds}}}'
