@@ -726,8 +726,12 @@ class DiscreteHazard(PathModel):
     covariates : tuple of str, optional
         Columns of ``users=`` of the paths; all of them by default: numbers, flags, and text of up to 100
         values.
+    activity : bool, default True
+        Whether to adjust for how active users are: for their rate of touchpoints of all kinds so far, as
+        expected of them if rates have a gamma distribution. Active users meet more of everything, and may buy
+        more anyway.
     shrinkage : float, default 0.01
-        Ridge penalty of a standardised effect, and of a period's deviation from the trend, per conversion; 0
+        Ridge penalty of a standardised effect, of activity, and of a period's deviation from the trend, per conversion; 0
         or more.
     comparisons : int, default 20
         Approximate number of periods without a conversion to draw per conversion, 1 or more, up to ``rows``
@@ -768,6 +772,7 @@ class DiscreteHazard(PathModel):
     step: str | timedelta = "1D"
     interactions: bool = False
     covariates: tuple[str, ...] | None = None
+    activity: bool = True
     shrinkage: float = 0.01
     comparisons: int = 20
     rows: int = 2_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -98,18 +97,9 @@ class HazardSample:
         design = Design.of(periods, histories, has_interactions=self.model.interactions)
         return replace(self, histories=histories, periods=periods, design=design)
 
-    def credits_of_controls_alone(self, controls: Sequence[str]) -> Numbers:
-        """Return the conversions credited to controls in a model without other nodes: of all users, by fold.
-
-        A frequent node can absorb what controls would show, such as the activity of users, in a model with
-        both.
-        """
-        codes = np.array([self.node_ids.index(control) for control in controls], np.int64)
-        alone = replace(self, design=self.design.of_nodes(codes, self.periods.weight))
-        lost = alone.fit(is_jackknife=True).lost()
-        return np.stack(
-            [_credited(part, self.histories, fold - 1)[0, :-1].sum(axis=1) for fold, part in enumerate(lost)]
-        )
+    def without_activity(self) -> HazardSample:
+        """Return the data of a regression in which all users are equally active."""
+        return replace(self, design=self.design.without_activity())
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +199,7 @@ def half_lives_of(model: DiscreteHazard) -> list[float]:
 
 def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conversions: int) -> Periods:
     """Sample the periods of histories as a model says, for a number of conversions to be compared."""
-    return sample_periods(
+    periods = sample_periods(
         histories,
         nodes=nodes,
         half_lives=half_lives_of(model),
@@ -217,6 +207,7 @@ def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conve
         rows=min(model.rows, model.comparisons * conversions),
         seed=model.seed,
     )
+    return periods if model.activity else replace(periods, activity=np.zeros_like(periods.activity))
 
 
 def lost_without(design: Design, coefficients: Numbers) -> Numbers:

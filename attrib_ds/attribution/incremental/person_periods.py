@@ -17,6 +17,8 @@ from attrib_ds.attribution.incremental.histories import Histories, standardised
 _MOST_PAIRS: Final = 4_000_000
 #: Rows of the design matrix held in memory at once.
 _TOGETHER: Final = 1 << 16
+#: Shortest observation of all users together, days.
+_SHORTEST: Final = 1e-9
 #: Maximum number of columns of the calendar.
 _MOST_STRETCHES: Final = 100
 
@@ -40,6 +42,8 @@ class Periods:
         Number of periods that the row stands for.
     moment : float array
         Moment that stands for the period, days since the first observation began.
+    activity : float array
+        Logarithm of the user's expected rate of touchpoints, given those so far, relative to the mean.
     """
 
     adstock: NDArray[np.float32]
@@ -48,6 +52,7 @@ class Periods:
     event: Codes
     weight: Numbers
     moment: Numbers
+    activity: Numbers
 
     @property
     def is_case(self) -> Flags:
@@ -81,7 +86,7 @@ def sample_periods(
     """
     if not len(histories.event_user):
         numbers, adstock = np.zeros(0, np.int64), np.zeros((0, nodes, len(half_lives)), np.float32)
-        return Periods(adstock, numbers, numbers, numbers, np.zeros(0), np.zeros(0))
+        return Periods(adstock, numbers, numbers, numbers, *np.zeros((3, 0)))
     first = np.floor(histories.since / step).astype(np.int64)
     end = np.maximum(np.ceil(histories.until / step).astype(np.int64), first + 1)
     case_user = histories.event_user
@@ -104,6 +109,7 @@ def sample_periods(
         np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
         np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
         moments,
+        activity_at(histories, users, moments),
     )
 
 
@@ -131,7 +137,7 @@ class Design:
     Attributes
     ----------
     plain : float array, shape (n_rows, n_plain)
-        Intercept, covariates, period and its square; all but the intercept standardised.
+        Intercept; covariates, period and its square, standardised; and the user's activity so far.
     calendar : int array, shape (n_rows,)
         Period of each row, or stretch of periods: a promotion or a holiday raises conversions for everybody
         at once, and may raise exposure too.
@@ -160,11 +166,11 @@ class Design:
         pairs = np.array(list(combinations(range(nodes), 2)) if has_interactions else [], np.int64)
         if not len(effects):
             width = nodes * effects.shape[2] + len(pairs)
-            nothing = np.zeros((0, 1)), np.zeros(0, np.int64)
+            nothing = np.zeros((0, 2)), np.zeros(0, np.int64)
             return cls(*nothing, 1, effects, np.ones(width), pairs.reshape(-1, 2))
         time = periods.number.astype(np.float64)
         columns = [histories.covariates[periods.user], time[:, None], time[:, None] ** 2]
-        plain = np.concatenate([np.ones((len(time), 1)), *map(standardised, columns)], axis=1)
+        plain = np.column_stack([np.ones(len(time)), *map(standardised, columns), periods.activity])
         since = periods.number - periods.number.min(initial=0)
         count = int(since.max(initial=0)) + 1
         stretches = min(count, _MOST_STRETCHES)
@@ -178,10 +184,11 @@ class Design:
             self, plain=self.plain[which], calendar=self.calendar[which], effects=self.effects[which]
         )
 
-    def of_nodes(self, nodes: Codes, weight: Numbers) -> Design:
-        """Return the design with the columns of some nodes only."""
-        alone = replace(self, effects=self.effects[:, nodes], pairs=np.zeros((0, 2), np.int64))
-        return replace(alone, scale=alone.spread(weight))
+    def without_activity(self) -> Design:
+        """Return the design in which all users are equally active."""
+        plain = self.plain.copy()
+        plain[:, -1] = 0.0
+        return replace(self, plain=plain)
 
     def rows(self, which: Codes) -> Numbers:
         """Return rows of the matrix, effects divided by their standard deviations."""
@@ -243,10 +250,12 @@ class Design:
         return np.asarray(level[:, self.pairs[:, 0]] * level[:, self.pairs[:, 1]])
 
     def penalty(self, strength: float) -> Numbers:
-        """Return the ridge penalty of each coefficient: only the calendar and effects are penalised."""
-        return np.concatenate(
-            [np.zeros(self.plain.shape[1]), np.full(self.stretches + len(self.scale), strength)]
-        )
+        """Return the ridge penalty of each coefficient: that of activity, the calendar and effects.
+
+        Activity is not standardised: where users hardly differ in it, the penalty keeps it out.
+        """
+        free = self.plain.shape[1] - 1
+        return np.append(np.zeros(free), np.full(1 + self.stretches + len(self.scale), strength))
 
 
 def adstock_at(
@@ -288,6 +297,32 @@ def adstock_at(
             left = np.bincount(cell, np.exp2(-age[is_past] / half_life), minlength=moments * nodes)
             adstock[rows, :, number] = left.reshape(moments, nodes)
     return adstock
+
+
+def activity_at(histories: Histories, user: Codes, moment: Numbers) -> Numbers:
+    """Return how active users have been until moments: the logarithm of their relative rate of touchpoints.
+
+    Rates of users have a gamma distribution, whose variance the numbers of touchpoints show (method of
+    moments); given its touchpoints so far, the rate of a user is expected between the mean rate and the
+    user's own. Where all users have the same rate, everybody is as active as the mean.
+    """
+    begin = histories.since.copy()
+    np.minimum.at(begin, histories.touch_user, histories.touch_time)
+    # An observation may begin with a touchpoint because it is one.
+    is_later = histories.touch_time > begin[histories.touch_user]
+    touches = {name: getattr(histories, f"touch_{name}")[is_later] for name in ("user", "time")}
+    count, length = np.bincount(touches["user"], minlength=len(begin)), histories.until - begin
+    rate = count.sum() / max(length.sum(), _SHORTEST)
+    expected = rate**2 * float((length**2).sum())
+    excess = max(float((count * (count - 1.0)).sum()) / expected - 1, 0.0) if expected > 0 else 0.0
+    every = replace(
+        histories,
+        touch_user=touches["user"],
+        touch_node=np.zeros(len(touches["user"]), np.int64),
+        touch_time=touches["time"],
+    )
+    so_far = adstock_at(every, user, moment, nodes=1, half_lives=[np.inf])[:, 0, 0].astype(np.float64)
+    return np.asarray(np.log1p(excess * so_far) - np.log1p(excess * rate * (moment - begin[user])))
 
 
 def _moment_blocks(count: Codes) -> Iterator[slice]:
