@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.display import card
@@ -701,6 +701,13 @@ class DiscreteHazard(PathModel):
     conversion is the share of that probability that is lost without the node's touchpoints. It may be
     negative, and the parts of a conversion may sum to more than 1 where nodes reinforce each other.
 
+    Where people buy in sessions, as in logs of clicks, every conversion comes minutes after a touchpoint, and
+    periods would take the session itself for an effect. Then two probabilities replace that of a period:
+    that a session converts, given the node that opened it and earlier sessions; and that there is a further
+    session in a period, given the same. Without a node, the sessions that it opened are gone, unless another
+    would have come in the same period, and the others lose the effects of those. Touchpoints within 30
+    minutes of each other are one session, opened by the first. Conversions outside sessions are baseline.
+
     Adstock is measured at one instant of a period: that of its conversion or, in a period without one, an
     instant drawn from the times of day at which others convert. So touchpoints after a conversion never
     count, and a node earns nothing for reaching people at the hours at which they buy anyway.
@@ -721,6 +728,9 @@ class DiscreteHazard(PathModel):
         Half-lives of adstock, one or more; the regression weights them.
     step : str or timedelta, default "1D"
         Length of a period, above 0.
+    scale : {"auto", "periods", "sessions"}, default "auto"
+        Where people convert. By default, sessions if more than half of the conversions come within 30 minutes
+        of a touchpoint, also of those that the most frequent last node does not precede.
     interactions : bool, default False
         Whether pairs of nodes have interaction terms.
     covariates : tuple of str, optional
@@ -731,8 +741,8 @@ class DiscreteHazard(PathModel):
         expected of them if rates have a gamma distribution. Active users meet more of everything, and may buy
         more anyway.
     shrinkage : float, default 0.01
-        Ridge penalty of a standardised effect, of activity, and of a period's deviation from the trend, per conversion; 0
-        or more.
+        Ridge penalty of a standardised effect, of activity, and of a period's deviation from the trend, per
+        conversion; 0 or more.
     comparisons : int, default 20
         Approximate number of periods without a conversion to draw per conversion, 1 or more, up to ``rows``
         in all.
@@ -770,6 +780,7 @@ class DiscreteHazard(PathModel):
 
     half_lives: tuple[str | timedelta, ...] = ("1D", "3D", "9D")
     step: str | timedelta = "1D"
+    scale: Literal["auto", "periods", "sessions"] = "auto"
     interactions: bool = False
     covariates: tuple[str, ...] | None = None
     activity: bool = True
@@ -792,6 +803,7 @@ class DiscreteHazard(PathModel):
         for half_life in self.half_lives:
             as_days(half_life, argument="half_lives")
         as_days(self.step, argument="step")
+        check_choice("scale", self.scale, ["auto", "periods", "sessions"])
         if self.covariates is not None:
             object.__setattr__(self, "covariates", check_strings("covariates", self.covariates, of="columns"))
         check_amount("shrinkage", self.shrinkage)

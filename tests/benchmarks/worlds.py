@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+import attrib_ds as at
+
 PAID: Final = ("display", "social", "search", "email", "partner")
 UNPAID: Final = ("organic", "direct")
 #: Touchpoints per user and day, half-lives in days, and log hazard ratios of a saturated exposure.
@@ -98,56 +100,39 @@ WORLDS: Final[dict[str, World]] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawn:
-    """Frames of a world, and the conversions that each paid channel and all of them cause."""
+    """Frames of a world; without a table of users if nobody untouched is listed."""
 
     touchpoints: pd.DataFrame
     conversions: pd.DataFrame
     users: pd.DataFrame | None
-    caused: pd.Series[float]
-    total: float
+
+    def paths(self) -> at.Paths:
+        return at.Paths.from_frames(self.touchpoints, self.conversions, users=self.users)
 
 
-def draw(world: World, *, users: int, seed: int, repeats: int = 4) -> Drawn:
-    """Draw a world; its truth is the mean of several runs without each channel and without all."""
+def draw(world: World, *, users: int, seed: int) -> Drawn:
+    """Draw the users of a world."""
     user, node, time, day, moment, trait, region = _run(world, users, seed, ())
-    names = np.array([*PAID, *UNPAID])
-    touchpoints = pd.DataFrame(
-        {"user_id": _ids("u", user), "node_id": names[node], "date": _instants(time)}
-    )
     buyers = np.flatnonzero(day >= 0)
-    conversions = pd.DataFrame(
-        {
-            "event_id": _ids("e", buyers),
-            "user_id": _ids("u", buyers),
-            "date": _instants(moment[buyers]),
-            "value": 50.0,
-            "currency": "EUR",
-        }
-    )
-    until = np.where(day >= 0, moment, float(DAYS))
-    listed = pd.DataFrame(
-        {
-            "user_id": _ids("u", np.arange(users)),
-            "since": START,
-            "until": _instants(until),
-            "trait": trait,
-            "region": np.char.add("r", region.astype(str)),
-        }
-    )
-    caused, total = np.zeros(len(PAID)), 0.0
-    for number in range(repeats):
-        # The first run is the world itself; more of them take the noise out of its truth.
-        runs = [_run(world, users, seed + 10_000 * number, out)[3] >= 0 for out in ((), *_each(), PAID)]
+    nodes = np.array([*PAID, *UNPAID])[node]
+    touchpoints = pd.DataFrame({"user_id": _ids("u", user), "node_id": nodes, "date": _instants(time)})
+    columns = {"event_id": _ids("e", buyers), "user_id": _ids("u", buyers)}
+    conversions = pd.DataFrame(columns | {"date": _instants(moment[buyers]), "value": 50.0})
+    listed = pd.DataFrame({"user_id": _ids("u", np.arange(users)), "since": START, "trait": trait})
+    listed["until"] = _instants(np.where(day >= 0, moment, float(DAYS)))
+    listed["region"] = np.char.add("r", region.astype(str))
+    return Drawn(touchpoints, conversions.assign(currency="EUR"), listed if world.has_users else None)
+
+
+def truth(world: World, *, users: int, repeats: int = 6) -> pd.Series[float]:
+    """Return the conversions that each paid channel is expected to cause among as many users."""
+    lost = np.zeros(len(PAID))
+    for seed in range(repeats):
+        # The same users and days with and without a channel.
+        runs = [_run(world, users, 90_000 + seed, out)[3] >= 0 for out in ((), *((node,) for node in PAID))]
         counts = np.array([each.sum() for each in runs])
-        caused += (counts[0] - counts[1:-1]) / repeats
-        total += (counts[0] - counts[-1]) / repeats
-    return Drawn(
-        touchpoints, conversions, listed if world.has_users else None, pd.Series(caused, list(PAID)), total
-    )
-
-
-def _each() -> list[tuple[str, ...]]:
-    return [(node,) for node in PAID]
+        lost += (counts[0] - counts[1:]) / repeats
+    return pd.Series(lost, list(PAID))
 
 
 def _run(world: World, users: int, seed: int, without: tuple[str, ...]) -> tuple[Any, ...]:

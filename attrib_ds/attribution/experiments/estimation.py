@@ -127,7 +127,7 @@ def estimate_effects(
     with effects.recorded() as messages, threadpool_limits(1, user_api="blas"):
         sequences = Sequences.of(paths, folds=GROUPS)
         controls = _checked_controls(controls, sequences.node_ids)
-        sample = HazardSample.of(hazard, sequences)
+        sample = HazardSample.of(hazard, sequences, controls)
         fit = sample.fit(is_jackknife=True)
         tally = fit.credits()
         label = hazard.name
@@ -136,7 +136,8 @@ def estimate_effects(
         node_ids = [*sequences.node_ids, None]
         credited = _Credited.of(paths, rule, sequences, tally.currencies)
         checkout = judgement.checkout_nodes(sequences)
-        judgement.warn_of_checkout_nodes(checkout)
+        if sample.further is None:
+            judgement.warn_of_checkout_nodes(checkout)
         estimated = HazardEffects(
             label,
             node_ids,
@@ -152,8 +153,8 @@ def estimate_effects(
             at_checkout=checkout,
             has_users=paths.observed is not None,
         )
-        test = estimated._judged(controls, effects.LEVEL, is_warning=True)
-    return replace(estimated, test=test, warnings=tuple(messages))
+        judged = estimated._judged(controls, effects.LEVEL, is_warning=True)
+    return replace(estimated, judged=judged, warnings=tuple(messages))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,52 +200,53 @@ class HazardEffects(effects.Effects):
     rule: _Credited
     at_checkout: pd.DataFrame
     has_users: bool
-    test: judgement.ControlsTest = judgement.UNTESTED
+    judged: judgement.Judgement | None = None
     shares: ObservedShares = _ALL_OBSERVED
 
     def verdict(
         self, controls: Sequence[str] | None = None, *, confidence: float = effects.LEVEL
     ) -> pd.DataFrame:
-        """Return what negative controls show about the model.
+        """Return the verdict on the model, and every test of it.
 
         Parameters
         ----------
         controls : sequence of str, optional
             Nodes known to have no effect; those given to :func:`attrib_ds.estimate_effects` by default.
         confidence : float, default 0.95
-            Level of the bounds of the share, between 0 and 1.
+            Level of the bounds, between 0 and 1.
 
         Returns
         -------
         DataFrame
-            One row per test: ``test``, ``verdict`` (str: ``"clear"``, ``"cannot tell"`` or
-            ``"confounded"``), ``share``, ``low``, ``high`` (float64, credit of the controls relative to the
-            sum of the sizes of the other nodes' credits, with bounds; infinite if that may be zero, null
-            without controls) and ``explanation`` (str).
+            One row per test, controls first: ``verdict`` (str: ``"clear"``, ``"cannot tell"`` or
+            ``"confounded"``, the same in all rows), ``test`` (str), ``result`` (str: ``"passed"``,
+            ``"failed"``, ``"cannot tell"`` or ``"not applicable"``), ``share``, ``low``, ``high`` (float64,
+            with bounds: credit of the controls, or change of the net effect without an adjustment for
+            activity, relative to the sum of the sizes of the other nodes' effects; infinite if that may be
+            zero, null for other tests), ``explanation`` (str, what was found) and ``settled_by`` (str, what
+            would settle the question).
 
         Warns
         -----
         ConfoundingWarning
-            If controls are given and the verdict on them is ``"confounded"``.
+            If controls are given and the verdict is ``"confounded"``.
 
         Notes
         -----
-        The verdict rests on a model with no other nodes than the controls: in a model with all, a frequent
-        node may absorb what the controls would show, such as the activity of users. The verdict is
-        ``"confounded"`` if the credit of the controls exceeds 3 % of that of all other nodes, and exceeds
-        their sampling error at a significance level of 0.001; ``"clear"`` if the 95 % interval of their share
-        lies between -25 and 25 %; and otherwise ``"cannot tell"``, as without controls. ``"clear"`` does not
-        prove a model right.
+        Controls fail if their credit exceeds a quarter of the other effects' size, and sampling error at a
+        significance level of 0.001: the verdict is ``"confounded"``. They pass if their credit is certainly
+        less than a quarter of the net effect, in two one-sided tests at 5 %. The verdict is ``"clear"`` if
+        controls pass, the net effect is not zero at 1 %, and no node clusters at the checkout; and otherwise
+        ``"cannot tell"``, as without controls. The test of activity says how much the adjustment for it
+        matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
         """
         models.check_level("confidence", confidence)
         chosen = self._controls(controls)
-        test = self._judged(chosen, confidence, is_warning=controls is not None)
-        row = {
-            "test": f"negative controls: {', '.join(chosen) or 'none'}",
-            **asdict(test),
-            "explanation": _explanation(self.label, test, chosen),
-        }
-        return pd.DataFrame([row]).astype(dict.fromkeys(["test", "verdict", "explanation"], TEXT))
+        judged = self._judged(chosen, confidence, is_warning=controls is not None)
+        checks = [*judged.checks, self._check_activity(chosen, confidence)]
+        rows = [{"verdict": judged.verdict, **asdict(check)} for check in checks]
+        texts = ["verdict", "test", "result", "explanation", "settled_by"]
+        return pd.DataFrame(rows).astype(dict.fromkeys(texts, TEXT))
 
     def sensitivity(
         self, controls: Sequence[str] | None = None, *, confidence: float = effects.LEVEL
@@ -294,6 +296,7 @@ class HazardEffects(effects.Effects):
         Annals of Internal Medicine 167(4), 268-274.
         """
         self._require_conversions()
+        self._require_periods("sensitivity to unobserved causes")
         table = self.table(confidence).dropna(subset="node_id", ignore_index=True)
         whole = replace(
             self, parts=(replace(self.parts[0], tally=self.fit.credits(), share=self._one_share),)
@@ -416,6 +419,7 @@ class HazardEffects(effects.Effects):
         models.check_level("confidence", confidence)
         if self.shares.column is not None:
             raise NotSupported(f"{self.label}: effects through mediators are not estimated by segment")
+        self._require_periods("effects through mediators")
         of_nodes = self._mediators(mediators)
         with threadpool_limits(1, user_api="blas"):
             in_total = lost_in_total(self.sample, self.fit, of_nodes)
@@ -525,7 +529,7 @@ class HazardEffects(effects.Effects):
         if self.shares.column is not None or self._one_share != (1.0, 0.0):
             raise NotSupported(f"{self.label}: an experiment is on observed users; combine first, then scale")
         chosen = self._controls(controls)
-        test = self._judged(chosen, effects.LEVEL)
+        verdict = self._judged(chosen, effects.LEVEL).verdict
         is_node = self.is_shown[:-1]
         mixtures: dict[str, list[combination.Mixture | None]] = {measure: [] for measure in self.measures}
         frames = []
@@ -540,7 +544,7 @@ class HazardEffects(effects.Effects):
             node_ids = [self.sample.node_ids[node] for node in shown]
             is_estimated = np.isin(np.arange(len(self.node_ids)), shown)
             for measure, found in mixtures.items():
-                sources = self._sources(shown, place, measure, test.verdict)
+                sources = self._sources(shown, place, measure, verdict)
                 of_shown = measured[measure][place].at(shown)
                 if (
                     measure == "value"
@@ -595,7 +599,8 @@ class HazardEffects(effects.Effects):
             "credited: conversions divided by convention, not an effect.",
             "caused: the direct effect, with all other touchpoints unchanged, provided that users who were "
             "reached and users who were not differ in nothing that affects conversion except what the model "
-            "includes: earlier touchpoints, covariates of the user, and time.",
+            "includes: earlier touchpoints, how active the user is, covariates of the user, and time.",
+            self._time_scale,
             "low and high measure sampling error, not bias.",
         ]
         if not self.has_users:
@@ -604,7 +609,7 @@ class HazardEffects(effects.Effects):
                 "from their first touchpoint to the last date, and conversions without an earlier touchpoint "
                 "as baseline."
             )
-        sentences.append(_explanation(self.label, self.test, self.controls))
+        sentences.append(_explanation(self.label, self._verdict, self.controls))
         sentences.append(
             "The total effect, including what a node triggers in others, is identified only by a randomised "
             "experiment (experiments.holdout_effects)."
@@ -612,23 +617,35 @@ class HazardEffects(effects.Effects):
         return " ".join(sentences)
 
     @property
+    def _time_scale(self) -> str:
+        """In what people convert, and why the model takes it so."""
+        share = f"{self.sample.in_sessions:.0%} of the conversions come within 30 minutes of a touchpoint"
+        if self.sample.further is None:
+            return f"Time scale: periods of {self.sample.model.step} ({share})."
+        return (
+            f"Time scale: sessions ({share}). Without a node, sessions that it opened are lost unless another "
+            "would have come in the same period; those of controls would have come anyway."
+        )
+
+    @property
     def _one_share(self) -> tuple[float, float]:
         """Share of all users, and its standard error; 1 and 0 if shares differ by segment."""
         return (1.0, 0.0) if self.shares.column is not None else self.shares.of_segment(None)
 
     def _facts(self) -> dict[str, str]:
-        facts: dict[str, str] = {"verdict": self.test.verdict}
+        scale = "periods" if self.sample.further is None else "sessions"
+        facts: dict[str, str] = {"verdict": self._verdict, "time scale": scale}
         if self._one_share[0] != 1 or self.shares.column:
             facts["observed share"] = self.shares.column or f"{self._one_share[0]:g}"
         return facts | super()._facts()
 
     def _drawn(self) -> tuple[pd.DataFrame, dict[str, Any]]:
-        test, nodes = self.test, self.at_checkout
-        at_checkout = nodes.index[nodes["is_at_checkout"]].tolist()
-        line = f"verdict of the controls: {test.verdict}" if self.controls else ""
-        if np.isfinite(test.share):
+        at_checkout = self.at_checkout.index[self.at_checkout["is_at_checkout"]].tolist()
+        line = f"verdict: {self._verdict}" if self.controls else ""
+        if self.judged and np.isfinite(self.judged.checks[0].share):
+            test = self.judged.checks[0]
             bounds = f" [{100 * test.low:,.0f} to {100 * test.high:,.0f}]" if np.isfinite(test.low) else ""
-            line += f", with {100 * test.share:,.0f} %{bounds} of the other nodes' credit"
+            line += f"; controls earn {100 * test.share:,.0f} %{bounds} of the other nodes' effects"
         return self.table().assign(result=self.label), {"at_checkout": at_checkout, "note": line}
 
     def _credited(self, currency: int) -> Numbers:
@@ -661,36 +678,44 @@ class HazardEffects(effects.Effects):
                 parts.append(Part(fit.credits(), self.rule.of_events(cells.of_event == cell), share))
         return parts
 
+    @property
+    def _verdict(self) -> judgement.Verdict:
+        return self.judged.verdict if self.judged else "cannot tell"
+
     def _judged(
         self, controls: Sequence[str], confidence: float, *, is_warning: bool = False
-    ) -> judgement.ControlsTest:
-        """Judge the model by its controls, in all currencies together, and warn if it is confounded."""
-        if not controls:
-            return judgement.UNTESTED
-        tally = self.fit.credits()
-        is_shown = tally.is_shown[:-1].any(axis=1)
-        error = judgement.jackknife_error(np.stack(tally.without)[:, :-1])
-        nodes = [node for node in np.flatnonzero(is_shown) if self.node_ids[node] not in controls]
-        rest = tally.conversions[nodes].sum(axis=1)
-        if len(self.sample.histories.event_user):
-            with threadpool_limits(1, user_api="blas"):
-                by_fold = self.sample.credits_of_controls_alone(controls)
-        else:
-            by_fold = np.zeros((1 + GROUPS, len(controls)))
-        credited, total = by_fold[0], float(by_fold[0].sum())
-        test = judgement.judge_controls(
-            credited,
-            judgement.jackknife_error(by_fold[1:]),
-            total,
-            float(judgement.jackknife_error(by_fold[1:].sum(axis=1))),
-            rest,
-            np.sqrt((error[nodes] ** 2).sum(axis=1)),
-            conversions=float(tally.conversions.sum()),
-            confidence=confidence,
+    ) -> judgement.Judgement:
+        """Judge the model, in all currencies together, and warn if it is confounded."""
+        credits, is_control = self._by_fold(self.fit, controls)
+        of_controls = judgement.check_controls(credits, is_control, controls, confidence=confidence)
+        judged = judgement.judge(
+            [
+                of_controls,
+                judgement.check_effects(credits[:, ~is_control].sum(axis=1)),
+                judgement.check_checkout(
+                    self.at_checkout, controls, in_sessions=self.sample.further is not None
+                ),
+            ]
         )
-        if is_warning and test.verdict == "confounded":
-            judgement.warn_of_confounding(self.label, list(controls), credited, float(rest.sum()))
-        return test
+        if is_warning and judged.verdict == "confounded":
+            judgement.warn_of_confounding(self.label, of_controls)
+        return judged
+
+    def _check_activity(self, controls: Sequence[str], confidence: float) -> judgement.Check:
+        """Compare the net effect with that of a model in which all users are equally active."""
+        with threadpool_limits(1, user_api="blas"):
+            fits = self.fit, self.sample.without_activity().fit(is_jackknife=True)
+        nets = [
+            each[:, ~is_control].sum(axis=1)
+            for each, is_control in (self._by_fold(fit, controls) for fit in fits)
+        ]
+        return judgement.check_activity(*nets, confidence=confidence)
+
+    def _by_fold(self, fit: HazardFit, controls: Sequence[str]) -> tuple[Numbers, Flags]:
+        """Return the credits of nodes: of all users, then without each fold; and which are of controls."""
+        tally = fit.credits()
+        credits = np.stack([each[:-1].sum(axis=1) for each in (tally.conversions, *tally.without)])
+        return credits, np.isin(self.sample.node_ids, list(controls))
 
     def _controls(self, given: Sequence[str] | None) -> tuple[str, ...]:
         return self.controls if given is None else _checked_controls(given, self.sample.node_ids)
@@ -715,6 +740,13 @@ class HazardEffects(effects.Effects):
             self._node("mediators", node): [self._node("mediators", each) for each in dict.fromkeys(several)]
             for node, several in mediators.items()
         }
+
+    def _require_periods(self, what: str) -> None:
+        if self.sample.further is not None:
+            raise NotSupported(
+                f"{self.label}: {what} are not estimated where people convert in sessions; effects include "
+                "the sessions that a node leads to (or estimate with DiscreteHazard(scale='periods'))"
+            )
 
     def _require_conversions(self) -> None:
         if not len(self.sample.histories.event_user):
@@ -799,15 +831,15 @@ def _checked_controls(controls: Any, node_ids: Sequence[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(controls))
 
 
-def _explanation(label: str, test: judgement.ControlsTest, controls: Sequence[str]) -> str:
-    """Return the evidence that controls give for or against a model, in words."""
+def _explanation(label: str, verdict: judgement.Verdict, controls: Sequence[str]) -> str:
+    """Return the evidence for or against a model, in words."""
     if not controls:
         return "Without negative controls (controls=) there is no evidence for or against this assumption."
     return {
         "confounded": f"The negative controls show that the assumption does not hold for {label}: treat its "
         "numbers as credit.",
-        "cannot tell": f"The data are too few for the negative controls to tell about {label}: their share "
-        "may be large, so its numbers are unconfirmed.",
+        "cannot tell": f"The tests do not settle whether it holds for {label} (verdict() names them), so its "
+        "numbers are unconfirmed.",
         "clear": f"The negative controls earn a negligible share under {label}. This supports the assumption "
         "but does not prove it.",
-    }[test.verdict]
+    }[verdict]

@@ -1,5 +1,6 @@
-"""Evidence against a model of effects: a verdict by negative controls, and nodes at the checkout."""
+"""Tests of a model of effects, and the verdict that rests on them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,15 +15,20 @@ from attrib_ds.attribution.incremental.histories import preceding
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning, warn
 
-#: Credit of controls, relative to the other nodes, above which a model may count as confounded.
-_MIN_SHARE: Final = 0.03
+#: Credit of controls, relative to the others' effects, that matters: a model is clear only if it is certainly
+#: less, and confounded only if it is more.
+NEGLIGIBLE_SHARE: Final = 0.25
 #: Significance level of the test of confounding.
 SIGNIFICANCE: Final = 0.001
-#: A model is clear if the share of its controls is below this at the significance level, on either side.
-_NEGLIGIBLE_SHARE: Final = 0.25
+#: Chance that a model is wrong although it is clear.
 CLEAR_SIGNIFICANCE: Final = 0.025
+#: Significance level of each of the two tests that the credit of controls is negligible.
+_EQUIVALENCE: Final = 0.05
+#: Significance level at which there are effects at all.
+_NOT_ZERO: Final = 0.01
 
 Verdict = Literal["clear", "cannot tell", "confounded"]
+Result = Literal["passed", "failed", "cannot tell", "not applicable"]
 #: Days before a conversion that count as its checkout, and days that show the usual rate of touchpoints.
 _CHECKOUT: Final = 30 / 1_440
 _USUAL: Final = 7.0
@@ -34,104 +40,202 @@ _SIGNIFICANCE: Final = 0.0001
 
 
 @dataclass(frozen=True)
-class ControlsTest:
-    """Verdict on a model by its controls.
+class Check:
+    """A test of a model of effects.
 
     Attributes
     ----------
-    verdict : str
-        ``"clear"``, ``"cannot tell"`` or ``"confounded"``.
+    test : str
+        Name of the test.
+    result : str
+        ``"passed"``, ``"failed"``, ``"cannot tell"`` or ``"not applicable"``.
     share, low, high : float
-        Credit of the controls relative to the sum of the sizes of the other nodes' credits, in which harm and
-        benefit do not cancel, and its bounds; infinite if that may be zero, NaN without a test.
+        What was found, relative to the effects of all nodes that are no controls, with bounds; NaN without
+        a number.
+    explanation : str
+        What was found, in words.
+    settled_by : str
+        What would settle the question.
     """
 
-    verdict: Verdict
+    test: str
+    result: Result
     share: float
     low: float
     high: float
+    explanation: str
+    settled_by: str
 
 
-#: Result without controls, or if the model assumes that they have no effect.
-UNTESTED: Final = ControlsTest("cannot tell", np.nan, np.nan, np.nan)
+@dataclass(frozen=True)
+class Judgement:
+    """Verdict on a model, and the tests that it rests on: controls first."""
+
+    verdict: Verdict
+    checks: tuple[Check, ...]
 
 
-def judge_controls(
-    credited: arrays.Numbers,
-    error: arrays.Numbers,
-    total: float,
-    total_error: float,
-    others: arrays.Numbers,
-    others_error: arrays.Numbers,
-    *,
-    conversions: float,
-    confidence: float,
-) -> ControlsTest:
-    """Judge a model by the credit of controls.
+def judge(checks: Sequence[Check]) -> Judgement:
+    """Return the verdict of tests: controls, effects, and nodes at the checkout.
 
-    It is confounded if sampling error does not explain what controls earn, and that is a relevant share;
-    clear if their share is certainly negligible, by two one-sided tests of equivalence; else nobody can tell.
+    A model is clear if it passes all that apply, and controls do; confounded if its controls fail and no
+    other test says that there is nothing to be confounded; where tests disagree, nobody can tell.
+    """
+    results = [each.result for each in checks]
+    is_clear = results[0] == "passed" and set(results) <= {"passed", "not applicable"}
+    verdict: Verdict = "confounded" if results[0] == "failed" else "clear" if is_clear else "cannot tell"
+    return Judgement(verdict, tuple(checks))
+
+
+def check_controls(
+    credits: arrays.Numbers, is_control: arrays.Flags, controls: Sequence[str], *, confidence: float
+) -> Check:
+    """Test what a model credits to nodes known to have no effect.
+
+    It fails if sampling error does not explain their credit, of a relevant share of the others' effects; and
+    passes if their credit is certainly negligible beside the net effect of the others, by two one-sided tests
+    of equivalence.
 
     Parameters
     ----------
-    credited, error : float array, shape (n_controls,)
-        Credits of the controls, and their standard errors.
-    total, total_error : float
-        Credit of all controls together, and its standard error.
-    others, others_error : float array, shape (n_others,)
-        Credits of the other nodes, and their standard errors.
-    conversions : float
-        Number of conversions, which bounds the credit of the other nodes: a failed fit may exceed it.
+    credits : float array, shape (1 + GROUPS, n_nodes)
+        Credits of nodes under the model: of all users, then without each group.
+    is_control : bool array, shape (n_nodes,)
+        Which of them are controls.
+    controls : sequence of str
+        Their names.
     confidence : float
         Level of the bounds of the share.
     """
+    name = f"negative controls: {', '.join(controls) or 'none'}"
+    holdout = "a randomised holdout (experiments.plan_holdout, experiments.holdout_effects)"
+    if not is_control.any():
+        return Check(
+            name, "not applicable", *[np.nan] * 3,
+            "No node is known to have no effect.", f"controls=, nodes that cause nothing; or {holdout}",
+        )  # fmt: skip
+    of_controls, of_others = credits[:, is_control], credits[:, ~is_control]
+    part, net = of_controls.sum(axis=1), of_others.sum(axis=1)
     # Harm and benefit may cancel in the net.
-    rest, rest_error = float(np.abs(others).sum()), float(np.sqrt((others_error**2).sum()))
-    share = total / rest if rest else (np.inf if total else np.nan)
-    low, high = _ratio_bounds(total, total_error, rest, rest_error, confidence)
-    if is_confounded(credited, error, total, total_error, min(rest, conversions)):
-        return ControlsTest("confounded", share, low, high)
-    reach = student.ppf(1 - CLEAR_SIGNIFICANCE, intervals.GROUPS - 1)
-    spread = np.hypot(total_error, _NEGLIGIBLE_SHARE * rest_error)
-    is_clear = abs(total) + reach * spread < _NEGLIGIBLE_SHARE * rest
-    return ControlsTest("clear" if is_clear else "cannot tell", share, low, high)
+    whole = (of_others * np.sign(of_others[0])).sum(axis=1)
+    share, low, high = ratio_bounds(part, whole, confidence)
+    if is_failed(of_controls, whole[0]):
+        found = f"They earn {part[0]:,.0f} conversions, {share:.0%} of the other effects' size: {_CAUSE}"
+        return Check(name, "failed", share, low, high, found, holdout)
+    room = NEGLIGIBLE_SHARE * net * np.sign(net[0])
+    distance = room[0] - abs(part[0])
+    error = max(jackknife_error((room + sign * part)[1:]) for sign in (1, -1))
+    reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
+    if distance > reach * error:
+        found = (
+            f"They earn {part[0]:,.0f} conversions, certainly less than {NEGLIGIBLE_SHARE:.0%} of the net."
+        )
+        return Check(name, "passed", share, low, high, found, "")
+    found = f"They earn {part[0]:,.0f} conversions, and may earn more than {NEGLIGIBLE_SHARE:.0%} of the net."
+    times = (reach * error / distance) ** 2 if distance > 0 else np.inf
+    more = f"{times:,.1f} times as many users, or " if times < 100 else ""
+    return Check(name, "cannot tell", share, low, high, found, f"{more}{holdout}")
 
 
-def is_confounded(
-    credited: arrays.Numbers, error: arrays.Numbers, total: float, total_error: float, others: float
-) -> bool:
+_CAUSE: Final = "exposure and conversions have a common cause that the model lacks."
+
+
+def is_failed(of_controls: arrays.Numbers, whole: float) -> bool:
     """Return whether controls earn more credit than sampling error explains, and a relevant share.
 
     Parameters
     ----------
-    credited, error : float array, shape (n_controls,)
-        Credits of the controls under a model of effects, and their jackknife standard errors.
-    total, total_error : float
-        The same for all controls together.
-    others : float
-        Absolute credit of all other nodes.
+    of_controls : float array, shape (1 + GROUPS, n_controls)
+        Their credits: of all users, then without each group.
+    whole : float
+        Size of the effects of all other nodes.
     """
-    if np.abs(credited).sum() <= _MIN_SHARE * others:
+    credited, error = of_controls[0], jackknife_error(of_controls[1:])
+    if np.abs(credited).sum() <= NEGLIGIBLE_SHARE * whole:
         return False
     # A joint F test of all controls, and a test of their sum: half the significance level for each.
     squares = np.divide(credited, error, out=np.full(len(credited), np.inf), where=error > 0) ** 2
     statistic = float(squares[credited != 0].sum()) / len(credited)
     is_joint = statistic > fisher.ppf(1 - SIGNIFICANCE / 2, len(credited), intervals.GROUPS - 1)
+    total, total_error = credited.sum(), jackknife_error(of_controls[1:].sum(axis=1))
     reach = student.ppf(1 - SIGNIFICANCE / 4, intervals.GROUPS - 1)
     return bool(is_joint or abs(total) > reach * total_error)
 
 
-def _ratio_bounds(
-    part: float, part_error: float, whole: float, whole_error: float, confidence: float
-) -> tuple[float, float]:
-    """Return Fieller's bounds of a ratio of independent estimates; infinite if the whole may be zero."""
+def check_effects(net: arrays.Numbers) -> Check:
+    """Test whether nodes have a net effect, which comes for all users, then without each group."""
+    reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
+    error = float(jackknife_error(net[1:]))
+    found = f"All nodes together cause {net[0]:,.0f} conversions, with a standard error of {error:,.0f}."
+    if abs(net[0]) > reach * error:
+        return Check("effects", "passed", *[np.nan] * 3, found, "")
+    return Check(
+        "effects", "cannot tell", *[np.nan] * 3, f"{found} It may be nothing.",
+        "more users, or a randomised holdout",
+    )  # fmt: skip
+
+
+def check_checkout(nodes: pd.DataFrame, controls: Sequence[str], *, in_sessions: bool = False) -> Check:
+    """Test whether touchpoints of nodes cluster at the checkout, from :func:`checkout_nodes`."""
+    name, at = "checkout", nodes.index[nodes["is_at_checkout"]].difference(list(controls)).tolist()
+    if in_sessions:
+        return Check(
+            name, "not applicable", *[np.nan] * 3, "People convert in sessions, whatever opens them.", ""
+        )
+    if nodes["share"].isna().all():
+        return Check(name, "not applicable", *[np.nan] * 3, "Dates have no times of day.", "times of day")
+    if not at:
+        return Check(name, "passed", *[np.nan] * 3, "No node clusters in the minutes before conversions.", "")
+    return Check(
+        name, "failed", *[np.nan] * 3,
+        f"Touchpoints cluster in the 30 minutes before conversions: {', '.join(at)}. People on their way to "
+        "the checkout visit them anyway.",
+        f"a randomised holdout of {', '.join(at)}; paths without them",
+    )  # fmt: skip
+
+
+def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidence: float) -> Check:
+    """Compare net effects with those of a model in which all users are equally active."""
+    change = unadjusted - net
+    share, low, high = ratio_bounds(change, np.abs(net), confidence)
+    name = "activity of users"
+    if not change.any():
+        return Check(name, "not applicable", *[np.nan] * 3, "Users are equally active.", "")
+    found = f"Without an adjustment for it, all nodes together would cause {unadjusted[0]:,.0f} conversions"
+    reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
+    is_needed = abs(change[0]) > max(
+        reach * float(jackknife_error(change[1:])), NEGLIGIBLE_SHARE * abs(net[0])
+    )
+    if not is_needed:
+        return Check(
+            name, "passed", share, low, high, f"{found} instead of {net[0]:,.0f}, which chance explains.", ""
+        )
+    return Check(
+        name, "failed", share, low, high,
+        f"{found} instead of {net[0]:,.0f}: active users buy more. The effects rest on the adjustment.",
+        "covariates of users that predict purchases (covariates=); or a randomised holdout",
+    )  # fmt: skip
+
+
+def ratio_bounds(
+    part: arrays.Numbers, whole: arrays.Numbers, confidence: float
+) -> tuple[float, float, float]:
+    """Return a ratio with Fieller's bounds, which are infinite if the whole may be zero.
+
+    Both come for all users, and then without each group of users.
+    """
+    if not whole[0]:
+        return (np.inf if part[0] else np.nan), -np.inf, np.inf
     reach = float(student.ppf(0.5 + confidence / 2, intervals.GROUPS - 1))
-    square = whole**2 - (reach * whole_error) ** 2
+    variances = [float(jackknife_error(each[1:])) ** 2 for each in (part, whole, part + whole)]
+    shared = (variances[2] - variances[0] - variances[1]) / 2
+    square = whole[0] ** 2 - reach**2 * variances[1]
+    ratio = float(part[0] / whole[0])
     if square <= 0:
-        return -np.inf, np.inf
-    inner = (part * whole) ** 2 - square * (part**2 - (reach * part_error) ** 2)
-    middle, half = part * whole / square, np.sqrt(max(inner, 0.0)) / square
-    return float(middle - half), float(middle + half)
+        return ratio, -np.inf, np.inf
+    middle = (part[0] * whole[0] - reach**2 * shared) / square
+    half = np.sqrt(max(middle**2 - (part[0] ** 2 - reach**2 * variances[0]) / square, 0.0))
+    return ratio, float(middle - half), float(middle + half)
 
 
 def jackknife_error(without: arrays.Numbers) -> arrays.Numbers:
@@ -142,15 +246,13 @@ def jackknife_error(without: arrays.Numbers) -> arrays.Numbers:
     )
 
 
-def warn_of_confounding(label: str, controls: list[str], credited: arrays.Numbers, others: float) -> None:
+def warn_of_confounding(label: str, check: Check) -> None:
     """Warn that a model is confounded."""
-    shown = ", ".join(f"{node} {amount:,.0f}" for node, amount in zip(controls, credited, strict=True))
     warn(
-        f"{label} estimates effects of nodes known to have none: {shown} conversions if they are the only "
-        f"nodes of the model, against {others:,.0f} for all other nodes. Exposure and conversions have a "
-        "common cause that the model does not include, such as the intent to buy, so its estimates for the "
-        "other nodes may be biased as much or more, whatever their intervals. Run a randomised holdout "
-        "(plan_holdout, holdout_effects); until then, treat these numbers as credit, not as effects",
+        f"{label} estimates effects of nodes known to have none ({check.test}). {check.explanation} So its "
+        "estimates for the other nodes may be biased as much or more, whatever their intervals. Run a "
+        "randomised holdout (plan_holdout, holdout_effects); until then, treat these numbers as credit, not "
+        "as effects",
         ConfoundingWarning,
     )
 

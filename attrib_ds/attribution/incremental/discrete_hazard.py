@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,6 +13,7 @@ from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.incremental.histories import Histories, preceding
 from attrib_ds.attribution.incremental.person_periods import Design, Periods, sample_periods
+from attrib_ds.attribution.incremental.sessions import BEFORE, Further, Sessions
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -23,6 +25,8 @@ _CONVERGED: Final = 1e-7
 _FARTHEST: Final = 35.0
 #: Rows of the matrix held in memory at once.
 _TOGETHER: Final = 1 << 15
+#: Maximum number of sessions in their own regression.
+_MOST_SESSIONS: Final = 50_000
 #: With more rows than this, the first steps use every eighth row.
 _MANY: Final = 100_000
 
@@ -43,6 +47,10 @@ class HazardSample:
         Sampled periods; none without a conversion in the observation of its user.
     design : Design
         Their design matrix.
+    further : Further, optional
+        Probability of the sessions with conversions; None if people convert in periods.
+    in_sessions : float
+        Share of conversions within 30 minutes of a touchpoint.
     """
 
     model: DiscreteHazard
@@ -50,15 +58,14 @@ class HazardSample:
     histories: Histories
     periods: Periods
     design: Design
+    further: Further | None = None
+    in_sessions: float = 0.0
 
     @classmethod
-    def of(
-        cls, model: DiscreteHazard, sequences: Sequences, histories: Histories | None = None
-    ) -> HazardSample:
-        """Sample the periods of histories; by default of those that the model reads from the paths."""
+    def of(cls, model: DiscreteHazard, sequences: Sequences, own: Collection[str] = ()) -> HazardSample:
+        """Sample periods, or sessions, of which users open some of their ``own`` will."""
         nodes = len(sequences.node_ids)
-        if histories is None:
-            histories = Histories.of(sequences, covariates=model.covariates)
+        histories = Histories.of(sequences, covariates=model.covariates)
         if not len(histories.event_user) + len(histories.unobserved.fold):
             raise InvalidRequest("paths: no conversions; an incremental model needs at least one")
         if model.interactions and nodes > model.most_interacting:
@@ -66,9 +73,25 @@ class HazardSample:
                 f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "
                 f"{model.most_interacting} nodes (roll them up with level=)"
             )
-        periods = periods_of(model, histories, nodes=nodes, conversions=len(histories.event_user))
+        sessions, further = Sessions.of(histories), None
+        if model.scale == "sessions" or (model.scale == "auto" and sessions.is_scale):
+            histories, of_event = sessions.within(histories)
+            is_own = np.isin(sequences.node_ids, list(own))
+            further = _further(model, histories, sessions, of_event, is_own, folds=sequences.folds)
+            periods = sessions.periods(
+                histories,
+                of_event,
+                nodes=nodes,
+                half_lives=half_lives_of(model),
+                step=as_days(model.step, argument="step"),
+                rows=min(model.rows, model.comparisons * len(of_event)),
+                seed=model.seed,
+            )
+            periods = periods if model.activity else periods.without_activity()
+        else:
+            periods = periods_of(model, histories, nodes=nodes, conversions=len(histories.event_user))
         design = Design.of(periods, histories, has_interactions=model.interactions)
-        return cls(model, sequences.node_ids, histories, periods, design)
+        return cls(model, sequences.node_ids, histories, periods, design, further, sessions.share)
 
     def fit(self, *, is_jackknife: bool = False) -> HazardFit:
         """Fit the regression, with ``is_jackknife`` also without each fold of users."""
@@ -88,14 +111,19 @@ class HazardSample:
             coefficients = [fitted[0]] * (1 + GROUPS * is_jackknife)
         # Cases come first, in the order of conversions.
         cases = design.at(np.flatnonzero(is_case))
-        return HazardFit(histories, design, cases, periods.weight, penalty, fitted[1], coefficients)
+        return HazardFit(
+            histories, design, cases, periods.weight, penalty, fitted[1], coefficients, self.further
+        )
 
     def part(self, which: Flags, conversions: Codes) -> HazardSample:
         """Return some of the periods, with the conversions at some positions among all."""
         histories = self.histories.of_conversions(conversions)
         periods = self.periods.at(which)
         design = Design.of(periods, histories, has_interactions=self.model.interactions)
-        return replace(self, histories=histories, periods=periods, design=design)
+        further = self.further
+        if further is not None:
+            further = further.at(np.isin(self.histories.event_number, conversions))
+        return replace(self, histories=histories, periods=periods, design=design, further=further)
 
     def without_activity(self) -> HazardSample:
         """Return the data of a regression in which all users are equally active."""
@@ -122,6 +150,8 @@ class HazardFit:
         Second derivatives of the negative penalised log-likelihood.
     coefficients : list of float array
         Of all users, then without each fold.
+    further : Further, optional
+        Probability of the sessions with conversions; None if people convert in periods.
     """
 
     histories: Histories
@@ -131,10 +161,21 @@ class HazardFit:
     penalty: Numbers
     hessian: Numbers
     coefficients: list[Numbers]
+    further: Further | None = None
 
     def lost(self) -> list[Numbers]:
         """Return the share of each conversion lost without each node, in each sample of users."""
-        return [lost_without(self.cases, each) for each in self.coefficients]
+        if self.further is None:
+            return [lost_without(self.cases, each) for each in self.coefficients]
+        effects = self.cases.effects.copy()
+        # Sessions of users' own will would have come anyway, with the same opener.
+        effects[:, self.further.is_own, -1] = 0.0
+        # The columns are those of the fit, so parts of the opener are lost with it only.
+        cases = replace(self.cases, effects=effects)
+        return [
+            1.0 - remaining * (1.0 - lost_without(cases, each, base=self.cases))
+            for each, remaining in zip(self.coefficients, self.further.remaining, strict=False)
+        ]
 
     def credits(self) -> Tally:
         """Credit each node with the part of every conversion that would not have happened without it."""
@@ -207,13 +248,70 @@ def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conve
         rows=min(model.rows, model.comparisons * conversions),
         seed=model.seed,
     )
-    return periods if model.activity else replace(periods, activity=np.zeros_like(periods.activity))
+    return periods if model.activity else periods.without_activity()
 
 
-def lost_without(design: Design, coefficients: Numbers) -> Numbers:
-    """Return the share of each row's conversion probability that is lost without each node."""
+def _further(
+    model: DiscreteHazard, histories: Histories, sessions: Sessions, of_event: Codes, is_own: Flags, *,
+    folds: int,
+) -> Further:  # fmt: skip
+    """Estimate whether the sessions with conversions would have come without each node.
+
+    A discrete hazard of sessions of all kinds gives the part of its probability in a period that is lost
+    without earlier touchpoints of a node. A session that the node opened itself is replaced by one of
+    another node, with the probability of one in the same period.
+    """
+    opener, nodes = sessions.opener[of_event], len(is_own)
+    counts = 1 + GROUPS if folds > 1 else 1
+    is_outcome = sessions.time > histories.since[sessions.user]
+    is_outcome &= sessions.time <= histories.until[sessions.user]
+    outcome = np.flatnonzero(is_outcome)
+    if not len(outcome):
+        share = np.where(np.arange(nodes) == opener[:, None], is_own.astype(np.float64), 1.0)
+        return Further(opener, is_own, [share] * counts)
+    of_sessions = replace(
+        histories, event_user=sessions.user[outcome], event_time=sessions.time[outcome] - BEFORE
+    )
+    count = min(len(outcome), _MOST_SESSIONS)
+    is_drawn = np.zeros(len(outcome), bool)
+    is_drawn[np.random.default_rng(model.seed).choice(len(outcome), count, replace=False)] = True
+    periods = periods_of(replace(model, comparisons=2), of_sessions, nodes=nodes, conversions=count)
+    weight = periods.weight.copy()
+    weight[: len(outcome)] = len(outcome) / count
+    is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
+    design = Design.of(replace(periods, weight=weight), of_sessions, has_interactions=False)
+    sample = HazardSample(
+        model,
+        [],
+        replace(of_sessions, event_user=of_sessions.event_user[is_drawn]),
+        replace(periods, weight=weight).at(is_used),
+        design.at(np.flatnonzero(is_used)),
+    )
+    fit = sample.fit(is_jackknife=counts > 1)
+    # Sessions at the very beginning of an observation are in it because of themselves.
+    place = np.searchsorted(outcome, of_event)
+    is_modelled = is_outcome[of_event]
+    rows = design.at(place[is_modelled])
+    is_opener = np.arange(nodes) == opener[:, None]
+    # Sessions of another node, among those of all.
+    of_others = 1.0 - np.bincount(sessions.opener[outcome], minlength=nodes) / len(outcome)
+    found = []
+    for coefficients in fit.coefficients:
+        kept, chance = np.ones(is_opener.shape), np.zeros(len(opener))
+        kept[is_modelled] = 1.0 - lost_without(rows, coefficients)
+        chance[is_modelled] = probabilities(rows.log_odds(coefficients))
+        replaced = np.where(is_own, 1.0, of_others * chance[:, None])
+        found.append(np.where(is_opener, kept * replaced, kept))
+    return Further(opener, is_own, found)
+
+
+def lost_without(design: Design, coefficients: Numbers, *, base: Design | None = None) -> Numbers:
+    """Return the share of each row's conversion probability that is lost without each node.
+
+    The probability is that of a ``base`` if parts of the nodes in it are not lost.
+    """
     change = design.parts(coefficients)
-    log_odds = design.log_odds(coefficients)
+    log_odds = (base or design).log_odds(coefficients)
     probability = probabilities(log_odds)[:, None]
     without = probabilities(np.subtract(log_odds[:, None], change))
     return np.asarray(1.0 - without / probability)

@@ -63,6 +63,10 @@ class Periods:
         """Return some of the periods."""
         return Periods(*(getattr(self, each.name)[which] for each in fields(self)))
 
+    def without_activity(self) -> Periods:
+        """Return the periods of users who are all equally active."""
+        return replace(self, activity=np.zeros_like(self.activity))
+
 
 def sample_periods(
     histories: Histories, *, nodes: int, half_lives: Sequence[float], step: float, rows: int, seed: int

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, estimate_effects, simulate
-from attrib_ds.attribution.experiments.verdict import checkout_nodes, judge_controls
+from attrib_ds.attribution.experiments import verdict
+from attrib_ds.attribution.experiments.verdict import checkout_nodes
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning
@@ -77,64 +78,141 @@ def test_no_other_channel_is_at_the_checkout(scenario):
     assert not found["is_at_checkout"].any()
 
 
+def sampled(amounts, errors):
+    """Return credits of all users, then without each of 20 groups, whose jackknife errors are independent."""
+    groups = np.arange(20)
+    rows = [amounts]
+    for group in groups:
+        waves = [np.cos(2 * np.pi * (node + 1) * group / 20) for node in range(len(amounts))]
+        # Squares of a wave sum to 10.
+        deviations = np.array(errors) * waves * np.sqrt(20 / 19 / 10)
+        rows.append((np.array(amounts) + deviations) * 19 / 20)
+    return np.array(rows)
+
+
+def checked(controls, controls_error, others, others_error):
+    credits = sampled([*controls, *others], [*controls_error, *others_error])
+    is_control = np.arange(credits.shape[1]) < len(controls)
+    return verdict.check_controls(credits, is_control, ["a", "b"][: len(controls)], confidence=0.95)
+
+
+def test_the_samples_have_the_errors_that_they_should():
+    credits = sampled([5.0, 7.0], [1.0, 2.0])
+    assert verdict.jackknife_error(credits[1:]).tolist() == pytest.approx([1, 2])
+    assert verdict.jackknife_error(credits[1:].sum(axis=1)) == pytest.approx(np.sqrt(5))
+
+
 @pytest.mark.parametrize(
-    ("controls", "error", "others", "total", "expected"),
+    ("controls", "error", "others", "failed"),
     [
         # Two controls: the mean square of 3 and 4 is 12.5, above the 10.2 that chance reaches once in 1,000.
-        ([30.0, 40.0], 10.0, 500.0, 1e4, True),
-        ([30.0, 40.0], 11.2, 500.0, 1e4, False),  # 10.0
-        ([30.0, 40.0], 10.0, 2_300.0, 1e4, True),
-        ([30.0, 40.0], 10.0, 2_350.0, 1e4, False),  # less than 3 % of the others
-        ([-30.0, -40.0], 10.0, 500.0, 1e4, True),  # harm is no effect either
-        ([30.0, 40.0], 10.0, 1e9, 600.0, True),  # a model gone astray does not hide its controls
-        ([0.0, 0.0], 0.0, 500.0, 1e4, False),
-        ([60.0, 0.0], 0.0, 500.0, 1e4, True),
+        ([30.0, -40.0], 10.0, [100.0, 100.0], True),
+        ([30.0, -40.0], 11.2, [100.0, 100.0], False),  # 10.0
+        ([30.0, -40.0], 10.0, [140.0, 130.0], True),
+        ([30.0, -40.0], 10.0, [150.0, 140.0], False),  # less than a quarter of the others
+        ([-30.0, -40.0], 10.0, [100.0, 100.0], True),  # harm is no effect either
+        ([0.0, 0.0], 0.0, [100.0, 100.0], False),
+        ([60.0, 0.0], 0.0, [100.0, 100.0], True),
     ],
 )
-def test_controls_count_as_confounded_if_their_credit_is_significant_and_large(
-    controls, error, others, total, expected
-):
-    rest = np.array([others / 2, -others / 2])
-    # The error of the sum is large, so that the controls are tested one by one.
-    test = judge_controls(
-        np.array(controls), np.full(2, error), sum(controls), 1e4, rest, 0 * rest,
-        conversions=total, confidence=0.95,
-    )  # fmt: skip
-    assert test.verdict == ("confounded" if expected else "cannot tell")
+def test_controls_fail_if_their_credit_is_significant_and_large(controls, error, others, failed):
+    assert (checked(controls, [error] * 2, others, [0.0, 0.0]).result == "failed") == failed
+
+
+def test_harm_and_benefit_of_the_others_do_not_cancel_in_the_share():
+    found = checked([30.0], [1.0], [1_500.0, -500.0], [0.0, 0.0])
+    assert found.share == pytest.approx(0.015)
 
 
 @pytest.mark.parametrize(
-    ("total", "error", "others", "others_error", "verdict", "bounds"),
+    ("total", "error", "others", "others_error", "result", "bounds"),
     [
-        # With an exact denominator the bounds are those of a t distribution with 19 degrees of freedom: 2.093.
-        (30.0, 20.0, 1_000.0, 0.0, "clear", (-0.01186, 0.07186)),
-        (30.0, 105.0, 1_000.0, 0.0, "clear", (-0.18977, 0.24977)),
-        (30.0, 106.0, 1_000.0, 0.0, "cannot tell", (-0.19186, 0.25186)),
-        (-30.0, 106.0, 1_000.0, 0.0, "cannot tell", (-0.25186, 0.19186)),
+        # With an exact denominator the bounds are those of a t distribution with 19 degrees of freedom: 2.093;
+        # one-sided tests at 5 % reach 1.729.
+        (30.0, 20.0, 1_000.0, 0.0, "passed", (-0.01186, 0.07186)),
+        (30.0, 127.0, 1_000.0, 0.0, "passed", (-0.23581, 0.29581)),
+        (30.0, 128.0, 1_000.0, 0.0, "cannot tell", (-0.23791, 0.29791)),
+        (-30.0, 128.0, 1_000.0, 0.0, "cannot tell", (-0.29791, 0.23791)),
         (580.0, 180.0, 1_000.0, 0.0, "cannot tell", (0.20326, 0.95674)),
-        (580.0, 120.0, 1_000.0, 0.0, "confounded", (0.32884, 0.83116)),
+        (580.0, 120.0, 1_000.0, 0.0, "failed", (0.32884, 0.83116)),
         # Others that may have no credit at all leave the share unbounded, and nothing is clear.
         (0.0, 1.0, 10.0, 5.0, "cannot tell", (-np.inf, np.inf)),
         (0.0, 1.0, 0.0, 0.0, "cannot tell", (-np.inf, np.inf)),
     ],
 )
-def test_the_verdict_is_clear_only_if_the_interval_of_the_share_is_small(
-    total, error, others, others_error, verdict, bounds
+def test_controls_pass_only_if_their_share_is_certainly_small(
+    total, error, others, others_error, result, bounds
 ):
-    test = judge_controls(
-        np.array([total]), np.array([error]), total, error, np.array([others]), np.array([others_error]),
-        conversions=1e4, confidence=0.95,
-    )  # fmt: skip
-    assert test.verdict == verdict
-    assert (test.low, test.high) == pytest.approx(bounds, abs=1e-4)
+    found = checked([total], [error], [others], [others_error])
+    assert found.result == result
+    assert (found.low, found.high) == pytest.approx(bounds, abs=1e-4)
 
 
-def test_harm_and_benefit_do_not_cancel_in_the_share_of_controls():
-    """The others cause 600 and -595 conversions: 30 of the controls are 2.5 % of 1,195, not 600 % of 5."""
-    found = judge_controls(
-        np.array([30.0]), np.array([20.0]), 30.0, 20.0, np.array([600.0, -595.0]), np.zeros(2),
-        conversions=1e4, confidence=0.95,
-    )  # fmt: skip
-    assert (found.verdict, found.share) == ("clear", pytest.approx(30 / 1195))
-    # The t distribution with 19 degrees of freedom: 2.0930 standard errors of 20.
-    assert (found.low, found.high) == pytest.approx(((30 - 41.860) / 1195, (30 + 41.860) / 1195), abs=1e-6)
+def test_controls_that_cannot_tell_say_how_many_more_users_it_takes():
+    # The room is 250 - 30 = 220 and the reach 1.729 * 180 = 311: (311 / 220) ** 2 = 2.0 times as many.
+    found = checked([30.0], [180.0], [1_000.0], [0.0])
+    assert found.settled_by.startswith("2.0 times as many users, or a randomised holdout")
+    hopeless = checked([300.0], [180.0], [1_000.0], [0.0])
+    assert hopeless.settled_by.startswith("a randomised holdout")
+
+
+def test_bounds_of_a_ratio_know_that_its_parts_vary_together():
+    # A part that is always a tenth of the whole has a certain share.
+    (whole,) = sampled([1_000.0], [100.0]).T
+    assert verdict.ratio_bounds(whole / 10, whole, 0.95) == pytest.approx((0.1, 0.1, 0.1), abs=1e-6)
+
+
+@pytest.mark.parametrize(("net", "result"), [(28.0, "cannot tell"), (29.0, "passed"), (-29.0, "passed")])
+def test_effects_that_may_be_nothing_are_not_confirmed(net, result):
+    # 2.861 standard errors at 1 % with 19 degrees of freedom.
+    assert verdict.check_effects(sampled([net], [10.0])[:, 0]).result == result
+
+
+@pytest.mark.parametrize(
+    ("unadjusted", "error", "result"),
+    [(1_300.0, 100.0, "failed"), (1_300.0, 110.0, "passed"), (1_240.0, 10.0, "passed")],
+)
+def test_the_adjustment_for_activity_matters_if_effects_change_by_more_than_chance(unadjusted, error, result):
+    # 300 / 100 is more than 2.861 standard errors, 300 / 110 is less; 240 is less than a quarter.
+    change = sampled([unadjusted - 1_000.0], [error])[:, 0]
+    net = sampled([1_000.0], [0.0])[:, 0]
+    assert verdict.check_activity(net, net + change, confidence=0.95).result == result
+
+
+def nodes_at(*, is_at_checkout, share=0.5):
+    return pd.DataFrame({"share": [share, 0.0], "is_at_checkout": [is_at_checkout, False]}, index=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "controls", "result"),
+    [
+        (nodes_at(is_at_checkout=True), [], "failed"),
+        (nodes_at(is_at_checkout=True), ["a"], "passed"),
+        (nodes_at(is_at_checkout=False), [], "passed"),
+        (nodes_at(is_at_checkout=False).assign(share=np.nan), [], "not applicable"),
+    ],
+)
+def test_nodes_at_the_checkout_are_a_test(nodes, controls, result):
+    found = verdict.check_checkout(nodes, controls)
+    assert found.result == result
+    assert ("holdout of a" in found.settled_by) == (result == "failed")
+
+
+def check(result):
+    return verdict.Check("", result, *[np.nan] * 3, "", "")
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        (["passed", "passed", "passed"], "clear"),
+        (["passed", "passed", "not applicable"], "clear"),
+        (["not applicable", "passed", "passed"], "cannot tell"),
+        (["passed", "cannot tell", "passed"], "cannot tell"),
+        (["passed", "passed", "failed"], "cannot tell"),
+        (["cannot tell", "passed", "passed"], "cannot tell"),
+        (["failed", "passed", "passed"], "confounded"),
+    ],
+)
+def test_tests_that_disagree_settle_nothing(results, expected):
+    assert verdict.judge([check(result) for result in results]).verdict == expected
