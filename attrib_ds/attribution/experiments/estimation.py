@@ -103,8 +103,8 @@ def estimate_effects(
     >>> table = effects.table().dropna(subset="node_id")
     >>> bool(table["credited"].sum() > 2 * table["caused"].sum())
     True
-    >>> effects.verdict()["verdict"].tolist()
-    ['cannot tell']
+    >>> effects.verdict()["result"].tolist()
+    ['cannot tell', 'cannot tell', 'passed', 'passed']
     """
     require_paths(paths)
     hazard = models.model_named(model) if isinstance(model, str) else model
@@ -127,7 +127,7 @@ def estimate_effects(
     with effects.recorded() as messages, threadpool_limits(1, user_api="blas"):
         sequences = Sequences.of(paths, folds=GROUPS)
         controls = _checked_controls(controls, sequences.node_ids)
-        sample = HazardSample.of(hazard, sequences, controls)
+        sample = HazardSample.of(hazard, sequences, own=controls)
         fit = sample.fit(is_jackknife=True)
         tally = fit.credits()
         label = hazard.name
@@ -233,20 +233,23 @@ class HazardEffects(effects.Effects):
 
         Notes
         -----
-        Controls fail if their credit exceeds a quarter of the other effects' size, and sampling error at a
-        significance level of 0.001: the verdict is ``"confounded"``. They pass if their credit is certainly
-        less than a quarter of the net effect, in two one-sided tests at 5 %. The verdict is ``"clear"`` if
-        controls pass, the net effect is not zero at 1 %, and no node clusters at the checkout; and otherwise
-        ``"cannot tell"``, as without controls. The test of activity says how much the adjustment for it
-        matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
+        Controls fail if their credit exceeds a quarter of the net effect of the other nodes, a twentieth of
+        their sizes, and sampling error at a significance level of 0.001: the verdict is ``"confounded"``.
+        They pass if their credit is certainly less than a quarter of the net effect, in two one-sided tests
+        at 5 %. The verdict is ``"clear"`` if controls pass, the net effect is not zero at 1 %, and no node
+        clusters at the checkout; and otherwise ``"cannot tell"``, as without controls. The test of activity
+        says how much the adjustment for it matters, and does not enter the verdict. ``"clear"`` does not
+        prove a model right.
         """
         models.check_level("confidence", confidence)
         chosen = self._controls(controls)
         judged = self._judged(chosen, confidence, is_warning=controls is not None)
         checks = [*judged.checks, self._check_activity(chosen, confidence)]
-        rows = [{"verdict": judged.verdict, **asdict(check)} for check in checks]
+        columns = ["test", "result", "share", "low", "high", "explanation", "settled_by"]
+        rows = pd.DataFrame([asdict(check) for check in checks])[columns]
+        rows.insert(0, "verdict", judged.verdict)
         texts = ["verdict", "test", "result", "explanation", "settled_by"]
-        return pd.DataFrame(rows).astype(dict.fromkeys(texts, TEXT))
+        return rows.astype(dict.fromkeys(texts, TEXT))
 
     def sensitivity(
         self, controls: Sequence[str] | None = None, *, confidence: float = effects.LEVEL
@@ -623,8 +626,8 @@ class HazardEffects(effects.Effects):
         if self.sample.further is None:
             return f"Time scale: periods of {self.sample.model.step} ({share})."
         return (
-            f"Time scale: sessions ({share}). Without a node, sessions that it opened are lost unless another "
-            "would have come in the same period; those of controls would have come anyway."
+            f"Time scale: sessions ({share}). Without a node, sessions that it opened are lost unless one of "
+            "another would have come in the same period; those of controls would have come anyway."
         )
 
     @property

@@ -15,15 +15,19 @@ from attrib_ds.attribution.incremental.histories import preceding
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning, warn
 
-#: Credit of controls, relative to the others' effects, that matters: a model is clear only if it is certainly
-#: less, and confounded only if it is more.
+#: Credit of controls, relative to the net effect of the others, that matters: a model is clear only if it is
+#: certainly less, and confounded only if it is more.
 NEGLIGIBLE_SHARE: Final = 0.25
+#: The same relative to the sizes of the others' effects, whose net may be zero: more makes it confounded.
+_MIN_SHARE: Final = 0.05
 #: Significance level of the test of confounding.
 SIGNIFICANCE: Final = 0.001
 #: Chance that a model is wrong although it is clear.
 CLEAR_SIGNIFICANCE: Final = 0.025
 #: Significance level of each of the two tests that the credit of controls is negligible.
 _EQUIVALENCE: Final = 0.05
+#: Numbers of users beyond these times those at hand are no advice.
+_MOST_TIMES: Final = 100.0
 #: Significance level at which there are effects at all.
 _NOT_ZERO: Final = 0.01
 
@@ -49,22 +53,22 @@ class Check:
         Name of the test.
     result : str
         ``"passed"``, ``"failed"``, ``"cannot tell"`` or ``"not applicable"``.
-    share, low, high : float
-        What was found, relative to the effects of all nodes that are no controls, with bounds; NaN without
-        a number.
     explanation : str
         What was found, in words.
     settled_by : str
         What would settle the question.
+    share, low, high : float
+        What was found, relative to the effects of all nodes that are no controls, with bounds; NaN without
+        a number.
     """
 
     test: str
     result: Result
-    share: float
-    low: float
-    high: float
     explanation: str
-    settled_by: str
+    settled_by: str = ""
+    share: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,9 @@ def check_controls(
 ) -> Check:
     """Test what a model credits to nodes known to have no effect.
 
-    It fails if sampling error does not explain their credit, of a relevant share of the others' effects; and
-    passes if their credit is certainly negligible beside the net effect of the others, by two one-sided tests
-    of equivalence.
+    It fails if sampling error does not explain their credit, and it is not negligible beside the others'
+    effects; and passes if their credit is certainly negligible beside the net effect of the others, by two
+    one-sided tests of equivalence.
 
     Parameters
     ----------
@@ -110,48 +114,44 @@ def check_controls(
     name = f"negative controls: {', '.join(controls) or 'none'}"
     holdout = "a randomised holdout (experiments.plan_holdout, experiments.holdout_effects)"
     if not is_control.any():
-        return Check(
-            name, "not applicable", *[np.nan] * 3,
-            "No node is known to have no effect.", f"controls=, nodes that cause nothing; or {holdout}",
-        )  # fmt: skip
+        settled_by = f"controls=, nodes that cause nothing; or {holdout}"
+        return Check(name, "not applicable", "No node is known to have no effect.", settled_by)
     of_controls, of_others = credits[:, is_control], credits[:, ~is_control]
     part, net = of_controls.sum(axis=1), of_others.sum(axis=1)
     # Harm and benefit may cancel in the net.
     whole = (of_others * np.sign(of_others[0])).sum(axis=1)
-    share, low, high = ratio_bounds(part, whole, confidence)
-    if is_failed(of_controls, whole[0]):
-        found = f"They earn {part[0]:,.0f} conversions, {share:.0%} of the other effects' size: {_CAUSE}"
-        return Check(name, "failed", share, low, high, found, holdout)
+    bounds = ratio_bounds(part, whole, confidence)
+    found = f"They earn {part[0]:,.0f} conversions"
+    if is_failed(of_controls, max(NEGLIGIBLE_SHARE * abs(net[0]), _MIN_SHARE * whole[0])):
+        found += (
+            f", {bounds[0]:.0%} of the size of the other effects: exposure and conversions have a common "
+        )
+        return Check(name, "failed", f"{found}cause that the model lacks.", holdout, *bounds)
     room = NEGLIGIBLE_SHARE * net * np.sign(net[0])
     distance = room[0] - abs(part[0])
-    error = max(jackknife_error((room + sign * part)[1:]) for sign in (1, -1))
+    error = max(float(jackknife_error((room + sign * part)[1:])) for sign in (1, -1))
     reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
     if distance > reach * error:
-        found = (
-            f"They earn {part[0]:,.0f} conversions, certainly less than {NEGLIGIBLE_SHARE:.0%} of the net."
-        )
-        return Check(name, "passed", share, low, high, found, "")
-    found = f"They earn {part[0]:,.0f} conversions, and may earn more than {NEGLIGIBLE_SHARE:.0%} of the net."
+        found += f", certainly less than {NEGLIGIBLE_SHARE:.0%} of the net effect of the others."
+        return Check(name, "passed", found, "", *bounds)
+    found += f", and may earn more than {NEGLIGIBLE_SHARE:.0%} of the net effect of the others."
     times = (reach * error / distance) ** 2 if distance > 0 else np.inf
-    more = f"{times:,.1f} times as many users, or " if times < 100 else ""
-    return Check(name, "cannot tell", share, low, high, found, f"{more}{holdout}")
+    more = f"{times:,.1f} times as many users, or " if times < _MOST_TIMES else ""
+    return Check(name, "cannot tell", found, f"{more}{holdout}", *bounds)
 
 
-_CAUSE: Final = "exposure and conversions have a common cause that the model lacks."
-
-
-def is_failed(of_controls: arrays.Numbers, whole: float) -> bool:
-    """Return whether controls earn more credit than sampling error explains, and a relevant share.
+def is_failed(of_controls: arrays.Numbers, negligible: float) -> bool:
+    """Return whether controls earn more credit than sampling error explains, and more than is negligible.
 
     Parameters
     ----------
     of_controls : float array, shape (1 + GROUPS, n_controls)
         Their credits: of all users, then without each group.
-    whole : float
-        Size of the effects of all other nodes.
+    negligible : float
+        Credit, of either sign, that does not matter.
     """
     credited, error = of_controls[0], jackknife_error(of_controls[1:])
-    if np.abs(credited).sum() <= NEGLIGIBLE_SHARE * whole:
+    if np.abs(credited).sum() <= negligible:
         return False
     # A joint F test of all controls, and a test of their sum: half the significance level for each.
     squares = np.divide(credited, error, out=np.full(len(credited), np.inf), where=error > 0) ** 2
@@ -168,53 +168,45 @@ def check_effects(net: arrays.Numbers) -> Check:
     error = float(jackknife_error(net[1:]))
     found = f"All nodes together cause {net[0]:,.0f} conversions, with a standard error of {error:,.0f}."
     if abs(net[0]) > reach * error:
-        return Check("effects", "passed", *[np.nan] * 3, found, "")
+        return Check("effects", "passed", found)
     return Check(
-        "effects", "cannot tell", *[np.nan] * 3, f"{found} It may be nothing.",
-        "more users, or a randomised holdout",
-    )  # fmt: skip
+        "effects", "cannot tell", f"{found} It may be nothing.", "more users, or a randomised holdout"
+    )
 
 
 def check_checkout(nodes: pd.DataFrame, controls: Sequence[str], *, in_sessions: bool = False) -> Check:
     """Test whether touchpoints of nodes cluster at the checkout, from :func:`checkout_nodes`."""
     name, at = "checkout", nodes.index[nodes["is_at_checkout"]].difference(list(controls)).tolist()
     if in_sessions:
-        return Check(
-            name, "not applicable", *[np.nan] * 3, "People convert in sessions, whatever opens them.", ""
-        )
+        return Check(name, "not applicable", "People convert in sessions, whatever opens them.")
     if nodes["share"].isna().all():
-        return Check(name, "not applicable", *[np.nan] * 3, "Dates have no times of day.", "times of day")
+        return Check(name, "not applicable", "Dates have no times of day.", "dates with times of day")
     if not at:
-        return Check(name, "passed", *[np.nan] * 3, "No node clusters in the minutes before conversions.", "")
-    return Check(
-        name, "failed", *[np.nan] * 3,
-        f"Touchpoints cluster in the 30 minutes before conversions: {', '.join(at)}. People on their way to "
-        "the checkout visit them anyway.",
-        f"a randomised holdout of {', '.join(at)}; paths without them",
-    )  # fmt: skip
+        return Check(name, "passed", "Touchpoints of no node cluster in the minutes before conversions.")
+    named = ", ".join(at)
+    found = f"Touchpoints cluster in the 30 minutes before conversions: {named}. People on their way to the "
+    settled_by = f"paths without {named}, or a randomised holdout of {named}"
+    return Check(name, "failed", f"{found}checkout visit them anyway.", settled_by)
 
 
 def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidence: float) -> Check:
     """Compare net effects with those of a model in which all users are equally active."""
-    change = unadjusted - net
-    share, low, high = ratio_bounds(change, np.abs(net), confidence)
-    name = "activity of users"
+    name, change = "activity of users", unadjusted - net
     if not change.any():
-        return Check(name, "not applicable", *[np.nan] * 3, "Users are equally active.", "")
-    found = f"Without an adjustment for it, all nodes together would cause {unadjusted[0]:,.0f} conversions"
+        return Check(name, "not applicable", "The model takes all users to be equally active.")
+    bounds = ratio_bounds(change, np.abs(net), confidence)
     reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
-    is_needed = abs(change[0]) > max(
-        reach * float(jackknife_error(change[1:])), NEGLIGIBLE_SHARE * abs(net[0])
-    )
-    if not is_needed:
-        return Check(
-            name, "passed", share, low, high, f"{found} instead of {net[0]:,.0f}, which chance explains.", ""
-        )
+    least = max(reach * float(jackknife_error(change[1:])), NEGLIGIBLE_SHARE * abs(net[0]))
+    found = f"Without the adjustment for it, all nodes together would cause {unadjusted[0]:,.0f} conversions "
+    if abs(change[0]) <= least:
+        return Check(name, "passed", f"{found}instead of {net[0]:,.0f}: it hardly matters.", "", *bounds)
     return Check(
-        name, "failed", share, low, high,
-        f"{found} instead of {net[0]:,.0f}: active users buy more. The effects rest on the adjustment.",
-        "covariates of users that predict purchases (covariates=); or a randomised holdout",
-    )  # fmt: skip
+        name,
+        "failed",
+        f"{found}instead of {net[0]:,.0f}: active users buy more, and the effects rest on the adjustment.",
+        "covariates of users that predict purchases (covariates=), or a randomised holdout",
+        *bounds,
+    )
 
 
 def ratio_bounds(

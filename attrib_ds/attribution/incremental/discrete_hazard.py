@@ -62,10 +62,21 @@ class HazardSample:
     in_sessions: float = 0.0
 
     @classmethod
-    def of(cls, model: DiscreteHazard, sequences: Sequences, own: Collection[str] = ()) -> HazardSample:
-        """Sample periods, or sessions, of which users open some of their ``own`` will."""
+    def of(
+        cls,
+        model: DiscreteHazard,
+        sequences: Sequences,
+        histories: Histories | None = None,
+        *,
+        own: Collection[str] = (),
+    ) -> HazardSample:
+        """Sample periods of histories, by default of those in the paths; or sessions.
+
+        Sessions that nodes open which are users' ``own`` will, such as direct visits, come anyway.
+        """
         nodes = len(sequences.node_ids)
-        histories = Histories.of(sequences, covariates=model.covariates)
+        if histories is None:
+            histories = Histories.of(sequences, covariates=model.covariates)
         if not len(histories.event_user) + len(histories.unobserved.fold):
             raise InvalidRequest("paths: no conversions; an incremental model needs at least one")
         if model.interactions and nodes > model.most_interacting:

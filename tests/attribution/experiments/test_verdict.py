@@ -113,6 +113,9 @@ def test_the_samples_have_the_errors_that_they_should():
         ([-30.0, -40.0], 10.0, [100.0, 100.0], True),  # harm is no effect either
         ([0.0, 0.0], 0.0, [100.0, 100.0], False),
         ([60.0, 0.0], 0.0, [100.0, 100.0], True),
+        # A net near zero: more than a quarter of it, and less or more than a twentieth of the sizes.
+        ([70.0, 70.0], 10.0, [1_500.0, -1_400.0], False),
+        ([75.0, 75.0], 10.0, [1_500.0, -1_400.0], True),
     ],
 )
 def test_controls_fail_if_their_credit_is_significant_and_large(controls, error, others, failed):
@@ -199,7 +202,7 @@ def test_nodes_at_the_checkout_are_a_test(nodes, controls, result):
 
 
 def check(result):
-    return verdict.Check("", result, *[np.nan] * 3, "", "")
+    return verdict.Check("", result, "")
 
 
 @pytest.mark.parametrize(
