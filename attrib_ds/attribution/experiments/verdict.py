@@ -25,7 +25,7 @@ SIGNIFICANCE: Final = 0.001
 #: Chance that a model is wrong although it is clear.
 CLEAR_SIGNIFICANCE: Final = 0.025
 #: Significance level of each of the two tests that the credit of controls is negligible.
-_EQUIVALENCE: Final = 0.05
+_EQUIVALENCE: Final = 0.1
 #: Numbers of users beyond these times those at hand are no advice.
 _MOST_TIMES: Final = 100.0
 #: Significance level at which there are effects at all.

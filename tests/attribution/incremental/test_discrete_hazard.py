@@ -22,6 +22,8 @@ from attrib_ds.attribution.incremental.discrete_hazard import (
     fit_logistic,
     probabilities,
 )
+from attrib_ds.attribution.incremental.histories import Histories
+from attrib_ds.attribution.incremental.person_periods import activity_at
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest, TruncatedUsers
@@ -549,3 +551,57 @@ def test_touchpoints_that_have_decayed_to_zero_share_equally():
     paths = Paths.from_frames(touchpoints, conversions, users=users, columns={"touch": "touch_id"})
     shares = touch_shares(DiscreteHazard(half_lives=("1h",), covariates=()), Sequences.of(paths)).to_pandas()
     assert shares["share"].nunique() <= 1
+
+
+def test_activity_is_the_expected_rate_of_touchpoints_so_far():
+    # Two users, ten days each: 8 and no touchpoints, so the rate is 0.4 a day. The second moment of counts is
+    # 8 * 7 = 56, against 0.4 ** 2 * 200 = 32 if rates were equal: an excess variance of 0.75.
+    touch_time = np.arange(1.0, 9.0)
+    histories = Histories(
+        since=np.zeros(2), until=np.full(2, 10.0), covariates=np.zeros((2, 0)), fold=np.zeros(2, int),
+        touch_user=np.zeros(8, int), touch_node=np.arange(8) % 2, touch_time=touch_time,
+        event_user=np.zeros(0, int), event_time=np.zeros(0), event_currency=np.zeros(0, int),
+        event_number=np.zeros(0, int), conversions=np.zeros(0), value=np.zeros(0), currencies=["EUR"],
+    )  # fmt: skip
+    found = activity_at(histories, np.array([0, 0, 0, 1]), np.array([0.0, 4.0, 9.5, 4.0]))
+    expected = [
+        (1 + 0.75 * so_far) / (1 + 0.75 * 0.4 * day) for so_far, day in [(0, 0), (4, 4), (8, 9.5), (0, 4)]
+    ]
+    assert np.exp(found).tolist() == pytest.approx(expected)
+
+
+def test_users_with_equal_rates_are_equally_active():
+    # One touchpoint each: less variance than chance gives.
+    users = np.arange(50)
+    histories = Histories(
+        since=np.zeros(50), until=np.full(50, 10.0), covariates=np.zeros((50, 0)), fold=np.zeros(50, int),
+        touch_user=users, touch_node=np.zeros(50, int), touch_time=np.linspace(1, 9, 50),
+        event_user=np.zeros(0, int), event_time=np.zeros(0), event_currency=np.zeros(0, int),
+        event_number=np.zeros(0, int), conversions=np.zeros(0), value=np.zeros(0), currencies=["EUR"],
+    )  # fmt: skip
+    assert not activity_at(histories, users, np.full(50, 9.5)).any()
+
+
+@pytest.mark.slow
+def test_active_users_who_buy_more_are_no_effect_of_what_they_meet():
+    # Activity, which differs much, raises touchpoints and conversions alike; touchpoints cause nothing.
+    random = np.random.default_rng(8)
+    users, days = 12_000, 30
+    activity = random.gamma(0.7, 1 / 0.7, users)
+    touches, orders = [], []
+    bought = np.full(users, np.inf)
+    for day in range(days):
+        buys = (random.random(users) < 0.004 * np.sqrt(activity)) & np.isinf(bought)
+        bought[buys] = day + 0.9
+        for node in ("ad", "mail", "direct"):
+            reached = np.flatnonzero((random.random(users) < 0.06 * activity) & (bought > day))
+            touches += [(f"u{user}", node, day + 0.8 * random.random()) for user in reached]
+    orders = [(f"e{user}", f"u{user}", bought[user], 1.0, "EUR") for user in np.flatnonzero(bought < days)]
+    listed = [(f"u{user}", 0.0, min(bought[user], 30.0), False) for user in range(users)]
+    paths = frames(listed, touches, orders)
+    sums = [
+        credited(paths, DiscreteHazard(activity=is_on))[["ad", "mail", "direct"]].sum()
+        for is_on in (True, False)
+    ]
+    assert abs(sums[0]) < 0.15 * len(orders)
+    assert sums[1] > 0.25 * len(orders)

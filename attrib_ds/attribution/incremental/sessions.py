@@ -1,0 +1,143 @@
+"""Sessions of users, in which they convert: their probability of a conversion, and of a further session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from attrib_ds.attribution.arrays import Codes, Flags, Numbers
+from attrib_ds.attribution.incremental.histories import Histories, Unobserved
+from attrib_ds.attribution.incremental.person_periods import Periods, activity_at, adstock_at
+
+#: Days between touchpoints after which another session begins, and after which it no longer converts.
+GAP: Final = 30 / 1_440
+#: Days before a session at which the touchpoints that may have led to it are counted.
+BEFORE: Final = 1e-9
+#: Share of conversions in sessions above which people are said to convert in sessions.
+_MOST: Final = 0.5
+#: Adstock whose saturation is 1: an indicator.
+_ONE: Final = np.e - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sessions:
+    """Sessions of users, in the order of users and times.
+
+    Attributes
+    ----------
+    user, opener : int array
+        User, and the node of the first touchpoint.
+    time : float array
+        Beginning, days since the first observation began.
+    of_event : int array
+        Session in which each conversion happened, -1 for none.
+    share : float
+        Share of the conversions that happened in sessions.
+    is_scale : bool
+        Whether people convert in sessions: most do, also of those after which another node than the most
+        frequent was last. A single node at the checkout makes no sessions.
+    """
+
+    user: Codes
+    opener: Codes
+    time: Numbers
+    of_event: Codes
+    share: float
+    is_scale: bool
+
+    @classmethod
+    def of(cls, histories: Histories) -> Sessions:
+        """Divide the touchpoints of users into sessions."""
+        user, time, node = histories.touch_user, histories.touch_time, histories.touch_node
+        is_first = (np.diff(user, prepend=-1) != 0) | (np.diff(time, prepend=-np.inf) > GAP)
+        number = np.cumsum(is_first) - 1
+        # Users are further apart than the times of any two of their touchpoints and conversions.
+        times = np.concatenate([time, histories.event_time])
+        apart = np.ptp(times) + 1.0 if len(times) else 1.0
+        last = np.searchsorted(
+            user * apart + time, histories.event_user * apart + histories.event_time + BEFORE
+        )
+        last -= 1
+        is_own = (last >= 0) & (user[last] == histories.event_user) if len(user) else last >= 0
+        is_within = is_own.copy()
+        is_within[is_own] = histories.event_time[is_own] - time[last[is_own]] <= GAP
+        of_event = np.where(is_within, number[last] if len(user) else -1, -1)
+        share = float(is_within.mean()) if len(is_within) else 0.0
+        others = is_within
+        if len(np.unique(node)) > 1 and is_within.any():
+            frequent = np.bincount(node[last[is_within]]).argmax()
+            others = is_within[~is_within | (node[last] != frequent)]
+        is_scale = share > _MOST and bool(len(others)) and float(others.mean()) > _MOST
+        return cls(user[is_first], node[is_first], time[is_first], of_event, share, is_scale)
+
+    def within(self, histories: Histories) -> tuple[Histories, Codes]:
+        """Return histories in which conversions outside sessions are unobserved, and the others' sessions."""
+        is_kept = self.of_event >= 0
+        rest = histories.unobserved
+        fold = histories.fold[histories.event_user]
+        names = ("event_currency", "conversions", "value", "event_number")
+        outside = [fold[~is_kept], *(getattr(histories, name)[~is_kept] for name in names)]
+        before = (rest.fold, rest.currency, rest.conversions, rest.value, rest.event_number)
+        unobserved = Unobserved(*map(np.concatenate, zip(before, outside, strict=True)))
+        columns = {name: getattr(histories, name)[is_kept] for name in ("event_user", "event_time", *names)}
+        return replace(histories, **columns, unobserved=unobserved), self.of_event[is_kept]
+
+    def is_observed(self, histories: Histories) -> Flags:
+        """Return which sessions began within the observation of their users."""
+        return (self.time >= histories.since[self.user]) & (self.time <= histories.until[self.user])
+
+    def periods(
+        self, histories: Histories, of_event: Codes, *, nodes: int, half_lives: list[float], step: float,
+        rows: int, seed: int,
+    ) -> Periods:  # fmt: skip
+        """Return every session with a conversion, and a random sample of those without.
+
+        The last of the half-lives is an indicator of the node that opened the session.
+        """
+        others = self.is_observed(histories)
+        others[of_event] = False
+        drawn = np.flatnonzero(others)
+        weight = 1.0
+        if len(drawn) > rows:
+            weight = len(drawn) / rows
+            drawn = np.sort(np.random.default_rng(seed).choice(drawn, rows, replace=False))
+        which = np.concatenate([of_event, drawn])
+        user, moment = self.user[which], self.time[which] - BEFORE
+        adstock = adstock_at(histories, user, moment, nodes=nodes, half_lives=half_lives)
+        opened = np.zeros((len(which), nodes, 1), np.float32)
+        opened[np.arange(len(which)), self.opener[which], 0] = _ONE
+        return Periods(
+            np.concatenate([adstock, opened], axis=2),
+            user,
+            np.floor(np.maximum(moment, 0) / step).astype(np.int64),
+            np.concatenate([np.arange(len(of_event)), np.full(len(drawn), -1)]),
+            np.concatenate([np.ones(len(of_event)), np.full(len(drawn), weight)]),
+            moment,
+            activity_at(histories, user, moment),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """Probability of the sessions with conversions, and how they would have come about without nodes.
+
+    Attributes
+    ----------
+    opener : int array
+        Node that opened the session of each conversion.
+    is_own : bool array, shape (n_nodes,)
+        Nodes whose sessions users open of their own will, such as negative controls: they would have come
+        anyway.
+    remaining : list of float array, shape (n_conversions, n_nodes)
+        Probability that the session would have come without each node: of all users, then without each fold.
+    """
+
+    opener: Codes
+    is_own: Flags
+    remaining: list[Numbers]
+
+    def at(self, which: Flags) -> Further:
+        """Return those of some conversions."""
+        return Further(self.opener[which], self.is_own, [each[which] for each in self.remaining])
