@@ -26,7 +26,7 @@ def search_interactions(
     nodes: Predicate | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
-    columns: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
     sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     offset: int = 0,

@@ -93,7 +93,7 @@ def export_interactions(
     nodes: Predicate | None = None,
     since: datetime | date | str | None = None,
     until: datetime | date | str | None = None,
-    columns: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
     sort: str | Sequence[str] | None = None,
     limit: int | None = None,
     filtered: bool | None = False,
@@ -144,7 +144,7 @@ def export_users(
     project: Project,
     path: str | Path,
     *,
-    columns: str | Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = None,
     audience: str | Predicate | Mapping[str, Any] | None = None,
     format: str | None = None,  # noqa: A002  (the field's word)

@@ -17,7 +17,7 @@ from attrib_ds.records import declared_fields, frames
 def search_users(
     project: Project,
     *,
-    columns: str | Sequence[str],
+    columns: Sequence[str],
     where: Predicate | None = None,
     audience: Predicate | Mapping[str, Any] | None = None,
     sql: str | None = None,
