@@ -222,6 +222,7 @@ SETTINGS: Final = pa.schema(
         *_texts("piiFields"),
         *_flags("requireTokenForEvents"),
         *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "trafficFilters"),
+        *_counts("anonymousNodesPerDay"),
         *_text("holdoutKey"),
         *_flags("respectGpc", "respectDnt", "anonymousIdentification"),
         *_text("currency", "timezone"),

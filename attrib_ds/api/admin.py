@@ -367,7 +367,7 @@ def get_settings(project: Project) -> pd.Series[Any]:
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
         ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``,
-        ``respectGpc``, ``respectDnt`` and ``anonymousIdentification``, as in
+        ``anonymousNodesPerDay``, ``respectGpc``, ``respectDnt`` and ``anonymousIdentification``, as in
         :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the secret that decides from whom holdouts
         withhold, empty before the first one; ``currency`` and ``timezone``. The last three never change.
 
@@ -392,6 +392,7 @@ def update_settings(
     allowed_origins: Sequence[str] | None = None,
     excluded_referrers: Sequence[str] | None = None,
     traffic_filters: Sequence[str] | None = None,
+    anonymous_nodes_per_day: int | None = None,
     respect_gpc: bool | None = None,
     respect_dnt: bool | None = None,
     anonymous_identification: bool | None = None,
@@ -427,6 +428,9 @@ def update_settings(
         ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).
         The first one that matches is the ``trafficFilterId`` of hits that arrive from then on, which searches
         leave out by default. None by default.
+    anonymous_nodes_per_day : int, optional
+        Most traffic-source nodes that collected hits create on a day (UTC), up to 1,000,000; 10,000 by
+        default. Hits of further sources are credited to the node ``(other)`` below the nearest node there is.
     respect_gpc : bool, optional
         Whether a served project stores no lasting tracker id of a browser that sends Global Privacy Control:
         each such hit is a visitor of its own. True by default.

@@ -135,8 +135,9 @@ def create_campaign(
     vendor_id : str
         The integration's ``vendorId``.
     campaign_slug : str
-        Its name in the URLs of landing pages: 1 to 128 letters, digits and ``. _ ~ -``; unique in the
-        integration and never changed.
+        Its name in the URLs of landing pages, at most 255 characters. It becomes a slug as the text of
+        traffic does, such as ``spring-sale`` for ``Spring Sale``, which is unique in the integration, never
+        changes, and is in :func:`attrib_ds.get_campaign`.
     name : str
         Display name.
     active : bool, default True

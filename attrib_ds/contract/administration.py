@@ -192,6 +192,7 @@ class DeleteHoldout(request.ProjectRequest):
 
 
 #: 0 keeps values for ever; the maximum is a hundred years.
+NodesPerDay = Annotated[int, values.whole("a whole number from 0 to 1,000,000", lowest=0, highest=1_000_000)]
 RetentionDays = Annotated[
     int, values.whole("a whole number of days from 0 (for ever) to 36525", lowest=0, highest=36_525)
 ]
@@ -263,6 +264,7 @@ class UpdateSettings(request.ProjectRequest):
     allowedOrigins: Annotated[tuple[Origin, ...], values.BOUNDED] | None = None
     excludedReferrers: Annotated[tuple[Host, ...], values.BOUNDED] | None = None
     trafficFilters: Annotated[tuple[TrafficFilter, ...], values.BOUNDED] | None = None
+    anonymousNodesPerDay: NodesPerDay | None = None
     respectGpc: values.Flag | None = None
     respectDnt: values.Flag | None = None
     anonymousIdentification: values.Flag | None = None

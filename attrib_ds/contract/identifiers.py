@@ -1,5 +1,6 @@
 """Rules for identifiers: projects, records, references, storage keys, currencies and email addresses."""
 
+import hashlib
 import re
 import unicodedata
 from functools import lru_cache
@@ -10,7 +11,32 @@ import email_validator
 
 from attrib_ds.contract.json_values import Refused, Rule, pattern, text
 
+_LONGEST_SLUG: Final = 128
+_STORABLE: Final = r"[^\x00\ud800-\udfff]"
+#: Longest text that names a campaign.
+_LONGEST_CAMPAIGN: Final = 255
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
+
+
+def slug_of(text: str) -> str:
+    """Return the slug of a campaign's text: small letters, digits and hyphens, at most 128.
+
+    Blanks around it are left out, compatible forms of a letter are one, and a run of other characters is one
+    hyphen. A text without any
+    letter from a to z or digit has a hash, since hyphens alone would be the slug of all of them.
+
+    Examples
+    --------
+    >>> slug_of("Spring Sale 2025"), slug_of("spring_SALE+2025")
+    ('spring-sale-2025', 'spring-sale-2025')
+    >>> slug_of("春")
+    'campaign-c0b2bb6d6e57'
+    """
+    folded = unicodedata.normalize("NFKC", text).lower().strip()
+    slug = re.sub("[^a-z0-9]+", "-", folded)[:_LONGEST_SLUG]
+    if slug.strip("-"):
+        return slug
+    return f"campaign-{hashlib.sha256(folded.encode()).hexdigest()[:12]}"
 
 
 def _check_path_text(value: Any) -> str:
@@ -64,9 +90,9 @@ UserIdOrUnknown = Annotated[
 Slug = Annotated[
     str,
     pattern(
-        r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}",
-        "1 to 128 letters, digits and . _ ~ -, starting with a letter or digit",
-        longest=128,
+        rf"{_STORABLE}*[^\s\x00\ud800-\udfff]{_STORABLE}*",
+        f"text of 1 to {_LONGEST_CAMPAIGN} characters, which becomes a slug",
+        longest=_LONGEST_CAMPAIGN,
     ),
 ]
 Reference = Annotated[

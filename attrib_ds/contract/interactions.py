@@ -192,7 +192,6 @@ class GetNode(ProjectRequest):
 
 Sent = TypeVar("Sent", bound=ProjectRequest)
 
-_LONGEST_URL: Final = 4_096
 #: Longest time from the page view until it is sent, such as that of a computer that slept meanwhile.
 _LONGEST_DELAY: Final = timedelta(days=7)
 #: Largest offset of a time zone, in minutes.
@@ -210,14 +209,10 @@ TrackerId = Annotated[
 PageUrl = Annotated[
     str,
     json_values.pattern(
-        r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\x00\ud800-\udfff]+",
-        f"a URL of at most {_LONGEST_URL:,} characters, such as 'https://shop.example/'",
-        longest=_LONGEST_URL,
+        r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\x00\ud800-\udfff]+", "a URL, such as 'https://shop.example/'"
     ),
 ]
-Referrer = Annotated[
-    str, json_values.text(f"text of at most {_LONGEST_URL:,} characters", longest=_LONGEST_URL)
-]
+Referrer = Annotated[str, json_values.text()]
 HitType = Annotated[str, json_values.pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
 Minutes = Annotated[
     int,
@@ -284,7 +279,7 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
     >>> read_hit({"projectId": "shop", "pageUrl": "boots"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attrib_ds.errors.InvalidRequest: /pageUrl: 'boots' is not allowed; expected a URL of at most ...
+    attrib_ds.errors.InvalidRequest: /pageUrl: 'boots' is not allowed; expected a URL, such as ...
     """
     return _read(CollectHit, values, is_query=is_query)
 

@@ -43,6 +43,9 @@ def _rows(file: str) -> list[list[str]]:
 #: Search engines have subdomains that are no search, such as ``docs.google.com``.
 _WITH_SUBDOMAINS: Final = frozenset(KINDS) - {"search"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
+#: Of a name in DNS: characters and labels.
+LONGEST_HOST: Final = 253
+_MOST_LABELS: Final = 127
 #: The country in a host, such as ``de``. At the end of a host, names may be registered below a label of the
 #: country's, such as ``co.uk``; ``google.abc.de`` is whoever's ``abc.de`` is.
 _INNER: Final = r"[a-z]{2}"
@@ -101,7 +104,12 @@ def referrer_host(referrer: str) -> str:
     'news.example'
     """
     match = _URL.match(referrer.strip())
-    return match[1].lower().rstrip(".") if match else ""
+    return bounded_host(match[1].lower().rstrip(".")) if match else ""
+
+
+def bounded_host(host: str) -> str:
+    """Return at most what DNS allows of a host; its end, which names the site, is kept."""
+    return ".".join(host[-LONGEST_HOST:].split(".")[-_MOST_LABELS:])
 
 
 def _site_of(host: str, sites: Mapping[str, Site]) -> Site | None:
@@ -115,7 +123,8 @@ def _site_of(host: str, sites: Mapping[str, Site]) -> Site | None:
 def _written_forms(host: str) -> Iterator[tuple[str, bool]]:
     """Return the forms in which a host and its parents may be listed, and whether it is the whole host."""
     labels = host.split(".")
-    for start in range(len(labels) - 1):
+    # Longer ends of a host are never listed, and whoever sends it chooses the number of its labels.
+    for start in range(max(0, len(labels) - _most_listed()), len(labels) - 1):
         name, is_whole = labels[start:], start == 0
         yield ".".join(name), is_whole
         # The country is at the end (google.{}) or before the site ({}.search.yahoo.com).
@@ -125,6 +134,14 @@ def _written_forms(host: str) -> Iterator[tuple[str, bool]]:
         for position in range(len(name) - 2):
             if re.fullmatch(_INNER, name[position]):
                 yield ".".join([*name[:position], COUNTRY, *name[position + 1 :]]), is_whole
+
+
+@cache
+def _most_listed() -> int:
+    """Return the largest number of labels of a host that may be listed; a country may have two."""
+    return (
+        max(host.count(".") for names in sites().values() for hosts in names.values() for host in hosts) + 2
+    )
 
 
 def _pattern(host: str) -> str:

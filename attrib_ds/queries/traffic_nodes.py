@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from attrib_ds.queries.channel_rules import UNASSIGNED
@@ -29,6 +30,10 @@ _UNPAID: Final = {name: name.lower().replace(" ", "-") for name in _REFERRER_TYP
 _ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 #: Types of the levels of users' own columns, from the root down.
 LEVELS: Final = ("channel", "campaign", "adset", "ad", "keyword")
+#: Type of the nodes below one.
+_BELOW: Final = {"channel": "referrer", "integration": "campaign", **dict(pairwise(LEVELS[1:]))}
+#: Name of the node with the traffic of those that were too many.
+_OTHER: Final = "(other)"
 _MAX_LENGTH: Final = 128
 _DIGEST: Final = re.compile(r"~[0-9a-f]{24}\Z")
 
@@ -134,6 +139,21 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
                 node = replace(node, slug=level, external_id=traffic.campaign_id)
             nodes.append(node)
     return tuple(nodes)
+
+
+def other(above: Node | None) -> Node:
+    """Return the node for the traffic of nodes below one, or of roots, that are too many.
+
+    Examples
+    --------
+    >>> root, _ = chain(Traffic("google", "cpc", "spring"))
+    >>> other(root).node_id, other(root).kind, other(None).node_id
+    ('google/cpc/(other)', 'campaign', '(other)')
+    """
+    if above is None:
+        return Node(_OTHER, None, "channel", _OTHER, UNASSIGNED)
+    id, kind = _id(above.node_id, _OTHER), _BELOW[above.kind]
+    return Node(id, above.node_id, kind, _OTHER, above.channel, above.source, above.medium)
 
 
 def without_placeholders(traffic: Traffic) -> Traffic:

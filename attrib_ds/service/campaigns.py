@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
+import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,14 +25,16 @@ OF_VENDOR: Final = (
 #: Columns by name in the specification.
 _COLUMNS: Final = {"campaignId": "id"}
 #: Filters of a list by equality.
-_FILTERS: Final = ("active", "campaignId", "campaignSlug", "explicit")
+_FILTERS: Final = ("active", "campaignId", "explicit")
 
 
 def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
     """Return one page of campaigns; none for an unknown integration."""
-    filters = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
+    filters: dict[str, Any] = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
     # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
     filters["contains(lower(name), lower(?))"] = request.nameLike
+    slug = request.campaignSlug
+    filters["campaignSlug IN (SELECT unnest(?))"] = slug and [slug, identifiers.slug_of(slug)]
     conditions = {condition: value for condition, value in filters.items() if value is not None}
     sort = request.sort or "name"
     with store.read() as backend:
@@ -68,17 +71,18 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
     Conflict
         If the slug is taken, also by an implicit campaign.
     """
-    id = store.ids.new()
+    id, slug = store.ids.new(), identifiers.slug_of(request.campaignSlug)
 
     def job(connection: Connection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
         if find_by_slug(connection, integration, request.campaignSlug) is not None:
             raise Conflict(
-                f"campaign_slug: {request.campaignSlug!r} is taken; a slug is unique in its integration",
+                f"campaign_slug: {slug!r} is taken; a slug is unique in its integration",
                 field="campaign_slug",
             )
-        properties = {"active": request.active, "explicit": True}
-        insert_campaign(connection, integration, id, request.campaignSlug, request.name, properties)
+        campaign = {"id": id, "campaignSlug": slug, "name": request.name}
+        given = {"active": request.active, "explicit": True}
+        insert_campaigns(connection, integration, [campaign | given])
 
     store.write(job)
     return Answer(value=id)
@@ -109,59 +113,116 @@ def find_by_id(connection: Connection, integration: Integration, id: str) -> dic
     return tables.read_record(connection, query, integration.id, id)
 
 
-def find_by_slug(connection: Connection, integration: Integration, slug: str) -> dict[str, Any] | None:
-    """Return a campaign of the integration by slug, or None."""
-    query = "SELECT * FROM campaigns WHERE integrationId = ? AND campaignSlug = ?"
-    return tables.read_record(connection, query, integration.id, slug)
+def find_by_slug(connection: Connection, integration: Integration, text: str) -> str | None:
+    """Return the id of a campaign of the integration by its slug, or by the text that it is made of."""
+    asked = (integration.id, identifiers.slug_of(text), text)
+    return find_by_slugs(connection, [asked]).get(asked)
 
 
-def insert_campaign(
+def find_campaign(connection: Connection, integration: Integration, text: str) -> str | None:
+    """Return the id of a campaign that a client names by its id; other texts are those of a slug."""
+    if find_by_id(connection, integration, text) is not None:
+        return text
+    return find_by_slug(connection, integration, text)
+
+
+def find_by_slugs(
+    connection: Connection, wanted: Collection[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], str]:
+    """Return the ids of campaigns by integration, slug and the text that the slug is made of.
+
+    The slug of a loaded campaign is any text, and found by exactly that.
+    """
+    names = ("integrationId", "slug", "text")
+    rows = pa.table(
+        {name: pa.array([asked[place] for asked in wanted], pa.string()) for place, name in enumerate(names)}
+    )
+    with tables.arrow_view(connection, rows) as view:
+        found = connection.execute(
+            f"SELECT asked.integrationId, slug, text, id FROM (SELECT *, text AS given FROM {view} "
+            f"UNION SELECT *, slug FROM {view}) AS asked JOIN campaigns "
+            "ON campaigns.integrationId = asked.integrationId AND campaignSlug = given "
+            "ORDER BY given = text"
+        ).fetchall()
+    return {(integration, slug, text): id for integration, slug, text, id in found}
+
+
+def find_or_create(
     connection: Connection,
-    integration: Integration,
-    id: str,
-    slug: str | None,
-    name: str,
-    properties: Mapping[str, object] = MappingProxyType({}),
+    integrations: Mapping[str, Integration],
+    wanted: Collection[tuple[str, str, str]],
+) -> dict[tuple[str, str, str], str]:
+    """Return the ids of campaigns as :func:`find_by_slugs` does; unknown ones are created.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    integrations : mapping of str to Integration
+        Integrations by id.
+    wanted : collection of tuple of str
+        Integration, slug, and the text that the slug is made of, which is the name of a new campaign.
+    """
+    found = find_by_slugs(connection, wanted)
+    for integration in integrations.values():
+        missing = {
+            slug: text for id, slug, text in wanted if id == integration.id and (id, slug, text) not in found
+        }
+        new = [
+            {"id": id_of_slug(integration, slug), "campaignSlug": slug, "name": text}
+            for slug, text in missing.items()
+        ]
+        insert_campaigns(connection, integration, new)
+    return {
+        (id, slug, text): found.get((id, slug, text)) or id_of_slug(integrations[id], slug)
+        for id, slug, text in wanted
+    }
+
+
+def id_of_slug(integration: Integration, slug: str) -> str:
+    """Return the id of a campaign that traffic makes, which does not depend on the order of arrival."""
+    return hashlib.sha256(f"{integration.id}\n{slug}".encode()).hexdigest()[:24]
+
+
+def insert_campaigns(
+    connection: Connection, integration: Integration, campaigns: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert a campaign with its node, which has the same id; by default an active one that traffic made.
+    """Insert campaigns, each with its node, which has the same id.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     integration : Integration
-        Must have no campaign with the slug.
-    id, slug, name : str
-        Properties of the campaign; traffic that names an id has no slug.
-    properties : mapping of str to object, optional
-        ``active`` and ``explicit`` of the campaign; ``externalId`` and ``implicit`` of the node.
+        Must have no campaign with one of the slugs.
+    campaigns : sequence of mapping
+        ``id``, ``campaignSlug`` and ``name`` of each; ``active`` and ``explicit``, by default those of a
+        campaign that traffic made.
     """
-    now = instants.now()
-    campaign = {
-        "id": id,
+    now = instants.naive(instants.now())
+    usual = {
         "integrationId": integration.id,
         "projectId": integration.project_id,
-        "name": name,
-        "campaignSlug": slug,
-        "active": properties.get("active", True),
-        "explicit": properties.get("explicit", False),
+        "active": True,
+        "explicit": False,
         "createdAt": now,
         "updatedAt": now,
     }
-    tables.insert_record(connection, "campaigns", campaign)
-    of_node = {name: properties[name] for name in ("externalId", "implicit") if name in properties}
-    insert_campaign_node(connection, integration, campaign, of_node)
+    records = [{**usual, **campaign} for campaign in campaigns]
+    tables.insert_records(connection, "campaigns", records)
+    tables.insert_records(connection, "nodes", [_node(integration, record) for record in records])
 
 
 def insert_campaign_node(
-    connection: Connection,
-    integration: Integration,
-    campaign: Mapping[str, Any],
-    properties: Mapping[str, object],
+    connection: Connection, integration: Integration, campaign: Mapping[str, Any]
 ) -> None:
-    """Insert the node of a campaign below the root of its integration, with further properties."""
+    """Insert the implicit node of a campaign below the root of its integration."""
+    tables.insert_record(connection, "nodes", _node(integration, campaign) | {"implicit": True})
+
+
+def _node(integration: Integration, campaign: Mapping[str, Any]) -> dict[str, Any]:
     copied = ("projectId", "integrationId", "name", "campaignSlug", "active", "createdAt", "updatedAt")
-    node = {
+    return {
         **{name: campaign[name] for name in copied},
         "_id": campaign["id"],
         "vendorId": integration.vendor_id,
@@ -170,9 +231,7 @@ def insert_campaign_node(
         "channel": integration.channel,
         "path": [*integration.path, integration.node_id],
         "implicit": False,
-        **properties,
     }
-    tables.insert_record(connection, "nodes", node)
 
 
 CUSTOM_ADS: Final = "custom-ads"
@@ -317,15 +376,23 @@ def require(connection: Connection, vendor_id: str, *, argument: str) -> Integra
     )
 
 
-#: Integration of each campaign node: the one whose root, or whose vendor, is the nearest ancestor.
-CAMPAIGN_NODES: Final = (
-    "(SELECT above._id, arg_max(integration._id, above.depth) AS integrationId "
-    "FROM (SELECT _id, unnest(path) AS ancestor, generate_subscripts(path, 1) AS depth "
-    "FROM nodes WHERE type = 'campaign') AS above JOIN nodes AS ancestor ON ancestor._id = above.ancestor "
-    "JOIN integrations AS integration ON integration.deletedAt IS NULL "
-    "AND (integration.nodeId = ancestor._id OR (ancestor.type = 'integration' "
-    "AND ancestor.vendorId = integration.vendorId)) GROUP BY above._id)"
-)
+def campaign_nodes(among: str = "true") -> str:
+    """Return SQL for the integration of each campaign node: its root, or its vendor, is the nearest ancestor.
+
+    Parameters
+    ----------
+    among : str
+        SQL condition for the nodes.
+    """
+    return (
+        "(SELECT above._id, arg_max(integration._id, above.depth) AS integrationId "
+        "FROM (SELECT _id, unnest(path) AS ancestor, generate_subscripts(path, 1) AS depth "
+        f"FROM nodes WHERE type = 'campaign' AND {among}) AS above "
+        "JOIN nodes AS ancestor ON ancestor._id = above.ancestor "
+        "JOIN integrations AS integration ON integration.deletedAt IS NULL "
+        "AND (integration.nodeId = ancestor._id OR (ancestor.type = 'integration' "
+        "AND ancestor.vendorId = integration.vendorId)) GROUP BY above._id)"
+    )
 
 
 def register_integrations(
@@ -364,20 +431,26 @@ def register_integrations(
     )
 
 
-def register_campaigns(connection: Connection) -> None:
-    """List every campaign node below an integration as a campaign; follow changes of listed ones."""
-    connection.execute("DELETE FROM campaigns WHERE id IN (SELECT _id FROM nodes WHERE type <> 'campaign')")
+def register_campaigns(connection: Connection, among: str = "true") -> None:
+    """List every campaign node below an integration as a campaign; follow changes of listed ones.
+
+    ``among`` is a SQL condition for the nodes that may have changed.
+    """
+    connection.execute(
+        f"DELETE FROM campaigns WHERE id IN (SELECT _id FROM nodes WHERE type <> 'campaign' AND {among})"
+    )
     connection.execute(
         "UPDATE campaigns SET name = nodes.name, campaignSlug = nodes.campaignSlug, active = nodes.active, "
-        "updatedAt = nodes.updatedAt FROM nodes WHERE nodes._id = campaigns.id "
+        f"updatedAt = nodes.updatedAt FROM (SELECT * FROM nodes WHERE {among}) AS nodes "
+        "WHERE nodes._id = campaigns.id "
         "AND (campaigns.name, campaigns.campaignSlug, campaigns.active) "
         "IS DISTINCT FROM (nodes.name, nodes.campaignSlug, nodes.active)"
     )
     connection.execute(
         "INSERT INTO campaigns (id, integrationId, projectId, name, campaignSlug, active, explicit, "
         "createdAt, updatedAt) SELECT _id, owner.integrationId, projectId, name, campaignSlug, active, "
-        f"NOT implicit, createdAt, updatedAt FROM nodes JOIN {CAMPAIGN_NODES} AS owner USING (_id) "
-        "WHERE _id NOT IN (SELECT id FROM campaigns)"
+        f"NOT implicit, createdAt, updatedAt FROM nodes JOIN {campaign_nodes(among)} AS owner USING (_id) "
+        "ANTI JOIN campaigns ON campaigns.id = nodes._id"
     )
 
 
@@ -389,22 +462,29 @@ def _is_vendor_id(text: str) -> bool:
     return True
 
 
-#: Integration of each node: its own, or that of the nearest ancestor with one.
-INTEGRATIONS: Final = (
-    "(SELECT node._id, coalesce(any_value(node.integrationId), "
-    "arg_max(ancestor.integrationId, node.depth) FILTER (ancestor.integrationId IS NOT NULL)) "
-    "AS integrationId "
-    "FROM (SELECT _id, integrationId, unnest(list_append(path, _id)) AS above, "
-    "generate_subscripts(list_append(path, _id), 1) AS depth FROM nodes) AS node "
-    "JOIN nodes AS ancestor ON ancestor._id = node.above GROUP BY node._id)"
-)
+def integrations_of(nodes: str = "nodes") -> str:
+    """Return SQL for the integration of each node: its own, or that of the nearest ancestor with one.
+
+    Parameters
+    ----------
+    nodes : str
+        Relation in SQL, for a FROM clause, with the nodes.
+    """
+    return (
+        "(SELECT node._id, coalesce(any_value(node.integrationId), "
+        "arg_max(ancestor.integrationId, node.depth) FILTER (ancestor.integrationId IS NOT NULL)) "
+        "AS integrationId "
+        "FROM (SELECT _id, integrationId, unnest(list_append(path, _id)) AS above, "
+        f"generate_subscripts(list_append(path, _id), 1) AS depth FROM {nodes}) AS node "
+        "JOIN nodes AS ancestor ON ancestor._id = node.above GROUP BY node._id)"
+    )
 
 
 def fill_integrations(connection: Connection) -> None:
     """Set the missing integrations of stored sessions, which may be loaded before their nodes."""
     connection.execute(
         "UPDATE interactions SET integrationId = owner.integrationId "
-        f"FROM {INTEGRATIONS} AS owner WHERE owner._id = interactions.nodeId "
+        f"FROM {integrations_of()} AS owner WHERE owner._id = interactions.nodeId "
         "AND owner.integrationId IS NOT NULL AND interactions.integrationId IS NULL "
         "AND interactions.type = 'session'"
     )

@@ -129,7 +129,7 @@ _UNIQUE: Final[dict[str, tuple[str, ...]]] = {
     "event_types": ("reference",),
 }
 #: Tables without a primary key.
-_WITHOUT_KEY: Final = frozenset({"metric_history", "pending_hits", "tombstones", "meta"})
+_WITHOUT_KEY: Final = frozenset({"metric_history", "pending_hits", "trashed_hits", "tombstones", "meta"})
 
 
 def _repeated(table: str, columns: tuple[str, ...], where: str = "true") -> str:
@@ -249,6 +249,11 @@ RULES: Final[tuple[Rule, ...]] = (
         "GROUP BY session._id, session.hitCount, session.firstHitId, session.type "
         "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
         "OR NOT coalesce(bool_or(hits.id = session.firstHitId), false)",
+    ),
+    Rule(
+        "trash",
+        "hits that could not be read and are in the table trashed_hits with the reason",
+        "SELECT reason FROM trashed_hits",
     ),
     *(
         Rule(

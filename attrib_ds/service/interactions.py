@@ -11,7 +11,6 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
-from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, identifiers, json_values, operation
@@ -19,7 +18,7 @@ from attrib_ds.contract import interactions as contract
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
-from attrib_ds.service.campaigns import Integration, find_by_id, find_by_slug, insert_campaign, require
+from attrib_ds.service.campaigns import Integration, find_campaign, insert_campaigns, require
 from attrib_ds.service.events.validation import Conventions as Settings
 from attrib_ds.service.events.validation import InvalidValue, identity, is_missing, normalise
 from attrib_ds.service.identity import merging, tombstones
@@ -275,13 +274,13 @@ def _refuse_erased(connection: Connection, person: _Person, date: datetime) -> N
 
 #: Slug of the campaign of traffic without a campaign.
 _DEFAULT_SLUG: Final = "default"
-#: Longest id of a node.
-_LONGEST: Final = 128
+#: Longest text that names a node.
+_LONGEST: Final = 255
 _BY_ID: Final = "(_id = $value OR externalId = $value)"
 #: Node type and condition by property, from the top of the tree down.
 _LEVELS: Final = {
-    "campaignId": ("campaign", _BY_ID),
-    "campaignSlug": ("campaign", "campaignSlug = $value"),
+    "campaignId": ("campaign", f"({_BY_ID} OR campaignSlug IN ($value, $slug))"),
+    "campaignSlug": ("campaign", "campaignSlug IN ($value, $slug)"),
     "adsetId": ("adset", _BY_ID),
     "adId": ("ad", _BY_ID),
     "keyword": ("keyword", f"({_BY_ID} OR name = $value)"),
@@ -341,9 +340,10 @@ def _below(connection: Connection, node_id: str, name: str, value: str) -> str |
     kind, condition = _LEVELS[name]
     row = connection.execute(
         f"SELECT _id FROM nodes WHERE type = $kind AND {condition} "
-        # Ids take precedence over external ids.
-        "AND (_id = $root OR list_contains(path, $root)) ORDER BY _id <> $value, len(path), _id LIMIT 1",
-        {"kind": kind, "value": value, "root": node_id},
+        # Ids take precedence over external ids, and these over slugs.
+        "AND (_id = $root OR list_contains(path, $root)) ORDER BY _id <> $value, "
+        "coalesce(campaignSlug = $slug, false), len(path), _id LIMIT 1",
+        {"kind": kind, "value": value, "root": node_id, "slug": identifiers.slug_of(value)},
     ).fetchone()
     return None if row is None else str(row[0])
 
@@ -352,22 +352,15 @@ def _create_campaign(
     connection: Connection, integration: Integration, name: str, value: str, new_id: str
 ) -> str | None:
     """Create the campaign of a campaign property and return its node; None for other properties."""
-    if name == "campaignSlug":
-        # A campaign of the integration may lie outside the tree of its root.
-        existing = find_by_slug(connection, integration, value)
-        if existing is not None:
-            return str(existing["id"])
-        insert_campaign(connection, integration, new_id, value, value)
-        return new_id
-    if name != "campaignId":
+    if name not in ("campaignSlug", "campaignId"):
         return None
-    if find_by_id(connection, integration, value) is not None:
-        return value
-    # Use the ad platform's id, so that a tree loaded later replaces this node.
-    is_free = tables.read_record(connection, "SELECT _id FROM nodes WHERE _id = ?", value) is None
-    id = value if is_free else new_id
-    insert_campaign(connection, integration, id, None, value, {"externalId": value, "implicit": True})
-    return id
+    # A campaign of the integration may lie outside the tree of its root.
+    existing = find_campaign(connection, integration, value)
+    if existing is not None:
+        return existing
+    slug = identifiers.slug_of(value)
+    insert_campaigns(connection, integration, [{"id": new_id, "campaignSlug": slug, "name": value}])
+    return new_id
 
 
 def _text(name: str, value: object) -> str:
@@ -381,11 +374,4 @@ def _text(name: str, value: object) -> str:
             "characters or a "
             "whole number"
         )
-    if name == "campaignSlug":
-        try:
-            TypeAdapter(identifiers.Slug).validate_python(text)
-        except ValidationError as error:
-            expected = error.errors()[0]["msg"]
-            refusal = f"{field}: {json_values.shown(value)} is not allowed; expected {expected}"
-            raise InvalidRequest(refusal, field=field) from None
     return text

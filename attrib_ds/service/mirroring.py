@@ -142,7 +142,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
         if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
-            insert_campaign_node(connection, integration, campaign, {"implicit": True})
+            insert_campaign_node(connection, integration, campaign)
 
 
 def _store_integration(connection: Connection, id: str, store: Store) -> None:

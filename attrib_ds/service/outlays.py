@@ -13,12 +13,12 @@ from attrib_ds.contract import campaigns as contract
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
-from attrib_ds.service.campaigns import OF_VENDOR, Integration, find, find_by_id, require
+from attrib_ds.service.campaigns import Integration, find, find_campaign, require
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
 #: FROM clause of the outlays of a campaign, including deleted ones.
-_OF_CAMPAIGN: Final = f"outlays WHERE campaignId IN (SELECT id FROM {OF_VENDOR} AND id = ?)"
+_OF_CAMPAIGN: Final = "outlays WHERE campaignId = ?"
 #: Columns by name in the specification.
 _COLUMNS: Final = {"amount": "amount.amount"}
 
@@ -41,7 +41,7 @@ def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
         return tables.read_page(
             backend,
             " AND ".join([_OF_CAMPAIGN, *bounds]),
-            [request.vendorId, request.parentCampaignId, *bounds.values()],
+            [_campaign(backend.con, request), *bounds.values()],
             schema.OUTLAY,
             sort=_COLUMNS.get(sort, sort),
             descending=request.order == "DESC",
@@ -54,13 +54,18 @@ def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
 def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
     """Return one outlay of the campaign; outlays of other campaigns are not found."""
     with store.read() as backend:
-        values = [request.vendorId, request.parentCampaignId, request.outlayId]
+        values = [_campaign(backend.con, request), request.outlayId]
         table = tables.read_table(
             backend.con, f"{_OF_CAMPAIGN} AND _id = ? AND deletedAt IS NULL", values, schema.OUTLAY
         )
     if not table.num_rows:
         raise _unknown(request)
     return Answer.of(table)
+
+
+def _campaign(connection: Connection, request: contract.OutlaysRequest) -> str | None:
+    integration = find(connection, request.vendorId)
+    return None if integration is None else find_campaign(connection, integration, request.parentCampaignId)
 
 
 def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
@@ -75,13 +80,15 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
 
     def job(connection: Connection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
-        _require_campaign(connection, integration, request.parentCampaignId, argument="campaign_id")
+        campaign = _require_campaign(
+            connection, integration, request.parentCampaignId, argument="campaign_id"
+        )
         now = instants.now()
         outlay = {
             "_id": id,
             "projectId": request.projectId,
             "integrationId": integration.id,
-            "campaignId": request.parentCampaignId,
+            "campaignId": campaign,
             "amount.amount": request.amount,
             "amount.currency": integration.currency,
             "startDate": request.startDate,
@@ -113,10 +120,11 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
         stored = integration and _find(connection, integration, request)
         if not integration or not stored:
             raise _unknown(request)
-        if request.campaignId is not None:
-            _require_campaign(connection, integration, request.campaignId, argument="new_campaign_id")
+        campaign = request.campaignId
+        if campaign is not None:
+            campaign = _require_campaign(connection, integration, campaign, argument="new_campaign_id")
         requested = {
-            "campaignId": request.campaignId,
+            "campaignId": campaign,
             "amount.amount": request.amount,
             "amount.currency": integration.currency if request.amount is not None else None,
             "startDate": request.startDate,
@@ -160,17 +168,19 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
 def _find(
     connection: Connection, integration: Integration, request: contract.GetOutlay
 ) -> dict[str, Any] | None:
-    if find_by_id(connection, integration, request.parentCampaignId) is None:
-        return None
+    campaign = find_campaign(connection, integration, request.parentCampaignId)
     query = "SELECT * FROM outlays WHERE _id = ? AND campaignId = ? AND deletedAt IS NULL"
-    return tables.read_record(connection, query, request.outlayId, request.parentCampaignId)
+    return tables.read_record(connection, query, request.outlayId, campaign)
 
 
-def _require_campaign(connection: Connection, integration: Integration, id: str, *, argument: str) -> None:
-    if find_by_id(connection, integration, id) is None:
+def _require_campaign(connection: Connection, integration: Integration, text: str, *, argument: str) -> str:
+    campaign = find_campaign(connection, integration, text)
+    if campaign is None:
         raise InvalidRequest(
-            f"{argument}: {integration.vendor_id!r} has no campaign {id!r}; list_campaigns returns the ids"
+            f"{argument}: {integration.vendor_id!r} has no campaign {text!r}; list_campaigns returns the ids "
+            "and slugs"
         )
+    return campaign
 
 
 def _check_period(outlay: dict[str, Any], *, changed: str) -> None:

@@ -146,6 +146,7 @@ def test_settings_are_shown_and_changed(project, capsys):
         "excludedReferrers": "[]",
         "trafficFilters": "[]",
         "holdoutKey": '""',
+        "anonymousNodesPerDay": "10000",
         "respectGpc": "true",
         "respectDnt": "false",
         "anonymousIdentification": "false",

@@ -1,10 +1,9 @@
-from collections.abc import Callable
+import re
 from uuid import UUID
 
-from attrib_ds.contract import Request
+import pytest
 
-Ask = Callable[..., Request]
-Refusal = Callable[..., str]
+from attrib_ds.contract.identifiers import slug_of
 
 
 def test_project_ids_accepted(ask):
@@ -83,13 +82,35 @@ def test_path_texts_that_name_another_path_are_refused(refusal):
         assert refusal("get_event_type", id=refused).startswith("reference: "), refused
 
 
-def test_slugs_accepted(ask):
-    for accepted in ["spring", "Spring.Sale_2~b-1", "7", "a" * 128]:
-        assert ask("create_campaign", campaignSlug=accepted, name="Spring").campaignSlug == accepted, accepted
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("spring", "spring"),
+        ("Spring Sale 20%", "spring-sale-20-"),
+        ("Spring.Sale_2~b-1", "spring-sale-2-b-1"),
+        ("7", "7"),
+        ("-spring", "-spring"),
+        ("ＳＰＲＩＮＧ ①", "spring-1"),
+        ("\u212aelvin", "kelvin"),
+        ("Frühling", "fr-hling"),
+        ("a" * 200, "a" * 128),
+    ],
+)
+def test_a_text_becomes_a_slug(ask, text, slug):
+    """G-159, G-243."""
+    assert ask("create_campaign", campaignSlug=text, name="Spring").campaignSlug == text
+    assert slug_of(text) == slug_of(slug) == slug
+
+
+def test_texts_without_a_letter_or_digit_have_slugs_of_their_own():
+    """G-243."""
+    first, other, again = map(slug_of, ("春", "夏", "春"))
+    assert first == again != other
+    assert re.fullmatch("campaign-[0-9a-f]{12}", first)
 
 
 def test_slugs_refused(refusal):
-    for refused in ["", "a" * 129, "-spring", "spring sale", "a/b", "spring\n", 5]:
+    for refused in ["", " ", "a" * 256, "a\0b", 5]:
         assert refusal("create_campaign", campaignSlug=refused, name="x").startswith("campaign_slug: "), (
             refused
         )

@@ -142,6 +142,10 @@ DAMAGES = {
         "INSERT INTO integrations SELECT * REPLACE ('x' AS _id) FROM integrations",
         [("unique", "integrations: vendorId", 1)],
     ),
+    "a hit in the trash": (
+        "INSERT INTO trashed_hits (id, reason) VALUES ('1', 'took more than 1 s to read')",
+        [("trash", "could not be read", 1)],
+    ),
     "a setting twice": (
         "INSERT INTO settings VALUES ('a', '1'), ('a', '2')",
         [("unique", "settings: name", 1)],

@@ -45,7 +45,7 @@ VENDOR_IDS = ["v1", "v2"]
 TRACKERS = ["t1", "t2", "t3"]
 LOADED_USERS = [hex_id(900), hex_id(901)]
 NONCES = [f"n{number}" for number in range(40)]
-SLUGS = ["spring", "summer", "Spring"]
+SLUGS = ["spring", "summer", "summer-sale"]
 
 data = st.fixed_dictionaries(
     {},

@@ -1,8 +1,10 @@
 """Accepts the hits of pages, stores them, and recomputes the sessions around them."""
 
+import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -12,11 +14,12 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
 from attrib_ds.records import export_tables, sources
-from attrib_ds.service.campaigns import INTEGRATIONS
+from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store import intake, tables
 from attrib_ds.service.store.queue import HITS
+from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.store import Store
 
 _MOST_WAITING: Final = 50_000
@@ -25,6 +28,7 @@ _LARGEST_PORTION: Final = 5_000
 #: A transaction costs about the same for one hit and for hundreds.
 _SECONDS_TO_GATHER: Final = 0.5
 _SECONDS_TO_CLOSE: Final = 10.0
+_log: Final = logging.getLogger(__name__)
 
 
 def pending_hit(
@@ -41,6 +45,7 @@ def pending_hit(
     The address is that of a client whom a traffic filter captures, and None for others.
     """
     now = instants.now()
+    url, referrer = hit.pageUrl, hit.referrer
     return {
         "id": id,
         "trackerId": tracker_id,
@@ -49,10 +54,12 @@ def pending_hit(
         "ingestedAt": naive(now),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
-        "userAgent": user_agent,
-        "pageUrl": hit.pageUrl,
+        "truncated": max(len(url), len(referrer)) > traffic_sources.LONGEST_URL
+        or len(user_agent) > visitors.LONGEST_AGENT,
+        "userAgent": user_agent[: visitors.LONGEST_AGENT],
+        "pageUrl": url[: traffic_sources.LONGEST_URL],
         # A visit without one has the same as a loaded hit without one.
-        "referrer": hit.referrer or None,
+        "referrer": referrer[: traffic_sources.LONGEST_URL] or None,
         "hitType": hit.hitType,
         "address": address,
     }
@@ -100,22 +107,46 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
             record |= {name: datetime.fromisoformat(record[name]) for name in dates}
         return records
 
-    def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
+    def _prepare(self, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         # A hit sent by a server without databases of places has fewer columns.
         records = [dict.fromkeys(tables.TABLES["pending_hits"]) | record for record in entries]
-        _collect(connection, records, project_id=self._store.meta.project_id, ids=self._store.ids)
+        with self._store.cursor() as cursor:
+            rules = traffic_sources.Rules.read(cursor, self._store.catalog)
+        with self._store.scratch() as connection:
+            with tables.arrow_view(connection, tables.as_arrow("pending_hits", records)) as view:
+                connection.execute(f"CREATE TABLE taken_hits AS FROM {view}")
+            resolved = traffic_sources.resolve_hits(
+                connection, f"({_raw_hits()}) AS raw", rules=rules, span=SPAN
+            )
+            rows = connection.execute("FROM resolved_hits").to_arrow_table()
+        positions = {id: position for position, id in enumerate(rows["id"].to_pylist())}
+        portion = _Portion(rows, resolved)
+        return [record | {"portion": portion, "position": positions[record["id"]]} for record in records]
+
+    def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
+        portion: _Portion = entries[0]["portion"]
+        rows = portion.rows.take([entry["position"] for entry in entries])
+        with tables.arrow_view(connection, rows) as view:
+            connection.execute(f"CREATE TEMP TABLE taken_hits AS FROM {view}")
+        _collect(connection, portion.resolved, project_id=self._store.meta.project_id, ids=self._store.ids)
+        connection.execute("DROP TABLE temp.taken_hits")
 
     def _set_aside(self, connection: Connection, entry: dict[str, Any]) -> None:
         # Tried again when the project is opened.
         tables.insert_records(connection, "pending_hits", [entry])
 
 
+class _Portion(NamedTuple):
+    """Hits whose texts were read together."""
+
+    rows: pa.Table
+    resolved: traffic_sources.ResolvedHits
+
+
 def _collect(
-    connection: Connection, records: Sequence[dict[str, Any]], *, project_id: str, ids: tables.HexIds
+    connection: Connection, resolved: traffic_sources.ResolvedHits, *, project_id: str, ids: tables.HexIds
 ) -> None:
-    """Put hits into sessions, inside a transaction; hits that the tables have are left out."""
-    with tables.arrow_view(connection, tables.as_arrow("pending_hits", records)) as view:
-        connection.execute(f"CREATE TEMP TABLE taken_hits AS FROM {view}")
+    """Put the taken hits into sessions, inside a transaction; hits that the tables have are left out."""
     marks = (
         f"SELECT id AS row, {sources.literal(tombstones.identity_kind(identities.TRACKER))} AS kind, "
         "trackerId AS "
@@ -126,19 +157,40 @@ def _collect(
         # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
-    collect(connection, f"({_raw_hits()}) AS raw", project_id=project_id, now=now, ids=ids)
-    connection.execute("DROP TABLE temp.taken_hits")
+    _trash(connection, now)
+    collect(
+        connection, "temp.taken_hits", resolved, project_id=project_id, now=now, ids=ids, is_anonymous=True
+    )
+
+
+def _trash(connection: Connection, now: str) -> None:
+    """Set aside hits that could not be read; they are not tried again."""
+    names = [name for name in tables.TABLES["trashed_hits"] if name not in {"pageUrl", "reason", "trashedAt"}]
+    kept = ", ".join(names)
+    trashed = connection.execute(
+        f"INSERT INTO trashed_hits ({kept}, pageUrl, reason, trashedAt) "
+        f"SELECT {kept}, {_PAGE}, problem, {now} FROM temp.taken_hits WHERE problem IS NOT NULL"
+    ).fetchall()[0][0]
+    if trashed:
+        _log.error("%d hits could not be read; the table trashed_hits has them with the reason", trashed)
+        connection.execute("DELETE FROM temp.taken_hits WHERE problem IS NOT NULL")
 
 
 def _raw_hits() -> str:
     """Return the query of the taken hits with the columns that raw hits have."""
+    # A release before this one accepted longer ones.
+    longest = traffic_sources.LONGEST_URL
     given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]} | export_tables.url_parts(
-        sources.quoted("pageUrl"), "pageUrl"
+        f"left(pageUrl, {longest})", "pageUrl"
+    )
+    given["referrer"] = f"left(referrer, {longest})"
+    given["truncated"] = (
+        f"coalesce(truncated, false) OR greatest(len(pageUrl), len(coalesce(referrer, ''))) > {longest}"
     )
     columns = [
         f"{given.get(name, f'CAST(NULL AS {kind})')} AS {sources.quoted(name)}" for name, kind in RAW.items()
     ]
-    return f"SELECT {', '.join(columns)} FROM temp.taken_hits"
+    return f"SELECT {', '.join(columns)} FROM taken_hits"
 
 
 #: Time without a hit that ends a session, in milliseconds.
@@ -146,6 +198,9 @@ TIMEOUT: Final = 30 * 60 * 1_000
 #: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
 LONGEST: Final = 24 * 60 * 60 * 1_000
 MOST_HITS: Final = 10_000
+
+#: Longest time from the first hit of a session to a hit that changes it.
+SPAN: Final = LONGEST + TIMEOUT
 
 _OF_TRACKER: Final = "PARTITION BY trackerId ORDER BY serverDate, id"
 _OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"
@@ -309,7 +364,14 @@ _PAGE: Final = " || ".join(
 
 
 def collect(
-    connection: Connection, hits: str, *, project_id: str, now: str, ids: tables.HexIds
+    connection: Connection,
+    hits: str,
+    resolved: traffic_sources.ResolvedHits,
+    *,
+    project_id: str,
+    now: str,
+    ids: tables.HexIds,
+    is_anonymous: bool = False,
 ) -> dict[str, int]:
     """Store new hits, and recompute the sessions of their trackers around their times.
 
@@ -322,13 +384,17 @@ def collect(
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
     hits : str
-        Relation in SQL, for a FROM clause, with the columns :data:`RAW`; hits that are stored are skipped.
+        Those of the resolved hits to store, a relation in SQL for a FROM clause; stored ones are skipped.
+    resolved : ResolvedHits
+        From :func:`.traffic_sources.resolve_hits`.
     project_id : str
         The project.
     now : str
         SQL for the time of receipt.
     ids : HexIds
         Generates the ids of new users.
+    is_anonymous : bool, default False
+        Whether anybody may have sent them, so that the number of new nodes of a day is bounded.
 
     Returns
     -------
@@ -336,9 +402,7 @@ def collect(
         Numbers of new ``hits``, ``interactions`` (the difference) and ``implicit_nodes``.
     """
     new_hits = _find_new(connection, hits)
-    nodes = traffic_sources.resolve_hits(
-        connection, new_hits, project_id=project_id, now=now, into="arrived_hits"
-    )
+    nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
     _assign_trackers(connection, ids)
     since = _since(connection)
     _gather_nearby(connection, since)
@@ -352,11 +416,53 @@ def collect(
         "CREATE TEMP TABLE first_hits AS "
         f"SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
     )
-    _describe_agents(connection)
+    _describe_agents(connection, resolved.agents)
     counts["interactions"] = _store_sessions(connection, project_id=project_id, now=now, since=since)
     for table in ("known_hits", "arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
         connection.execute(f"DROP TABLE temp.{table}")
     return counts
+
+
+#: Setting with a day, and the number of nodes that anonymous hits have created on it.
+_ANONYMOUS_NODES: Final = "anonymousNodes"
+
+
+def _place(
+    connection: Connection,
+    hits: str,
+    resolved: traffic_sources.ResolvedHits,
+    *,
+    project_id: str,
+    now: str,
+    is_anonymous: bool,
+) -> int:
+    """Create ``arrived_hits``, new hits with the node of their source; return the number of new nodes."""
+    numbers = [n for (n,) in connection.execute(f"SELECT DISTINCT source FROM {hits} ORDER BY 1").fetchall()]
+    found = {
+        n: source for n in numbers if isinstance(source := resolved.sources[n], traffic_sources.TrafficSource)
+    }
+    used, today = 0, str(instants.now().date())
+    room = None
+    if is_anonymous:
+        stored = connection.execute(
+            "SELECT value FROM settings WHERE name = ?", [_ANONYMOUS_NODES]
+        ).fetchone()
+        day, count = json.loads(stored[0]) if stored else (today, 0)
+        used = count if day == today else 0
+        room = max(read_settings(connection).anonymous_nodes_per_day - used, 0)
+    leaves, inserted = traffic_sources.place_sources(
+        connection, found, project_id=project_id, now=now, most_new=room
+    )
+    if is_anonymous and inserted:
+        connection.execute("DELETE FROM settings WHERE name = ?", [_ANONYMOUS_NODES])
+        value = json.dumps([today, used + inserted])
+        connection.execute("INSERT INTO settings VALUES (?, ?)", [_ANONYMOUS_NODES, value])
+    columns = {"source": pa.array(leaves, pa.int64()), "nodeId": pa.array(leaves.values(), pa.string())}
+    with tables.arrow_view(connection, pa.table(columns)) as view:
+        connection.execute(
+            f"CREATE TEMP TABLE arrived_hits AS SELECT * FROM {hits} JOIN {view} AS placed USING (source)"
+        )
+    return inserted
 
 
 def _find_new(connection: Connection, hits: str) -> str:
@@ -380,9 +486,8 @@ def _since(connection: Connection) -> str:
     began earlier ended more than the timeout before the first new hit. Its later hits may be read, but no
     session of a run of hits without a new one is recomputed.
     """
-    margin = LONGEST + TIMEOUT
     ((since,),) = connection.execute(
-        f"SELECT min(serverDate) - to_milliseconds({margin}) FROM temp.arrived_hits"
+        f"SELECT min(serverDate) - to_milliseconds({SPAN}) FROM temp.arrived_hits"
     ).fetchall()
     return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
 
@@ -491,19 +596,20 @@ def _store_hits(connection: Connection, *, project_id: str, now: str, since: str
     return int(inserted)
 
 
-def _describe_agents(connection: Connection) -> None:
+def _describe_agents(connection: Connection, agents: pa.Table) -> None:
     """Create ``session_agents``: the properties of each distinct user agent of the sessions."""
-    texts = [
-        text
-        for (text,) in connection.execute(
-            "SELECT DISTINCT userAgent FROM temp.first_hits WHERE userAgent IS NOT NULL"
-        ).fetchall()
-    ]
-    described = [visitors.describe(text) for text in texts]
-    columns = {name: [row[position] for row in described] for position, name in enumerate(visitors.COLUMNS)}
-    arrays = {name: pa.array(values, pa.string()) for name, values in ({"ua": texts} | columns).items()}
-    with tables.arrow_view(connection, pa.table(arrays)) as view:
-        connection.execute(f"CREATE TEMP TABLE session_agents AS FROM {view}")
+    with tables.arrow_view(connection, agents) as view:
+        connection.execute(
+            f"CREATE TEMP TABLE session_agents AS FROM {view} SEMI JOIN temp.first_hits ON ua = userAgent"
+        )
+    missing = connection.execute(
+        "SELECT DISTINCT userAgent FROM temp.first_hits ANTI JOIN temp.session_agents ON ua = userAgent "
+        "WHERE userAgent IS NOT NULL"
+    ).fetchall()
+    if missing:
+        # Of hits that were stored meanwhile.
+        with tables.arrow_view(connection, visitors.agent_table([text for (text,) in missing])) as view:
+            connection.execute(f"INSERT INTO temp.session_agents FROM {view}")
 
 
 def _store_sessions(connection: Connection, *, project_id: str, now: str, since: str) -> int:
@@ -537,11 +643,12 @@ def _store_sessions(connection: Connection, *, project_id: str, now: str, since:
         **{name: f"agent.{sources.quoted(name)}" for name in visitors.COLUMNS},
     }
     columns = ", ".join(sources.quoted(name) for name in values)
+    placed = "(SELECT * FROM nodes WHERE _id IN (SELECT nodeId FROM temp.first_hits))"
     inserted = connection.execute(
         f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
         "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
         "LEFT JOIN temp.session_agents AS agent ON agent.ua = hit.userAgent "
-        f"LEFT JOIN {INTEGRATIONS} AS owner ON owner._id = hit.nodeId"
+        f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
     ).fetchall()[0][0]
     merging.register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
     merging.renumber(connection, "SELECT userId FROM temp.returning_users")

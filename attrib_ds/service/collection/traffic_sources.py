@@ -1,28 +1,21 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds.queries.channel_rules import default_channel, known_site, referrer_host
-from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, without_placeholders
+from attrib_ds.contract import identifiers
+from attrib_ds.queries import channel_rules
+from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, other, without_placeholders
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.campaigns import (
-    CAMPAIGN_NODES,
-    find_by_slug,
-    insert_campaign,
-    register_campaigns,
-    require,
-    update_paths,
-)
-from attrib_ds.service.collection.visitors import HOST, capture_sql, create_captured_addresses, is_bot
-from attrib_ds.service.store.settings import read_settings
+from attrib_ds.service import campaigns
+from attrib_ds.service.collection import visitors
+from attrib_ds.service.store.settings import ProjectSettings, read_settings
 from attrib_ds.service.store.tables import arrow_view
 
 #: Source and medium of the clicks that ad platforms mark. The first of them that a URL has counts.
@@ -59,7 +52,9 @@ _UNPAID_MEDIA: Final = {
 _REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
 #: Slug of the campaign of traffic that names an integration and no campaign.
 DEFAULT_SLUG: Final = "default"
-_SLUG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
+#: Longest value of a parameter that names a source, and longest URL of a page or a referrer.
+LONGEST_WORD: Final = 255
+LONGEST_URL: Final = 2_048
 #: Providers of payments, whose referrers are those of customers who return.
 PAYMENT_HOSTS: Final = (
     "adyen.com", "afterpay.com", "checkout.com", "checkout.stripe.com", "hooks.stripe.com", "klarna.com",
@@ -78,12 +73,15 @@ class TrafficSource:
     nodes : tuple of Node
         Its nodes, from the root down; empty for a custom campaign.
     custom_campaign : tuple of str, optional
-        ``vendorId`` and slug of a custom campaign.
+        ``vendorId``, slug and name of a custom campaign.
+    is_truncated : bool, default False
+        Whether a text that names it was longer than is kept.
     """
 
     referrer_type: str
     nodes: tuple[Node, ...] = ()
-    custom_campaign: tuple[str, str] | None = None
+    custom_campaign: tuple[str, str, str] | None = None
+    is_truncated: bool = False
 
 
 def resolve_source(
@@ -110,16 +108,24 @@ def resolve_source(
     >>> resolve_source("", "https://www.bing.com/").nodes[-1].node_id
     'organic-search/bing'
     >>> resolve_source("?utm_source=flyers&utm_campaign=may", "", vendors=["flyers"]).custom_campaign
-    ('flyers', 'may')
+    ('flyers', 'may', 'may')
     """
     values = _values(search)
+    bounded = {name: value[:LONGEST_WORD] for name, value in values.items()}
+    source = _source_of(bounded, referrer, is_internal=is_internal, vendors=vendors)
+    return replace(source, is_truncated=bounded != values)
+
+
+def _source_of(
+    values: Mapping[str, str], referrer: str, *, is_internal: bool, vendors: Collection[str]
+) -> TrafficSource:
     utm = [values.get(name) for name in _UTM]
     source, medium, campaign, content, term = utm
     if source is not None:
         vendor = next((vendor for vendor in vendors if vendor.casefold() == source.casefold()), None)
-        slug = campaign or DEFAULT_SLUG
-        if vendor is not None and _SLUG.fullmatch(slug):
-            return TrafficSource("campaign", custom_campaign=(vendor, slug))
+        if vendor is not None:
+            name = campaign or DEFAULT_SLUG
+            return TrafficSource("campaign", custom_campaign=(vendor, identifiers.slug_of(name), name))
     click = next((name for name in CLICK_IDS if name in values), None)
     if click is not None:
         platform, usual = CLICK_IDS[click]
@@ -128,17 +134,17 @@ def resolve_source(
         is_campaign = click != _NOT_ONLY_ADS or any(utm)
         nodes = _nodes(Traffic(platform, kind, campaign, ad=content, keyword=term))
         return TrafficSource("campaign" if is_campaign else "social", nodes)
-    assistant = known_site(f"//{source}") if source and not any(utm[1:]) else None
+    assistant = channel_rules.known_site(f"//{source}") if source and not any(utm[1:]) else None
     if assistant is not None and assistant.kind == "ai":
         return _of_site(assistant.name, "ai")
     if any((source, medium, campaign)):
         return TrafficSource("campaign", _nodes(Traffic(source, medium, campaign, ad=content, keyword=term)))
     if is_internal:
         return TrafficSource("internal", chain(Traffic()))
-    site = known_site(referrer)
+    site = channel_rules.known_site(referrer)
     if site is not None and site.kind in _MEDIA:
         return _of_site(site.name, site.kind)
-    host = referrer_host(referrer).removeprefix("www.")
+    host = channel_rules.referrer_host(referrer).removeprefix("www.")
     if host:
         channel = _REFERRING[site.kind] if site is not None else "Referral"
         return TrafficSource("referral", chain(Traffic(host, "referral", channel=channel)))
@@ -163,11 +169,168 @@ def _nodes(traffic: Traffic) -> tuple[Node, ...]:
     """Return nodes whose description follows from their id, whatever traffic is seen first."""
     traffic = without_placeholders(traffic)
     source, medium = traffic.source or "", traffic.medium or ""
-    channel = default_channel()(source, medium, traffic.campaign or "")
+    channel = channel_rules.default_channel()(source, medium, traffic.campaign or "")
     nodes = chain(replace(traffic, channel=channel))
     if nodes[0].kind == "integration":
-        return replace(nodes[0], channel=default_channel()(source, medium, "")), *nodes[1:]
+        return replace(nodes[0], channel=channel_rules.default_channel()(source, medium, "")), *nodes[1:]
     return tuple(replace(node, medium=_UNPAID_MEDIA.get(channel, node.medium)) for node in nodes)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a project tells about its hits.
+
+    Parameters
+    ----------
+    settings : ProjectSettings
+        Its settings.
+    vendors : tuple of str
+        ``vendorId`` of each integration.
+    stored_hits : str
+        Table of the stored hits, for a connection to another database.
+    """
+
+    settings: ProjectSettings
+    vendors: tuple[str, ...]
+    stored_hits: str
+
+    @classmethod
+    def read(cls, connection: Connection, catalog: str) -> Self:
+        """Read the rules of the project whose tables are in a catalog."""
+        query = "SELECT vendorId FROM integrations WHERE deletedAt IS NULL ORDER BY vendorId"
+        vendors = tuple(vendor for (vendor,) in connection.execute(query).fetchall())
+        return cls(read_settings(connection), vendors, f"{catalog}.hits")
+
+
+@dataclass(frozen=True)
+class ResolvedHits:
+    """Hits whose texts were read, so that storing them reads none.
+
+    Parameters
+    ----------
+    relation : str
+        Relation in SQL, for a FROM clause: the columns of raw hits without ``address``, with
+        ``referrerType``, ``isCampaign``, ``trafficFilterId``, ``source`` (position in ``sources``), and
+        ``problem``, null unless the hit could not be read.
+    sources : tuple of TrafficSource or Unresolved
+        The distinct traffic sources.
+    agents : pyarrow.Table
+        ``ua``, ``isBot`` and :data:`.visitors.COLUMNS`: one row per user agent, also of stored hits nearby.
+    """
+
+    relation: str
+    sources: tuple[TrafficSource | visitors.Unresolved, ...]
+    agents: pa.Table
+
+
+def resolve_hits(
+    connection: Connection, hits: str, *, rules: Rules, span: int, into: str = "resolved_hits"
+) -> ResolvedHits:
+    """Read the texts of hits, each distinct one once, into a table of the connection's database.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Outside of transactions that write: whoever sends a hit decides how long its texts take.
+    hits : str
+        Relation in SQL, for a FROM clause, with the columns of ``hits`` that raw hits have, and ``address``,
+        which is not stored.
+    rules : Rules
+        Of the project.
+    span : int
+        Milliseconds before the hits in which sessions may be theirs.
+    into : str
+        Name of the table.
+    """
+    _create_keys(connection, hits, rules.settings)
+    query = "SELECT DISTINCT search_key, referrer_key, is_internal FROM temp.keyed_hits ORDER BY ALL"
+    keys = connection.execute(query).to_arrow_table()
+    sources = visitors.resolve_in_time(
+        lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
+        list(zip(*keys.to_pydict().values(), strict=True)),
+    )
+    columns = {
+        "source": pa.array(range(len(sources)), pa.int64()),
+        **{
+            name: pa.array([getattr(source, attribute, None) for source in sources], kind)
+            for name, attribute, kind in (
+                ("referrerType", "referrer_type", pa.string()),
+                ("is_cut", "is_truncated", pa.bool_()),
+                ("problem", "reason", pa.string()),
+            )
+        },
+    }
+    for name, column in columns.items():
+        keys = keys.append_column(name, column)
+    agents = _resolve_agents(connection, rules, span)
+    with arrow_view(connection, keys) as view:
+        connection.execute(f"CREATE TEMP TABLE sources AS FROM {view}")
+    with arrow_view(connection, agents) as view:
+        connection.execute(
+            f"""
+            CREATE TABLE {into} AS
+            SELECT hit.* EXCLUDE (search_key, referrer_key, is_internal, address)
+                REPLACE (coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
+                    hit.truncated OR coalesce(sources.is_cut, false) AS truncated),
+                sources.source, sources.referrerType,
+                sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign,
+                coalesce(sources.problem, agents.problem) AS problem
+            FROM temp.keyed_hits AS hit JOIN temp.sources USING (search_key, referrer_key, is_internal)
+            LEFT JOIN {view} AS agents ON hit.userAgent = agents.ua
+            """
+        )
+    for table in ("keyed_hits", "sources", "captured_addresses"):
+        connection.execute(f"DROP TABLE temp.{table}")
+    return ResolvedHits(into, tuple(sources), agents)
+
+
+def _resolve_agents(connection: Connection, rules: Rules, span: int) -> pa.Table:
+    texts = connection.execute(
+        "SELECT DISTINCT userAgent FROM (SELECT userAgent FROM temp.keyed_hits UNION ALL "
+        f"SELECT userAgent FROM {rules.stored_hits} SEMI JOIN temp.keyed_hits USING (trackerId) WHERE "
+        f"serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM temp.keyed_hits)) "
+        "WHERE userAgent IS NOT NULL"
+    ).fetchall()
+    return visitors.agent_table([text for (text,) in texts])
+
+
+def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -> None:
+    """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
+    # An underscore may be percent-encoded.
+    names = literal(f"(?i)[?&]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
+    search, host = quoted("pageUrl.search"), quoted("pageUrl.hostname")
+    excluded = [name.replace(".", "\\.") for name in (*PAYMENT_HOSTS, *settings.excluded_referrers)]
+    longest = channel_rules.LONGEST_HOST
+    visitors.create_captured_addresses(connection, settings.traffic_filters, hits)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE keyed_hits AS
+        WITH hosts AS (
+            SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
+                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
+                    AS whole_referrer,
+                right(whole_page, {longest}) AS page_host, right(whole_referrer, {longest}) AS referrer_host
+            FROM {hits}
+        ), internal AS (
+            SELECT *, referrer_host <> '' AND (
+                referrer_host = page_host
+                OR (page_host <> '' AND ends_with(referrer_host, '.' || page_host))
+                OR (contains(referrer_host, '.') AND ends_with(page_host, '.' || referrer_host))
+                OR regexp_full_match(referrer_host, {literal(f"(.*[.])?({'|'.join(excluded)})")})
+                ) AS is_internal,
+                {visitors.capture_sql(settings.traffic_filters, captured="filters")} AS trafficFilterId
+            FROM hosts LEFT JOIN temp.captured_addresses USING (address)
+        )
+        SELECT * EXCLUDE (page_host, referrer_host, filters, whole_page, whole_referrer) REPLACE (
+                right({host}, {longest}) AS {host},
+                coalesce(truncated, false) OR page_host <> whole_page OR referrer_host <> whole_referrer
+                    AS truncated),
+            CASE WHEN regexp_matches({search}, {names}) THEN {search} ELSE '' END AS search_key,
+            CASE WHEN is_internal THEN '' ELSE regexp_replace(coalesce(referrer, ''), '[?#].*', '') END
+                AS referrer_key
+        FROM internal
+        """
+    )
 
 
 _FIELDS: Final = {
@@ -182,10 +345,15 @@ _FIELDS: Final = {
 }
 
 
-def insert_source_nodes(
-    connection: Connection, chains: Iterable[tuple[Node, ...]], *, project_id: str, now: str
-) -> int:
-    """Insert nodes that are not in the tree yet; return their number.
+def place_sources(
+    connection: Connection,
+    sources: Mapping[int, TrafficSource],
+    *,
+    project_id: str,
+    now: str,
+    most_new: int | None = None,
+) -> tuple[dict[int, str], int]:
+    """Insert the nodes of traffic sources that are not in the tree yet.
 
     Nodes in the tree stay as they are, except those that are only an id, because loaded rows refer to them:
     they are described, so that the result does not depend on what came first. A node follows from its id.
@@ -194,25 +362,101 @@ def insert_source_nodes(
     ----------
     connection : duckdb.DuckDBPyConnection
         Inside a transaction.
-    chains : iterable of tuple of Node
-        Nodes of each source, from the root down.
+    sources : mapping of int to TrafficSource
+        Sources by position.
     project_id : str
         The project.
     now : str
-        SQL for their date.
+        SQL for the date of new nodes.
+    most_new : int, optional
+        Most nodes to insert; what is beyond belongs to the node ``(other)`` below its nearest ancestor.
+
+    Returns
+    -------
+    nodes : dict of int to str
+        Node of each source.
+    inserted : int
+        Number of new nodes.
     """
-    nodes = {node for chain in chains for node in chain}
+    custom, integrations = _custom_chains(
+        connection, {source.custom_campaign for source in sources.values() if source.custom_campaign}
+    )
+    chains = {
+        number: source.nodes if source.custom_campaign is None else custom[source.custom_campaign]
+        for number, source in sources.items()
+    }
+    named = {node.node_id: node for nodes in chains.values() for node in nodes}
+    with arrow_view(connection, pa.table({"_id": pa.array(named, pa.string())})) as view:
+        stored = connection.execute(f"SELECT _id, path FROM nodes SEMI JOIN {view} USING (_id)").fetchall()
+    paths: dict[str, list[str]] = dict(stored)
+    new: dict[str, Node] = {}
+    leaves: dict[int, str] = {}
+    room = len(named) if most_new is None else most_new
+    for number, nodes in chains.items():
+        path: list[str] = []
+        for position, node in enumerate(nodes):
+            is_beyond = node.node_id not in paths and not room
+            below = other(nodes[position - 1] if position else None) if is_beyond else node
+            if below.node_id not in paths:
+                room -= not is_beyond
+                paths[below.node_id] = path
+                new[below.node_id] = below
+            leaves[number] = below.node_id
+            path = [*paths[below.node_id], below.node_id]
+            if is_beyond:
+                break
+    by_integration: dict[str, list[dict[str, str | None]]] = {}
+    for *_, leaf in custom.values():
+        if new.pop(leaf.node_id, None) is not None:
+            campaign = {"id": leaf.node_id, "campaignSlug": leaf.slug, "name": leaf.name}
+            by_integration.setdefault(str(leaf.parent_id), []).append(campaign)
+    for root, made in by_integration.items():
+        campaigns.insert_campaigns(connection, integrations[root], made)
+    seen = {id: node for id, node in named.items() if id in paths} | new
+    inserted = _insert_nodes(connection, seen.values(), paths, project_id=project_id, now=now)
+    return leaves, inserted + sum(map(len, by_integration.values()))
+
+
+def _custom_chains(
+    connection: Connection, wanted: Collection[tuple[str, str, str]]
+) -> tuple[dict[tuple[str, str, str], tuple[Node, ...]], dict[str, campaigns.Integration]]:
+    """Return the nodes of custom campaigns, and their integrations by root; one slug is one campaign."""
+    vendors = sorted({vendor for vendor, _, _ in wanted})
+    integrations = {
+        vendor: campaigns.require(connection, vendor, argument="utm_source") for vendor in vendors
+    }
+    asked = [(integrations[vendor].id, slug, name) for vendor, slug, name in wanted]
+    stored = campaigns.find_by_slugs(connection, asked)
+    chains: dict[tuple[str, str, str], tuple[Node, ...]] = {}
+    for vendor, slug, name in sorted(wanted):
+        integration = integrations[vendor]
+        root = Node(integration.node_id, None, "integration", vendor, integration.channel or "")
+        id = stored.get((integration.id, slug, name)) or campaigns.id_of_slug(integration, slug)
+        campaign = Node(id, integration.node_id, "campaign", name, integration.channel or "", slug=slug)
+        chains[vendor, slug, name] = root, campaign
+    return chains, {integration.node_id: integration for integration in integrations.values()}
+
+
+def _insert_nodes(
+    connection: Connection,
+    nodes: Collection[Node],
+    paths: Mapping[str, list[str]],
+    *,
+    project_id: str,
+    now: str,
+) -> int:
+    """Insert the nodes that are not in the tree, and describe those that are only an id."""
     columns = {
         name: pa.array([getattr(node, field) for node in nodes], pa.string())
         for name, field in _FIELDS.items()
-    }
-    names = ", ".join(_FIELDS)
+    } | {"path": pa.array([paths[node.node_id] for node in nodes], pa.list_(pa.string()))}
+    names = ", ".join(columns)
     # A row of spend makes a node a campaign.
     changed = ", ".join(f"{name} = seen.{name}" for name in _FIELDS if name not in ("_id", "type"))
     with arrow_view(connection, pa.table(columns)) as view:
         inserted = connection.execute(
-            f"INSERT INTO nodes (projectId, {names}, path, active, createdAt, updatedAt, implicit) "
-            f"SELECT {literal(project_id)}, {names}, [], true, {now}, {now}, true "
+            f"INSERT INTO nodes (projectId, {names}, active, createdAt, updatedAt, implicit) "
+            f"SELECT {literal(project_id)}, {names}, true, {now}, {now}, true "
             f"FROM {view} ANTI JOIN nodes USING (_id) ORDER BY _id"
         ).fetchall()[0][0]
         updated = connection.execute(
@@ -221,149 +465,27 @@ def insert_source_nodes(
             f"FROM {view} AS seen WHERE nodes._id = seen._id AND nodes.implicit AND nodes.channel IS NULL "
             "AND nodes.parentId IS NULL AND nodes.type <> 'integration'"
         ).fetchall()[0][0]
-    if inserted or updated:
-        update_paths(connection)
-        _list_campaigns(connection)
+        if updated:
+            campaigns.update_paths(connection)
+        if inserted or updated:
+            _list_campaigns(connection, view)
     return int(inserted)
 
 
-def _list_campaigns(connection: Connection) -> None:
-    """List the campaigns below integrations; of several with one slug, one keeps it."""
+def _list_campaigns(connection: Connection, seen: str) -> None:
+    """List the campaigns below integrations among nodes; of several with one slug, one keeps it."""
+    connection.execute(
+        "CREATE TEMP TABLE seen_campaigns AS SELECT _id FROM nodes WHERE type = 'campaign' AND path <> [] "
+        f"AND (_id IN (SELECT _id FROM {seen}) OR campaignSlug IN (SELECT campaignSlug FROM {seen}))"
+    )
+    among = "_id IN (SELECT _id FROM temp.seen_campaigns)"
     connection.execute(
         "UPDATE nodes SET campaignSlug = NULL FROM ("
-        f"SELECT _id FROM nodes JOIN {CAMPAIGN_NODES} AS owner USING (_id) WHERE campaignSlug IS NOT NULL "
+        f"SELECT _id FROM nodes JOIN {campaigns.campaign_nodes(among)} AS owner USING (_id) "
+        "WHERE campaignSlug IS NOT NULL "
         "QUALIFY row_number() OVER (PARTITION BY owner.integrationId, campaignSlug "
         "ORDER BY implicit, _id) > 1"
         ") AS repeated WHERE nodes._id = repeated._id AND nodes.implicit"
     )
-    register_campaigns(connection)
-
-
-_LONGEST_REFERRER: Final = 2_048
-
-
-def resolve_hits(connection: Connection, hits: str, *, project_id: str, now: str, into: str) -> int:
-    """Create a table of hits with their nodes; insert nodes that are missing.
-
-    Each distinct value is resolved once.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Inside a transaction.
-    hits : str
-        Relation in SQL, for a FROM clause, with the columns of ``hits`` that raw hits have, and ``address``,
-        which is not stored.
-    project_id : str
-        The project.
-    now : str
-        SQL for the date of new nodes.
-    into : str
-        Name of the temporary table to create: the columns of ``hits`` with ``nodeId``, ``referrerType``,
-        ``isCampaign``, ``isBot`` and ``trafficFilterId``.
-
-    Returns
-    -------
-    int
-        Number of new nodes.
-    """
-    _create_keys(connection, hits)
-    inserted = _resolve_sources(connection, project_id=project_id, now=now)
-    agents = connection.execute("SELECT DISTINCT userAgent FROM temp.keyed_hits").to_arrow_table()
-    bots = [is_bot(text) for text in agents["userAgent"].to_pylist()]
-    with arrow_view(connection, agents.append_column("isBot", pa.array(bots, pa.bool_()))) as view:
-        connection.execute(f"CREATE TEMP TABLE agents AS FROM {view}")
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE {into} AS
-        SELECT hit.* EXCLUDE (search_key, referrer_key, is_internal, address)
-            REPLACE (coalesce(hit.isBot, false) OR agents.isBot AS isBot),
-            sources.nodeId, sources.referrerType,
-            sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign
-        FROM temp.keyed_hits AS hit JOIN temp.sources USING (search_key, referrer_key, is_internal)
-        JOIN temp.agents ON hit.userAgent IS NOT DISTINCT FROM agents.userAgent
-        """
-    )
-    for table in ("keyed_hits", "sources", "agents", "captured_addresses"):
-        connection.execute(f"DROP TABLE temp.{table}")
-    return inserted
-
-
-def _create_keys(connection: Connection, hits: str) -> None:
-    """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
-    # An underscore may be percent-encoded.
-    names = literal(f"(?i)[?&]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
-    search, host = quoted("pageUrl.search"), quoted("pageUrl.hostname")
-    settings = read_settings(connection)
-    excluded = [name.replace(".", "\\.") for name in (*PAYMENT_HOSTS, *settings.excluded_referrers)]
-    create_captured_addresses(connection, settings.traffic_filters, hits)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE keyed_hits AS
-        WITH hosts AS (
-            SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS page_host,
-                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(HOST)}, 1), '.')
-                    AS referrer_host
-            FROM {hits}
-        ), internal AS (
-            SELECT *, referrer_host <> '' AND (
-                referrer_host = page_host
-                OR (page_host <> '' AND ends_with(referrer_host, '.' || page_host))
-                OR (contains(referrer_host, '.') AND ends_with(page_host, '.' || referrer_host))
-                OR regexp_full_match(referrer_host, {literal(f"(.*[.])?({'|'.join(excluded)})")})
-                ) AS is_internal,
-                {capture_sql(settings.traffic_filters, captured="filters")} AS trafficFilterId
-            FROM hosts LEFT JOIN temp.captured_addresses USING (address)
-        )
-        SELECT * EXCLUDE (page_host, referrer_host, filters),
-            CASE WHEN regexp_matches({search}, {names}) THEN {search} ELSE '' END AS search_key,
-            CASE WHEN is_internal THEN ''
-                ELSE left(regexp_replace(coalesce(referrer, ''), '[?#].*', ''), {_LONGEST_REFERRER}) END
-                AS referrer_key
-        FROM internal
-        """
-    )
-
-
-def _resolve_sources(connection: Connection, *, project_id: str, now: str) -> int:
-    """Create ``sources``, the node of each distinct source; return the number of new nodes."""
-    keys = connection.execute(
-        "SELECT DISTINCT search_key, referrer_key, is_internal FROM temp.keyed_hits"
-    ).to_arrow_table()
-    vendors = [
-        vendor
-        for (vendor,) in connection.execute(
-            "SELECT vendorId FROM integrations WHERE deletedAt IS NULL ORDER BY vendorId"
-        ).fetchall()
-    ]
-    sources = [
-        resolve_source(search, referrer, is_internal=is_internal, vendors=vendors)
-        for search, referrer, is_internal in zip(*keys.to_pydict().values(), strict=True)
-    ]
-    custom = {source.custom_campaign for source in sources if source.custom_campaign is not None}
-    campaigns = {campaign: _campaign_node(connection, *campaign) for campaign in sorted(custom)}
-    inserted = insert_source_nodes(
-        connection, (source.nodes for source in sources), project_id=project_id, now=now
-    )
-    node_ids = [
-        source.nodes[-1].node_id if source.custom_campaign is None else campaigns[source.custom_campaign][0]
-        for source in sources
-    ]
-    resolved = keys.append_column("nodeId", pa.array(node_ids, pa.string())).append_column(
-        "referrerType", pa.array([source.referrer_type for source in sources], pa.string())
-    )
-    with arrow_view(connection, resolved) as view:
-        connection.execute(f"CREATE TEMP TABLE sources AS FROM {view}")
-    return inserted + sum(is_new for _, is_new in campaigns.values())
-
-
-def _campaign_node(connection: Connection, vendor_id: str, slug: str) -> tuple[str, bool]:
-    """Return the node of a custom campaign, and whether it is new."""
-    integration = require(connection, vendor_id, argument="utm_source")
-    existing = find_by_slug(connection, integration, slug)
-    if existing is not None:
-        return str(existing["id"]), False
-    # Derived, so that the id does not depend on the order of arrival.
-    id = hashlib.sha256(f"{integration.id}\n{slug}".encode()).hexdigest()[:24]
-    insert_campaign(connection, integration, id, slug, slug)
-    return id, True
+    campaigns.register_campaigns(connection, among)
+    connection.execute("DROP TABLE temp.seen_campaigns")

@@ -4,11 +4,14 @@ import ipaddress
 import json
 import re
 import secrets
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import maxminddb
 import pyarrow as pa
@@ -23,8 +26,74 @@ from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import arrow_view
 
+#: Processor time after which a text of a hit is given up.
+_MOST_SECONDS: Final = 1.0
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Why a text of a hit has no result."""
+
+    reason: str
+
+
+def resolve_in_time(
+    resolve: Callable[[Key], Value], keys: Sequence[Key], *, seconds: float = _MOST_SECONDS
+) -> list[Value | Unresolved]:
+    """Return what a function makes of each key; those that fail or take too long do not hold up the others.
+
+    Examples
+    --------
+    >>> resolve_in_time(lambda key: 1 / key, [2, 0])
+    [0.5, Unresolved(reason='cannot be read: division by zero')]
+    """
+    results: list[Value | Unresolved] = []
+    while len(results) < len(keys):
+        # A thread cannot be interrupted; it is left behind, and ends with the process at the latest.
+        found: list[Value | Unresolved] = []
+        is_given_up = threading.Event()
+        arguments = (resolve, keys[len(results) :], seconds, found, is_given_up)
+        thread = threading.Thread(target=_resolve_each, args=arguments, daemon=True)
+        thread.start()
+        count, began = 0, time.process_time()
+        # Processor time: a process that is stopped or starved does not give up what would be quick.
+        while thread.is_alive() and (len(found) > count or time.process_time() - began <= seconds):
+            if len(found) > count:
+                count, began = len(found), time.process_time()
+            thread.join(seconds / 4)
+        is_given_up.set()
+        results += found[:]
+        if len(results) < len(keys):
+            results.append(_late(seconds))
+    return results
+
+
+def _resolve_each(
+    resolve: Callable[[Key], Value],
+    keys: Sequence[Key],
+    seconds: float,
+    found: list[Value | Unresolved],
+    is_given_up: threading.Event,
+) -> None:
+    for key in keys:
+        started_at = time.thread_time()
+        try:
+            result: Value | Unresolved = resolve(key)
+        except Exception as error:  # noqa: BLE001  (whoever sends a hit chooses its texts)
+            result = Unresolved(f"cannot be read: {error}")
+        if is_given_up.is_set():
+            return
+        found.append(_late(seconds) if time.thread_time() - started_at > seconds else result)
+
+
+def _late(seconds: float) -> Unresolved:
+    return Unresolved(f"took more than {seconds:g} s to read")
+
+
 #: Longest text that is parsed; the patterns need longer for longer texts.
-_LONGEST: Final = 1_024
+LONGEST_AGENT: Final = 1_024
 _BOT: Final = "Spider"
 #: Columns of an interaction for the properties of its user agent.
 COLUMNS: Final = (
@@ -92,7 +161,7 @@ def is_bot(text: str | None) -> bool:
     """
     if text is None:
         return False
-    word = text.strip()[:_LONGEST]
+    word = text.strip()[:LONGEST_AGENT]
     if not word or is_crawler(word):
         return True
     device = ua_parser.parse_device(word)
@@ -109,7 +178,7 @@ def describe(text: str) -> tuple[str | None, ...]:
     >>> describe(f"{phone} (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1")
     ('Mobile Safari', '17.2', '17', 'WebKit', '605.1.15', 'iOS', '17.2', 'Apple', 'iPhone', 'mobile', None)
     """
-    word = text[:_LONGEST]
+    word = text[:LONGEST_AGENT]
     parsed = ua_parser.parse(word)
     browser, system, device = parsed.user_agent, parsed.os, parsed.device
     return (
@@ -132,6 +201,28 @@ def _first(rules: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str
         if found := pattern.search(text):
             return name, found[1] if pattern.groups else None
     return None, None
+
+
+def agent_table(texts: Sequence[str]) -> pa.Table:
+    """Return a table with the properties of user agents, which may take long or fail.
+
+    Columns are ``ua``, ``isBot``, :data:`COLUMNS`, and ``problem``, null unless an agent could not be read.
+    """
+    unknown = (None, *[None] * len(COLUMNS))
+    found = resolve_in_time(lambda text: (is_bot(text), *describe(text)), texts)
+    rows = [unknown if isinstance(row, Unresolved) else row for row in found]
+    columns = zip(("isBot", *COLUMNS), zip(*rows, strict=True) if rows else [()] * len(unknown), strict=True)
+    problems = [getattr(row, "reason", None) for row in found]
+    return pa.table(
+        {
+            "ua": pa.array(texts, pa.string()),
+            **{
+                name: pa.array(values, pa.bool_() if name == "isBot" else pa.string())
+                for name, values in columns
+            },
+            "problem": pa.array(problems, pa.string()),
+        }
+    )
 
 
 def _version(*parts: str | None) -> str | None:

@@ -29,7 +29,6 @@ from attrib_ds.service.store.tables import new_uuid
 
 _MOST_BYTES_OF_HIT: Final = 16 * 1024
 _MOST_BYTES_OF_OPPORTUNITY: Final = 4 * 1024
-_LONGEST_AGENT: Final = 1_024
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 #: A transparent image of one pixel.
 _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
@@ -182,7 +181,7 @@ def _record(
         hit,
         id=id,
         tracker_id=tracker_id or f"hit.{id}",
-        user_agent=headers.get("user-agent", "")[:_LONGEST_AGENT],
+        user_agent=headers.get("user-agent", ""),
         is_bot=_is_prefetch(headers),
         address=address if visitors.captures_address(settings.traffic_filters, address) else None,
     )

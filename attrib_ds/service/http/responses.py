@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from attrib_ds.contract import OPERATIONS, Answer, Answering, Operation
+from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import AttribError
 from attrib_ds.json_numbers import load_exact
@@ -94,6 +95,8 @@ def with_value(operation: Operation, arguments: Any, answer: Answer, *, read: Re
     if kind == "outcomes":
         value = [{"id": each} if isinstance(each, str) else {"error": _error(each)} for each in value]
     body = {_MEMBERS[kind]: value} if kind in _MEMBERS else value
+    if operation.name == "create_campaign" and slug_of(arguments.campaignSlug) != arguments.campaignSlug:
+        body = {**body, "campaignSlug": slug_of(arguments.campaignSlug)}
     return Response(encode(body), operation.success, media_type=JSON)
 
 

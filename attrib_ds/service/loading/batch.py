@@ -83,6 +83,11 @@ class Checks:
         """Return whether the source has a column."""
         return column in self.source.types
 
+    @property
+    def stored(self) -> Collection[str]:
+        """The columns that are stored."""
+        return self._outer.keys()
+
     def refuse_unknown(self, allowed: Collection[str], objects: Collection[str] = ()) -> None:
         """Refuse unknown columns; columns of whole objects are checked per row."""
         for column in self.source.columns:
@@ -546,13 +551,19 @@ class ValidRows:
 
 
 def insert_implicit_nodes(
-    connection: Connection, valid: ValidRows, project: Project, *, column: str, kind: str
+    connection: Connection,
+    valid: ValidRows,
+    project: Project,
+    *,
+    column: str,
+    kind: str,
+    rows: str | None = None,
 ) -> int:
     """Create missing nodes that valid rows refer to; return their number."""
     inserted = connection.execute(
         "INSERT INTO nodes (_id, projectId, type, name, path, active, createdAt, updatedAt, implicit) "
         f"SELECT id, {literal(project.project_id)}, {literal(kind)}, id, [], true, {project.now}, "
-        f"{project.now}, true FROM (SELECT DISTINCT {quoted(column)} AS id FROM {valid.rows}) "
+        f"{project.now}, true FROM (SELECT DISTINCT {quoted(column)} AS id FROM {rows or valid.rows}) "
         "WHERE id NOT IN (SELECT _id FROM nodes) ORDER BY id"
     )
     return int(inserted.fetchall()[0][0])

@@ -1,6 +1,6 @@
 """Loads interactions with their hits, and raw hits, which the service makes into sessions."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -10,10 +10,11 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
+from attrib_ds.queries import channel_rules
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
-from attrib_ds.service.campaigns import INTEGRATIONS
-from attrib_ds.service.collection import hits, visitors
+from attrib_ds.service.campaigns import integrations_of
+from attrib_ds.service.collection import hits, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
@@ -146,7 +147,8 @@ def _insert_interactions(
 def _integration(valid: batch.ValidRows) -> str:
     """Return SQL for the integration of a row: its own, else that of a session's node."""
     of_node = (
-        f"CASE WHEN valid.type = 'session' THEN (SELECT owner.integrationId FROM {INTEGRATIONS} AS owner "
+        "CASE WHEN valid.type = 'session' THEN (SELECT owner.integrationId "
+        f"FROM {integrations_of()} AS owner "
         "WHERE owner._id = valid.nodeId) END"
     )
     return f"coalesce(valid.integrationId, {of_node})" if "integrationId" in valid.staged.columns else of_node
@@ -197,7 +199,11 @@ def check_hits(connection: Connection, source: Source, project: batch.Project) -
     checks.instant("serverDate", required=True, recent=True)
     checks.instant("ingestedAt", default=project.now)
     checks.word("hitType", default="'pageview'")
-    _check_hit(checks, [name for name in schema.HIT.names if name not in _HIT_WORDS])
+    texts = [name for name in schema.HIT.names if name not in _HIT_WORDS]
+    _check_hit(checks, texts)
+    lengths = {"userAgent": visitors.LONGEST_AGENT, "pageUrl.hostname": channel_rules.LONGEST_HOST}
+    parts = [name for name in texts if name.startswith("pageUrl.")]
+    _cut(checks, dict.fromkeys(parts, traffic_sources.LONGEST_URL) | lengths)
     staged = checks.stage(connection, id="id")
     return batch.Batch(staged, "id", _insert_hits)
 
@@ -258,7 +264,12 @@ def is_raw(source: Source) -> bool:
 
 
 def check_raw_hits(
-    connection: Connection, source: Source, project: batch.Project, *, lookup: visitors.AddressLookup
+    connection: Connection,
+    source: Source,
+    project: batch.Project,
+    *,
+    lookup: visitors.AddressLookup,
+    rules: traffic_sources.Rules,
 ) -> batch.Batch:
     """Validate rows and stage them for insertion.
 
@@ -272,6 +283,8 @@ def check_raw_hits(
         Their project.
     lookup : AddressLookup
         Databases for the places and networks of addresses, which are looked up once each.
+    rules : Rules
+        What the project tells about its hits.
 
     Returns
     -------
@@ -304,8 +317,10 @@ def check_raw_hits(
     _check_hit(checks, [*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")])
     checks.word("ip", always=True)
     checks.derive("address", quoted("ip"))
-    for name, value in url_parts(quoted("pageUrl"), "pageUrl").items():
+    longest = traffic_sources.LONGEST_URL
+    for name, value in url_parts(f"left({quoted('pageUrl')}, {longest})", "pageUrl").items():
         checks.derive(name, value)
+    _cut(checks, {"pageUrl": longest, "referrer": longest, "userAgent": visitors.LONGEST_AGENT})
     checks.derive("serverDate", quoted("date"))
     parts = ", chr(10), ".join(
         f"coalesce(CAST({quoted(name)} AS VARCHAR), '')"
@@ -313,28 +328,45 @@ def check_raw_hits(
     )
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
     staged = checks.stage(connection, id="hitId")
-    places = None
-    if lookup:
-        places = f"{staged.relation.rsplit('.', 1)[0]}.places"
-        lookup.create_table(connection, staged.relation, into=places)
-    return batch.Batch(
-        staged, "hitId", lambda writer, valid: _insert_raw_hits(writer, valid, project, places=places)
+    raw = ", ".join(
+        quoted(name) if name in staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
+        for name, kind in hits.RAW.items()
     )
+    raw = f"(SELECT row, {raw} FROM {staged.relation} ANTI JOIN {staged.problems} USING (row))"
+    if lookup:
+        lookup.create_table(connection, staged.relation, into="places")
+        raw = visitors.located(raw, "places")
+    resolved = traffic_sources.resolve_hits(connection, f"{raw} AS raw", rules=rules, span=hits.SPAN)
+    connection.execute(
+        f"INSERT INTO {staged.problems} SELECT row, 0, 'pageUrl, referrer or userAgent: ' || problem "
+        "FROM resolved_hits WHERE problem IS NOT NULL"
+    )
+    return batch.Batch(
+        staged, "hitId", lambda writer, valid: _insert_raw_hits(writer, valid, project, resolved)
+    )
+
+
+def _cut(checks: batch.Checks, lengths: Mapping[str, int]) -> None:
+    """Cut texts to lengths, and mark hits with longer ones."""
+    for name in lengths.keys() & checks.stored:
+        checks.derive(name, f"left({quoted(name)}, {lengths[name]})")
+    longer = (f"coalesce(len({quoted(name)}) > {most}, false)" for name, most in lengths.items())
+    checks.derive("truncated", " OR ".join(longer))
 
 
 def _insert_raw_hits(
-    connection: Connection, valid: batch.ValidRows, project: batch.Project, *, places: str | None
+    connection: Connection,
+    valid: batch.ValidRows,
+    project: batch.Project,
+    resolved: traffic_sources.ResolvedHits,
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
     _reject_repeated(connection, valid)
-    columns = ", ".join(
-        quoted(name) if name in valid.staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
-        for name, kind in hits.RAW.items()
-    )
-    raw = f"(SELECT {columns} FROM {valid.rows})"
+    place = valid.staged.relation.rsplit(".", 1)[0]
     return hits.collect(
         connection,
-        f"{raw if places is None else visitors.located(raw, places)} AS raw",
+        f"(SELECT * FROM {place}.{resolved.relation} SEMI JOIN {valid.rows} USING (row)) AS raw",
+        resolved,
         project_id=project.project_id,
         now=project.now,
         ids=project.ids,

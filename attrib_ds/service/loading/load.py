@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection as Connection
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import export_tables, ga4_events, snowplow_events, sources
+from attrib_ds.service.collection.traffic_sources import Rules
 from attrib_ds.service.collection.visitors import AddressLookup, visitor_secret
 from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
@@ -93,7 +94,9 @@ def load_records(
     with closing(AddressLookup.open(geo=geo, asn=asn)) as lookup, store.scratch() as connection:
         opened, skipped = _open(connection, source, resource=resource, store=store)
         if resource == "hits" and interactions.is_raw(opened):
-            check = partial(interactions.check_raw_hits, lookup=lookup)
+            with store.cursor() as cursor:
+                rules = Rules.read(cursor, store.catalog)
+            check = partial(interactions.check_raw_hits, lookup=lookup, rules=rules)
         elif lookup:
             raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
         batch = check(connection, opened, project)

@@ -2,17 +2,22 @@
 
 from typing import Final
 
+import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
+from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.records.sources import Source, quoted
 from attrib_ds.service.campaigns import (
     fill_integrations,
+    find_or_create,
     register_campaigns,
     register_integrations,
+    require,
     update_paths,
 )
 from attrib_ds.service.loading import batch
+from attrib_ds.service.store.tables import arrow_view
 
 _WORDS: Final = ("integrationId", "vendorId", "externalId", "channel", "campaignSlug", "source", "medium")
 
@@ -184,11 +189,42 @@ def check_spend(connection: Connection, source: Source, project: batch.Project) 
 
 def _insert_spend(connection: Connection, valid: batch.ValidRows, project: batch.Project) -> dict[str, int]:
     valid.reject_stored(connection, "outlays", "_id")
-    campaigns = f"SELECT campaignId FROM {valid.rows}"
+    rows = valid.rows
+    if "integrationId" in valid.staged.columns and not valid.is_replacing:
+        rows = _with_campaigns(connection, rows)
+    campaigns = f"SELECT campaignId FROM {rows}"
     with valid.replace_stored(connection, "outlays", "_id", changed="updatedAt"):
         # Interactions create implicit nodes as channels; a node with spend is a campaign.
         connection.execute(f"UPDATE nodes SET type = 'campaign' WHERE implicit AND _id IN ({campaigns})")
         implicit = batch.insert_implicit_nodes(
-            connection, valid, project, column="campaignId", kind="campaign"
+            connection, valid, project, column="campaignId", kind="campaign", rows=rows
         )
-        return {"spend": valid.insert(connection, "outlays"), "implicit_nodes": implicit}
+        return {"spend": valid.insert(connection, "outlays", rows=rows), "implicit_nodes": implicit}
+
+
+def _with_campaigns(connection: Connection, rows: str) -> str:
+    """Return rows of spend with the ids of campaigns in the place of texts; unknown campaigns are created.
+
+    Only in rows that name an integration: others refer to nodes, which traffic may make later.
+    """
+    named = connection.execute(
+        f"SELECT DISTINCT integrationId, vendorId, campaignId FROM {rows} AS loaded JOIN integrations "
+        "ON integrations._id = loaded.integrationId AND integrations.deletedAt IS NULL "
+        "WHERE campaignId NOT IN (SELECT _id FROM nodes) ORDER BY ALL"
+    ).fetchall()
+    if not named:
+        return rows
+    integrations = {id: require(connection, vendor, argument="integrationId") for id, vendor, _ in named}
+    asked = [(integration, slug_of(text), text) for integration, _, text in named]
+    found = find_or_create(connection, integrations, asked)
+    records = [
+        {"integrationId": integration, "text": text, "id": found[integration, slug, text]}
+        for integration, slug, text in asked
+    ]
+    with arrow_view(connection, pa.Table.from_pylist(records)) as view:
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE named_campaigns AS FROM {view}")
+    return (
+        "(SELECT loaded.* REPLACE (coalesce(named.id, loaded.campaignId) AS campaignId) "
+        f"FROM {rows} AS loaded LEFT JOIN temp.named_campaigns AS named "
+        "ON named.integrationId = loaded.integrationId AND named.text = loaded.campaignId)"
+    )

@@ -47,6 +47,7 @@ _DETAILS: Final = {
         "requireTokenForEvents",
         "allowedOrigins",
         "excludedReferrers",
+        "anonymousNodesPerDay",
         "respectGpc",
         "respectDnt",
         "anonymousIdentification",

@@ -96,6 +96,10 @@ class Intake(ABC, Generic[Item, Result, Entry]):
     def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[Entry]) -> None:
         """Write records into the tables, inside a transaction; those that are there already are left out."""
 
+    def _prepare(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return what :meth:`_write` takes for each record, outside of the transaction that writes it."""
+        return entries
+
     @abstractmethod
     def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: Entry) -> None:
         """Keep a record that cannot be written."""
@@ -277,10 +281,12 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         self._write_rows(rows, entries, are_wrong=True)
 
     def _write_rows(self, rows: Sequence[Row], entries: Sequence[Entry], *, are_wrong: bool = False) -> None:
+        prepared = entries if are_wrong else self._prepare(entries)
+
         def write(connection: duckdb.DuckDBPyConnection) -> None:
             # Another service of this process may move the same records.
             moved = read_moved(connection)[self._table]
-            left = [entry for row, entry in zip(rows, entries, strict=True) if row.number > moved]
+            left = [entry for row, entry in zip(rows, prepared, strict=True) if row.number > moved]
             if not left:
                 return
             if are_wrong:

@@ -42,6 +42,8 @@ class ProjectSettings:
         Holdouts that the service draws, as text; see :class:`~attrib_ds.contract.administration.Holdout`.
     holdout_key : str
         Secret that decides who is withheld; empty until the first holdout.
+    anonymous_nodes_per_day : int, default 10_000
+        Most traffic-source nodes that collected hits create on a day; the others are credited to "(other)".
     respect_gpc : bool, default True
         Store no lasting tracker id of a browser with Global Privacy Control.
     respect_dnt : bool, default False
@@ -60,6 +62,7 @@ class ProjectSettings:
     traffic_filters: tuple[str, ...] = ()
     holdouts: tuple[str, ...] = ()
     holdout_key: str = ""
+    anonymous_nodes_per_day: int = 10_000
     respect_gpc: bool = True
     respect_dnt: bool = False
     anonymous_identification: bool = False

@@ -23,7 +23,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables; no number is used twice.
-VERSION: Final = 5
+VERSION: Final = 6
 
 _METRIC: Final = {
     **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),
@@ -70,6 +70,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         # of one.
         **dict.fromkeys(("isCampaign", "isOpening"), "BOOLEAN"),
         "ingestedAt": "TIMESTAMP",
+        # Whether a text was longer than is kept.
+        "truncated": "BOOLEAN",
     },
     # Accepted hits that are not in a session yet; one that was sent again may be here twice.
     "pending_hits": {
@@ -77,7 +79,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "trackerId": "VARCHAR",
         **dict.fromkeys(("serverDate", "ingestedAt"), "TIMESTAMP"),
         "timezoneOffset": "DOUBLE",
-        "isBot": "BOOLEAN",
+        **dict.fromkeys(("isBot", "truncated"), "BOOLEAN"),
         # The address only where a traffic filter captures it.
         **dict.fromkeys(("userAgent", "pageUrl", "referrer", "hitType", "address"), "VARCHAR"),
         # Of the address, looked up at receipt.
@@ -86,6 +88,11 @@ TABLES: Final[dict[str, dict[str, str]]] = {
             for group in ("asn", "geo")
             for name in schema.leaves(schema.HIT, group)
         },
+    },
+    # Accepted hits that could not be read, and are not tried again.
+    "trashed_hits": {
+        **dict.fromkeys(("id", "trackerId", "userAgent", "pageUrl", "referrer", "reason"), "VARCHAR"),
+        **dict.fromkeys(("serverDate", "trashedAt"), "TIMESTAMP"),
     },
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {

@@ -119,7 +119,8 @@ def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:
     _delete_raw(connection, others)
     erase_events(connection, claims, date)
     trackers = [value for kind, value in marks if kind == tombstones.identity_kind(identities.TRACKER)]
-    connection.execute("DELETE FROM pending_hits WHERE trackerId IN (SELECT unnest(?))", [trackers])
+    for table in ("pending_hits", "trashed_hits"):
+        connection.execute(f"DELETE FROM {table} WHERE trackerId IN (SELECT unnest(?))", [trackers])
     connection.execute(
         "DELETE FROM identities WHERE starts_with(kind, ?) AND value IN (SELECT unnest(?))",
         [identities.CLAIMED, [value for _, value in marks]],

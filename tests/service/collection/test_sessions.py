@@ -228,11 +228,12 @@ def test_traffic_that_names_an_integration_has_a_custom_campaign(memory_store, r
         hit(1, 0, "/?utm_source=Flyers&utm_campaign=may"),
         hit(2, 100, "/?utm_source=flyers&utm_campaign=june"),
         hit(3, 200, "/?utm_source=flyers"),
+        hit(4, 300, "/?utm_source=flyers&utm_campaign=JUNE+"),
     )
     campaigns = "SELECT campaignSlug, explicit, id FROM campaigns ORDER BY campaignSlug"
     (default, june, explicit) = rows(campaigns)
     assert (default[:2], june[:2], explicit) == (("default", False), ("june", False), ("may", True, may))
-    assert sessions(rows) == [(1, 1, may), (2, 1, june[2]), (3, 1, default[2])]
+    assert sessions(rows) == [(1, 1, may), (2, 1, june[2]), (3, 1, default[2]), (4, 1, june[2])]
     assert rows("SELECT count(*) FROM interactions WHERE integrationId IS NULL") == [(0,)]
     assert_consistent(rows)
 

@@ -63,14 +63,14 @@ def test_an_internal_referrer_is_no_source():
 @pytest.mark.parametrize(
     ("search", "expected"),
     [
-        ("?utm_source=FLYERS&utm_campaign=May", ("flyers", "May")),
-        ("?utm_source=flyers&gclid=1", ("flyers", "default")),
-        ("?utm_source=flyers&utm_campaign=in%20May", None),
+        ("?utm_source=FLYERS&utm_campaign=May", ("flyers", "may", "May")),
+        ("?utm_source=flyers&gclid=1", ("flyers", "default", "default")),
+        ("?utm_source=flyers&utm_campaign=in%20May", ("flyers", "in-may", "in May")),
         ("?utm_source=others&utm_campaign=may", None),
     ],
 )
 def test_a_custom_campaign_outranks_everything(search, expected):
-    """An integration by its vendorId, with the slug as the campaign; other texts are no slugs (G-159)."""
+    """An integration by its vendorId, with the campaign and its slug (G-159, G-243)."""
     assert resolve_source(search, "", vendors=["other", "flyers"]).custom_campaign == expected
 
 

@@ -643,7 +643,7 @@ def test_a_project_is_opened_once_and_not_made(tmp_path):
 
 def test_values_have_their_form():
     for operation, value, status, content in [
-        ("create_campaign", "c1", 200, b'{"id":"c1"}'),
+        ("create_outlay", "c1", 200, b'{"id":"c1"}'),
         ("update_campaign", 1, 200, b'{"modifiedCount":1}'),
         ("create_event", "0194-…", 200, '"0194-…"'.encode()),
     ]:

@@ -17,6 +17,7 @@ DEFAULTS = {
     "excludedReferrers": [],
     "trafficFilters": [],
     "holdoutKey": "",
+    "anonymousNodesPerDay": 10_000,
     "respectGpc": True,
     "respectDnt": False,
     "anonymousIdentification": False,

@@ -97,7 +97,7 @@ def test_tables_have_the_columns_of_the_schema(store):
         assert backend.table("nodes").columns == (*schema.NODE.names, "implicit")
         assert backend.table("outlays").columns == tuple(schema.OUTLAY.names)
         events = set(schema.EVENT.names) - {"attributable", "metrics"}
-        assert set(backend.table("events").columns) == events | {"eventTypeVersion"}
+        assert set(backend.table("events").columns) == events | {"eventTypeVersion", "isAnonymous"}
         assert "amount" in backend.table("metrics").columns
 
 
