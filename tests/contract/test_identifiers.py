@@ -1,9 +1,14 @@
 import re
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
+from attrib_ds.contract import Request
 from attrib_ds.contract.identifiers import slug_of
+
+Ask = Callable[..., Request]
+Refusal = Callable[..., str]
 
 
 def test_project_ids_accepted(ask):
