@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 #: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
+#: Maximum number of allowed values in a message.
+_MAX_CHOICES: Final = 10
 _PASSED: Final = ("attrib_ds", "functools")
 
 
@@ -134,7 +136,10 @@ class InvalidRequest(AttribError, ValueError):
     def choice(cls, field: str, got: object, allowed: Iterable[str]) -> Self:
         """Return the error of a value that is none of ``allowed``, naming the closest one."""
         options = sorted(set(allowed))
-        shown = ", ".join(options[:40]) + (f", … ({len(options)} in all)" if len(options) > 40 else "")
+        if len(options) > _MAX_CHOICES:
+            options.sort(key=lambda option: -difflib.SequenceMatcher(None, str(got), option).ratio())
+        shown = ", ".join(options[:_MAX_CHOICES])
+        shown += f", … ({len(options)} in all)" if len(options) > _MAX_CHOICES else ""
         allowed = f"allowed: {shown}" if options else "there is none to choose from yet"
         return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {allowed}", field=field)
 

@@ -189,6 +189,7 @@ def conversion_paths(
         "statistic": statistic,
         "state": state,
         "level": level,
+        "where": repr(on["interaction"]) if "interaction" in on else None,
     }
     return Paths(
         touches=pair(touchpoints, conversions, window=window),

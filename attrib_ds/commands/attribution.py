@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import attrib_ds as at
 from attrib_ds import sample
 from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
-from attrib_ds.errors import RejectedRows
+from attrib_ds.errors import InvalidRequest, RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.overview import Overview
 from attrib_ds.records import frames, written_files
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 _DEMO_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based")
 _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "position_based")
 _MAX_ROWS = 30
+#: Arguments of the function that are options of the command, in its messages.
+_PAIR = re.compile(r"'(\w+)': (COLUMN|'[^']*')")
+_SWITCHES = "dayfirst|aggregate|ignore_case"
+_VALUES = "decimal|encoding|currency|sheet|conversion_sheet|spend_sheet|conversion_page"
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -64,9 +70,12 @@ def _sample_tables() -> at.Project:
 
 def attribute(options: argparse.Namespace) -> None:
     """Attribute the conversions in users' files and print the credits."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        read, credits, rejected = _attributed(options)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            read, credits, rejected = _attributed(options)
+    except InvalidRequest as error:
+        raise InvalidRequest(as_options(error.message)) from error
     counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
@@ -75,11 +84,34 @@ def attribute(options: argparse.Namespace) -> None:
     for warning in caught:
         # The report of rejected rows says more, and has those of the spend.
         if not issubclass(warning.category, RejectedRows):
-            show_error(str(warning.message))
+            show_error(as_options(str(warning.message)))
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         _write_report(options.out, credits, read.paths, "Credited conversions", notes)
+
+
+def as_options(message: str) -> str:
+    """Return a message with the options of the command instead of the arguments of the function.
+
+    Examples
+    --------
+    >>> as_options("name it with columns={'user': COLUMN}, or pass dayfirst=False")
+    'name it with --user COLUMN, or pass --no-dayfirst'
+    """
+
+    def named(match: re.Match[str]) -> str:
+        return " ".join(f"{OPTIONS[role]} {column}" for role, column in _PAIR.findall(match[1]))
+
+    def switched(match: re.Match[str]) -> str:
+        return f"--{'' if match[2] == 'True' else 'no-'}{match[1].replace('_', '-')}"
+
+    def given(match: re.Match[str]) -> str:
+        return f"--{match[1].replace('_', '-')} {match[2].strip(chr(34))}"
+
+    message = re.sub(r"columns=\{([^}]*)\}", named, message)
+    message = re.sub(rf"\b({_SWITCHES})=(True|False)", switched, message)
+    return re.sub(rf"\b({_VALUES})=('[^']*'|\"[^\"]*\")", given, message)
 
 
 def _shown(role: str, column: str | Sequence[str]) -> str:
@@ -88,26 +120,11 @@ def _shown(role: str, column: str | Sequence[str]) -> str:
 
 def _attributed(options: argparse.Namespace) -> tuple[FilePaths, pd.DataFrame, pd.DataFrame]:
     """Return what was read, its credits and all rejected rows."""
-    from attrib_ds.importers.own_paths import read_spend
-    from attrib_ds.importers.own_table import Formats
-
     read = _read(options)
     default = _DEMO_MODELS if read.paths.has_dates else _SEQUENCE_MODELS
     models = default if options.models is None else [name.strip() for name in options.models.split(",")]
-    spend, rejected = None, read.rejected
-    if options.spend is not None:
-        spend, rejected_spend = read_spend(
-            options.spend,
-            columns=_columns(options),
-            currency=_currency(options),
-            formats=Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.spend_sheet),
-            ignore_case=options.ignore_case,
-            touchpoint_node=read.columns.get("touchpoints", {}).get("node"),
-            known_nodes=() if read.paths.nodes is None else set(read.paths.nodes["node_id"]),
-        )
-        rejected = pd.concat([rejected, rejected_spend], ignore_index=True)
-    credits = at.attribute(read.paths, models, confidence=options.confidence, spend=spend)
-    return read, credits, rejected
+    credits = at.attribute(read.paths, models, confidence=options.confidence)
+    return read, credits, read.rejected
 
 
 def _read(options: argparse.Namespace) -> FilePaths:
@@ -115,18 +132,19 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
-    from attrib_ds.importers.own_paths import FilePaths, read_sequences
+    from attrib_ds.importers.own_paths import FilePaths, read_sequences, read_spend
     from attrib_ds.importers.own_table import Formats
 
     columns = _columns(options)
     if options.paths is not None:
-        return read_sequences(
-            options.paths,
-            columns=columns,
-            currency=_currency(options),
-            formats=Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet),
-            separator=options.separator,
-        )
+        formats = Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet)
+        shared: dict[str, Any] = {"columns": columns, "currency": _currency(options)}
+        read = read_sequences(options.paths, formats=formats, separator=options.separator, **shared)
+        for file in options.spend or ():
+            sheet = replace(formats, sheet=options.spend_sheet)
+            spend, rejected = read_spend(file, formats=sheet, ignore_case=options.ignore_case, **shared)
+            read = read.with_spend(spend, rejected)
+        return read
     journeys = at.read_journeys(
         options.touchpoints,
         options.conversions,
@@ -139,6 +157,9 @@ def _read(options: argparse.Namespace) -> FilePaths:
         aggregate=options.aggregate,
         sheet=options.sheet,
         conversion_sheet=options.conversion_sheet,
+        conversion_page=options.conversion_page,
+        spend=options.spend,
+        spend_sheet=options.spend_sheet,
     )
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
     return FilePaths(journeys.paths(lookback=options.lookback), counts, journeys.columns, journeys.rejected)

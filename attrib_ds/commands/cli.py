@@ -156,7 +156,14 @@ def _add_credits(actions: Actions) -> None:
             for option, rows in sheets.items()
         ),
         _argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')"),
-        _path("--spend", "spend per node: node, spend, currency"),
+        _path(
+            "--spend", "spend per node, or reports of ad platforms as they come", nargs="+"
+        ),
+        _argument(
+            "--conversion-page", metavar="PATH",
+            help="page that tells of a conversion, such as /thank-you, if the touchpoints are page views or "
+            "an access log",
+        ),
         _argument(
             "--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -331,10 +333,11 @@ def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name:
 _OPAQUE: Final = (
     "actionDetails", "customVariables", "pluginsIcons", "experiments", "crashes", "formConversions",
 )  # fmt: skip
-_ACTIONS: Final = (
-    '[{"type":"VARCHAR","timestamp":"VARCHAR","url":"VARCHAR","pageId":"VARCHAR","idpageview":"VARCHAR",'
-    '"orderId":"VARCHAR","revenue":"VARCHAR","goalId":"VARCHAR","goalName":"VARCHAR","goalPageId":"VARCHAR"}]'
-)
+_ACTION_FIELDS: Final = (
+    "type", "timestamp", "url", "pageId", "idpageview", "orderId", "revenue", "goalId", "goalName",
+    "goalPageId",
+)  # fmt: skip
+_ACTIONS: Final = json.dumps([dict.fromkeys(_ACTION_FIELDS, "VARCHAR")])
 _ACTIONS_READ: Final = f"TRY(from_json(details, '{_ACTIONS}'))"
 #: When an action took place.
 _SECONDS: Final = f"({written_values.plausible('try_cast(timestamp AS BIGINT)', per_second=1)})"
@@ -452,13 +455,34 @@ def _matomo_columns(export: export_tables.Export) -> dict[str, str]:
         written_values.plausible(export.whole(*columns), per_second=1)
         for columns in (("firstActionTimestamp",), ("lastActionTimestamp", "serverTimestamp"))
     )
-    return export.texts("matomo") | {
-        "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
-        "started": f"coalesce({started}, {ended} - coalesce({export.whole('visitDuration')}, 0))",
-        "ended": ended,
-        "device_type": f"lower({export.text('deviceType')})",
-        "country": f"upper(nullif({export.text('countryCode')}, 'xx'))",
-    }
+    return (
+        export.texts("matomo")
+        | _numbered_actions(export)
+        | {
+            "visit": f"coalesce({export.text('idSite')}, '1') || '.' || {export.text('idVisit')}",
+            "started": f"coalesce({started}, {ended} - coalesce({export.whole('visitDuration')}, 0))",
+            "ended": ended,
+            "device_type": f"lower({export.text('deviceType')})",
+            "country": f"upper(nullif({export.text('countryCode')}, 'xx'))",
+        }
+    )
+
+
+def _numbered_actions(export: export_tables.Export) -> dict[str, str]:
+    """Return the actions of an export to CSV, which has columns such as ``actionDetails_0_type``."""
+    found: dict[int, dict[str, str]] = {}
+    for column in export.source.columns:
+        match = re.fullmatch(r"actionDetails_(\d+)_(\w+)", column)
+        if match is not None and match[2] in _ACTION_FIELDS:
+            found.setdefault(int(match[1]), {})[match[2]] = export.source.word(column)
+    if not found or export.column("actionDetails"):
+        return {}
+    actions = [
+        "{" + ", ".join(f"'{name}': {found[number].get(name, 'NULL')}" for name in _ACTION_FIELDS) + "}"
+        for number in sorted(found)
+    ]
+    taken = f"list_filter([{', '.join(actions)}], lambda action: action.type IS NOT NULL)"
+    return {"details": f"CAST(to_json({taken}) AS VARCHAR)"}
 
 
 def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:

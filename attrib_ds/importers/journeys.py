@@ -18,6 +18,7 @@ from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
+from attrib_ds.records import written_values
 from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
@@ -52,6 +53,10 @@ class Journeys:
         Number of duplicate conversions that were dropped.
     columns : dict of str to dict
         The columns used, by kind and role, if they were matched by name.
+    notes : tuple of str
+        What was understood of exports of known services, a line each.
+    spend : DataFrame, optional
+        ``node_id``, ``spend`` and, if known, ``currency``, of the files of spend; the paths have it.
     """
 
     interactions: pd.DataFrame
@@ -61,6 +66,8 @@ class Journeys:
     rejected: pd.DataFrame
     repeated: int = 0
     columns: dict[str, dict[str, str | Sequence[str]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    spend: pd.DataFrame | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -177,11 +184,22 @@ class Journeys:
             later_rate=later_rate,
         )
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
-        return replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
+        paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
+        if self.spend is None:
+            return paths
+        ids = self.spend["node_id"]
+        return paths.with_spend(
+            self.spend.assign(
+                node_id=ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
+            )
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
-        return f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected>"
+        said = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected{said}>"
+        )
 
 
 def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFrame:
@@ -352,13 +370,14 @@ def assemble(
     )
     rejected = frame("SELECT file, row, reason FROM rejected ORDER BY ALL")
     if len(rejected):
-        _warn_of_rejected(rejected)
+        warn_of_rejected(rejected)
     ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
     return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events))
 
 
-def _warn_of_rejected(rejected: pd.DataFrame) -> None:
-    first = rejected.iloc[0]
+def warn_of_rejected(rejected: pd.DataFrame) -> None:
+    """Warn of rows that could not be read, with one as an example."""
+    first = written_values.clearest(rejected)
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
     count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     errors.warn(

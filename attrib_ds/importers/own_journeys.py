@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import duckdb
 import pandas as pd
@@ -12,10 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InputWarning, InvalidRequest, warn
+from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
-from attrib_ds.importers import own_paths, own_table
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
-from attrib_ds.importers.journeys import Journeys, assemble, checked_currency, create_table, references
+from attrib_ds.importers.journeys import (
+    Journeys,
+    assemble,
+    checked_currency,
+    create_table,
+    references,
+    warn_of_rejected,
+)
 from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
@@ -45,13 +55,17 @@ def read_journeys(
     aggregate: bool = False,
     sheet: str | None = None,
     conversion_sheet: str | None = None,
+    conversion_page: str | None = None,
+    spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
+    spend_sheet: str | None = None,
 ) -> Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
     Parameters
     ----------
     touchpoints : str, Path or DataFrame
-        One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table.
+        One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
+        known services are read as they come, with a warning that says which rows count.
     conversions : str, Path or DataFrame, optional
         One row per conversion; without it, touchpoints whose flag column is 1, true, t, yes or y are
         conversions. A table without rows is a period without conversions.
@@ -96,6 +110,15 @@ def read_journeys(
     sheet, conversion_sheet : str, optional
         Sheets of the touchpoints and of the conversions in XLSX files, or in one; by default the first.
 
+    conversion_page : str, optional
+        Path of the page that tells of a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
+        ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
+    spend : str, Path or DataFrame, or a list of those, optional
+        Spend of nodes: reports of ad platforms as they come, or tables with a node and an amount. The paths
+        have it, so that :func:`attrib_ds.attribute` gives costs and returns.
+    spend_sheet : str, optional
+        Sheet of the spend in an XLSX file; by default the first.
+
     Returns
     -------
     Journeys
@@ -112,6 +135,11 @@ def read_journeys(
 
     Warns
     -----
+    InputWarning
+        If a file is the export of a known service; the message says how many rows count.
+    InputWarning
+        If no column of values is recognised among columns of numbers, or a status tells of failed or refunded
+        rows, or several users are in one cell.
     InputWarning
         If a column beside the days looks like their times, but cannot be read as such.
     InputWarning
@@ -144,8 +172,21 @@ def read_journeys(
             raise InvalidRequest.choice("columns", role, OPTIONS)
     currency = checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
+    with_spend = partial(
+        _with_spend,
+        files=spend,
+        columns=named,
+        currency=currency,
+        formats=replace(formats, sheet=spend_sheet),
+        ignore_case=ignore_case,
+    )
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
+    if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
+        warn(touch_table.note, InputWarning)
+        visits = exports.read_matomo(touchpoints, stitch=stitch, currency=currency, channels=channels)
+        return with_spend(replace(visits, notes=(touch_table.note,)))
+    _check_same(touchpoints, conversions)
     if conversions is None:
         conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
     else:
@@ -159,7 +200,9 @@ def read_journeys(
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     points, rejected = touch_table.read()
     where = "true"
-    if conversions is None:
+    if conversion_page is not None:
+        where = own_checks.views_of(conversion_table, conversion_page)
+    elif conversions is None and (conversion_table.format is None or conversion_table.format.visit):
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions)
     has_own = conversions is not None
@@ -180,6 +223,7 @@ def read_journeys(
         "CREATE TABLE sightings AS SELECT device, account FROM visits "
         "UNION ALL SELECT device, account FROM conversions"
     )
+    _join_people(connection)
     journeys = assemble(
         connection,
         "journeys",
@@ -189,13 +233,51 @@ def read_journeys(
         has_units=False,
         sightings="sightings",
     )
+    notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
+    for note in notes:
+        warn(note, InputWarning)
     columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
     if journeys.events.empty:
         warn(f"{conversion_table.name} has no conversions", InputWarning)
     else:
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return replace(journeys, columns=columns_used)
+    return with_spend(replace(journeys, columns=columns_used, notes=notes))
+
+
+def _with_spend(
+    journeys: Journeys,
+    *,
+    files: FrameOrPath | Sequence[FrameOrPath] | None,
+    columns: Mapping[str, Named],
+    currency: str | None,
+    formats: own_table.Formats,
+    ignore_case: bool,
+) -> Journeys:
+    """Return the journeys with the spend in files, a frame or several, and their rejected rows."""
+    if files is None:
+        return journeys
+    listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
+    parts = [
+        own_paths.read_spend(
+            file,
+            columns=columns,
+            currency=currency,
+            formats=formats,
+            ignore_case=ignore_case,
+            touchpoint_node=journeys.columns.get("touchpoints", {}).get("node"),
+            known_nodes=set(journeys.nodes["_id"]),
+        )
+        for file in listed
+    ]
+    rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
+    if len(rejected):
+        warn_of_rejected(rejected)
+    return replace(
+        journeys,
+        spend=pd.concat([spent for spent, _ in parts], ignore_index=True),
+        rejected=pd.concat([journeys.rejected, rejected], ignore_index=True),
+    )
 
 
 def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
@@ -228,13 +310,15 @@ def _user_columns(
         return _named_users(tables, named)
     users = [_filled(table, is_device=False) for table in tables]
     devices = [_filled(table, is_device=True) for table in tables]
+    emails = [table.emails() for table in tables]
     chosen: list[tuple[str | None, str | None]]
-    if not any(user and device for user, device in zip(users, devices, strict=True)):
+    if all(emails) and not any(_shared(columns) for columns in (users, devices)):
+        chosen = [(columns[0], None) for columns in emails]
+    elif not any(user and device for user, device in zip(users, devices, strict=True)):
         chosen = [(column, None) for column in _preferred([_filled(table) for table in tables])]
     else:
-        is_shared = bool({*map(folded, devices[0])} & {*map(folded, devices[1])})
         chosen = [
-            (device, None) if user is None and not is_shared else (user, device)
+            (device, None) if user is None and not _shared(devices) else (user, device)
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
     return [
@@ -260,8 +344,16 @@ def _named_users(
     return chosen
 
 
+def _shared(columns: list[list[str]]) -> bool:
+    """Return whether two tables have a column of the same name."""
+    return bool({*map(folded, columns[0])} & {*map(folded, columns[1])})
+
+
 def _filled(table: own_table.OwnTable, *, is_device: bool | None = None) -> list[str]:
     """Return the columns with values whose names are common for users, for devices, or for both."""
+    if table.format is not None and "device" in table.format.roles:
+        roles = ("user", "device") if is_device is None else ("device" if is_device else "user",)
+        return [column for role in roles for column in table.common(role) if table.is_filled(column)]
     return [
         column
         for column in table.common("user")
@@ -279,6 +371,18 @@ def _preferred(columns: list[list[str]]) -> list[str | None]:
     return [next(iter(of_table), None) for of_table in columns]
 
 
+def _check_same(touchpoints: object, conversions: object) -> None:
+    """Refuse one table as both, since each touchpoint would be a conversion; sheets may differ."""
+    paths = [Path(rows).expanduser() for rows in (touchpoints, conversions) if isinstance(rows, str | Path)]
+    is_same = touchpoints is conversions or (len(paths) == 2 and paths[0].resolve() == paths[1].resolve())
+    if is_same and own_table.workbook_of(touchpoints) is None:
+        raise InvalidRequest(
+            "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
+            "out "
+            "conversions if a column of flags, such as converted, says which rows are some"
+        )
+
+
 def _check_sheets(
     touchpoints: object, conversions: object, sheet: str | None, conversion_sheet: str | None
 ) -> None:
@@ -291,7 +395,7 @@ def _check_sheets(
     if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
-            f"{books[0].name!r}; pass another one, or --conversion-sheet in the command; sheets: "
+            f"{books[0].name!r}; pass another one; sheets: "
             f"{', '.join(names)}"
         )
 
@@ -309,14 +413,20 @@ def _read_conversions(
     if "conversion_date" in named:
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
-    if has_own_table or "conversion" in named:
+    if has_own_table or "conversion" in named or table.format is not None:
         table.take_word("conversion", table.find("conversion", named, required=False))
     value = table.find("value", named, required=False)
+    if has_own_table:
+        own_checks.leave_out_lines(table, value)
+        if value is None:
+            own_checks.warn_of_amounts(table)
+        own_checks.warn_of_statuses(table)
     quantity = table.find_quantity(named, value)
     if value is not None and quantity is not None:
         table.take_product(value, quantity)
     else:
         table.take_number("value", value, optional_if="true")
+        table.take_less()
     table.take_currency(table.find_currency(named, value), currency)
     events, rejected = table.read(where=where, may_be_empty=True)
     if aggregate:
@@ -329,8 +439,8 @@ def _read_conversions(
             raise InvalidRequest(
                 f"conversion: {table.name} has {duplicates:,} rows more than distinct values of "
                 f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
-                "or name the column with unique ids of conversions with columns={'conversion': COLUMN} "
-                "(--aggregate or --conversion COLUMN in the command)" + (_REPEATED if is_repeated else ""),
+                "or name the column with unique ids of conversions with columns={'conversion': COLUMN}"
+                + (_REPEATED if is_repeated else ""),
                 field="conversion",
             )
     else:
@@ -346,8 +456,27 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
         rows = rows if count == 1 else f"{count:,} rows without an id that repeat"
         warn(
             f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
-            "pasted twice, drop them, for example with frame.drop_duplicates(); otherwise name a column of "
-            "ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the command",
+            "pasted twice, drop them; otherwise name a column of "
+            "ids with columns={'conversion': COLUMN}",
+            InputWarning,
+        )
+
+
+def _warn_of_totals(table: own_table.OwnTable) -> None:
+    """Warn if all rows of each conversion have the same value, which may be that of the whole."""
+    ((several, alike, example),) = table.connection.execute(
+        "SELECT count(*), count(*) FILTER (least = most AND most <> 0), min(conversion) FROM (SELECT "
+        "conversion, "
+        "min(value) AS least, max(value) AS most FROM lines GROUP BY conversion HAVING count(*) > 1)"
+    ).fetchall()
+    if several > 1 and several == alike:
+        value = table.columns["value"]
+        warn(
+            f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
+            f"and is "
+            "added up: if it is the total of the conversion, it counts several times. Name the column with "
+            "the "
+            "value of a row with columns={'value': COLUMN}, or leave one row of each",
             InputWarning,
         )
 
@@ -362,8 +491,7 @@ def _add_up(
     if "conversion" not in events.column_names:
         raise InvalidRequest(
             f"aggregate: {table.name} has no column that looks like the conversion; name the "
-            "column with their ids with columns={'conversion': COLUMN}, or --conversion COLUMN in the "
-            "command",
+            "column with their ids with columns={'conversion': COLUMN}",
             field="conversion",
         )
     connection = table.connection
@@ -379,6 +507,8 @@ def _add_up(
             "currencies; allowed: one of each",
             field="conversion",
         )
+    if "value" in events.column_names:
+        _warn_of_totals(table)
     word = table.source.word(str(table.columns["conversion"]))
     rows = ", ".join(map(str, rejected["row"].dropna())) or "NULL"
     is_partial = (
@@ -450,6 +580,48 @@ def _person(rows: pa.Table) -> str:
     return "coalesce(\"user\", 'device ' || device)" if "device" in rows.column_names else '"user"'
 
 
+def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make one user of those that stand in one cell of a conversion, such as the contacts of a deal.
+
+    Warns
+    -----
+    InputWarning
+        With the number of conversions.
+    """
+    cells = connection.execute(
+        "SELECT DISTINCT account FROM conversions WHERE regexp_matches(account, '[^;,|][;,|][^;,|]') "
+        "AND account NOT IN (SELECT account FROM visits WHERE account IS NOT NULL)"
+    ).fetchall()
+    known = {account for (account,) in connection.execute("SELECT DISTINCT account FROM visits").fetchall()}
+    owner: dict[str, str] = {}
+
+    def owner_of(person: str) -> str:
+        while owner.setdefault(person, person) != person:
+            person = owner[person]
+        return person
+
+    joined = []
+    for (cell,) in cells:
+        people = [person.strip() for person in re.split("[;,|]", cell) if person.strip()]
+        if not known.isdisjoint(people):
+            joined.append(cell)
+            for person in people:
+                owner[owner_of(person)] = owner_of(people[0])
+            owner[cell] = owner_of(people[0])
+    if not joined:
+        return
+    names = pa.table({"person": [*owner], "one": [owner_of(person) for person in owner]})
+    connection.register("owners", names)
+    for table in ("visits", "conversions", "sightings"):
+        connection.execute(f"UPDATE {table} SET account = one FROM owners WHERE account = person")
+    count = len(joined)
+    warn(
+        f"{count:,} {'cell has' if count == 1 else 'cells have'} several users, such as {joined[0]!r}: the "
+        "touchpoints of all of them lead to the conversion, and they count as one user",
+        InputWarning,
+    )
+
+
 def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
     """Warn if no conversion has a user of any touchpoint, so that nothing can be attributed."""
     if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
@@ -458,8 +630,7 @@ def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Na
     warn(
         f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
         f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
-        "columns={'user': COLUMN, 'conversion_user': COLUMN}, or --user COLUMN --conversion-user COLUMN in "
-        "the command",
+        "columns={'user': COLUMN, 'conversion_user': COLUMN}",
         InputWarning,
     )
 

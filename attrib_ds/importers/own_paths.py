@@ -1,11 +1,14 @@
 """Aggregated paths, wide journeys and the spend of nodes in users' own files, and how they spell nodes."""
 
+from __future__ import annotations
+
 import json
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -20,8 +23,9 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InputWarning, closest, warn
 from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
+from attrib_ds.importers.formats import Format
 from attrib_ds.queries.traffic_nodes import Traffic
-from attrib_ds.records.frames import to_pandas
+from attrib_ds.records.frames import FrameOrPath, to_pandas
 
 _MAX_NODES: Final = 5
 _MAX_NAMES: Final = 3
@@ -47,6 +51,12 @@ class FilePaths:
     counts: dict[str, int]
     columns: dict[str, dict[str, Named]]
     rejected: pd.DataFrame
+
+    def with_spend(self, spend: pd.DataFrame, rejected: pd.DataFrame) -> FilePaths:
+        """Return the same paths with more spend, and the rows of it that were rejected."""
+        spent = pd.concat([self.paths.spend, spend], ignore_index=True)
+        every = pd.concat([self.rejected, rejected], ignore_index=True)
+        return replace(self, paths=self.paths.with_spend(spent), rejected=every)
 
 
 def read_sequences(
@@ -107,7 +117,7 @@ def read_sequences(
 
 
 def read_spend(
-    file: Path,
+    file: FrameOrPath,
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
@@ -138,10 +148,15 @@ def read_spend(
         listed = [of_touchpoints] if isinstance(of_touchpoints, str) else of_touchpoints
         if {*listed} <= {*table.source.columns}:
             named["node"] = of_touchpoints
-    node = table.find_node_like(touchpoint_node, named)
-    table.take_node(node)
-    if len(node) > 1:
-        table.require_any(node)
+    is_report = table.format is not None and "node" not in named
+    if table.format is not None and is_report:
+        warn(table.note, InputWarning)
+        table.take_word("node", table.find("campaign", {}))
+    else:
+        node = table.find_node_like(touchpoint_node, named)
+        table.take_node(node)
+        if len(node) > 1:
+            table.require_any(node)
     spend = table.find("spend", named)
     table.take_number("spend", spend, minimum=0)
     table.take_currency(table.find_currency(named, spend), journeys.checked_currency(currency))
@@ -150,7 +165,10 @@ def read_spend(
         warn(f"{table.name} has no rows, so that no spend is known", InputWarning)
     if ignore_case:
         rows = merge_case(rows, name=table.name)
-    node_ids = [nodes[-1].node_id for nodes in journeys.chains_of(rows)]
+    if table.format is not None and is_report:
+        node_ids = _of_campaigns(table.format, rows["node"].to_pylist(), known_nodes)
+    else:
+        node_ids = [nodes[-1].node_id for nodes in journeys.chains_of(rows)]
     if ignore_case:
         node_ids = _like_known(node_ids, known_nodes)
     kept = rows.select([name for name in ("spend", "currency") if name in rows.column_names])
@@ -158,6 +176,34 @@ def read_spend(
     if known_nodes:
         _warn_of_unknown(spend_of_nodes, known_nodes, table.name)
     return spend_of_nodes, rejected
+
+
+def _of_campaigns(report: Format, campaigns: Iterable[str], known_nodes: Collection[str]) -> list[str]:
+    """Return the node of each campaign of an ad platform: the known one of its source, the best medium first.
+
+    Other campaigns belong to the node of the source, if touchpoints know no campaigns of it.
+    """
+    sources = {_caseless(name): rank for rank, name in enumerate(report.sources)}
+    media = {_caseless(name): rank for rank, name in enumerate(report.media)}
+    by_campaign: dict[str, list[tuple[int, int, str]]] = {}
+    whole: list[tuple[int, int, str]] = []
+    for node in sorted(known_nodes):
+        parts = [_caseless(part.strip()) for part in node.split("/")]
+        rank = (
+            media.get(parts[1] if len(parts) > 1 else "", len(media)),
+            sources.get(parts[0], len(sources)),
+            node,
+        )
+        if parts[0] in sources and (len(parts) == 1 or (len(parts) == 2 and parts[1] in media)):
+            whole.append(rank)
+        elif len(parts) == 1 or parts[0] in sources:
+            by_campaign.setdefault(parts[-1], []).append(rank)
+    is_deep = any(len(node.split("/")) > 2 for ranked in by_campaign.values() for _, _, node in ranked)
+    found = []
+    for campaign in campaigns:
+        ranked = by_campaign.get(_caseless(campaign)) or ([] if is_deep else whole)
+        found.append(min(ranked)[2] if ranked else f"{report.sources[0]}/{report.media[0]}/{campaign}")
+    return found
 
 
 def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: str) -> None:
@@ -211,6 +257,7 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
             ]
             column = pa.array(texts, pa.string()).take(encoded.indices)
             rows = rows.set_column(rows.column_names.index(field), field, column)
+    _warn_of_punctuation(rows, name)
     if merged:
         shown = "; ".join(
             ", ".join(f"{word!r} ({count:,})" for word, count in spellings.items())
@@ -219,11 +266,31 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         more = f"; and {len(merged) - _MAX_NAMES:,} others" if len(merged) > _MAX_NAMES else ""
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
-            f"spelling: {shown}{more}. ignore_case=False, or --no-ignore-case in the command, keeps them "
+            f"spelling: {shown}{more}. ignore_case=False keeps them "
             "apart",
             InputWarning,
         )
     return rows
+
+
+def _warn_of_punctuation(rows: pa.Table, name: str) -> None:
+    """Warn of names of nodes that differ by spaces and punctuation only; they are credited apart."""
+    spellings: dict[tuple[str, int, str], dict[str, None]] = {}
+    for field in ("node", "levels", "source", "medium", "campaign"):
+        for word in pc.unique(rows[field]).drop_null().to_pylist() if field in rows.column_names else ():
+            for level, part in enumerate(json.loads(word) if field == "levels" else [word]):
+                plain = re.sub(r"[\W_]+", "", _caseless(part or ""))
+                if plain:
+                    spellings.setdefault((field, level, plain), {})[part] = None
+    alike = [list(names) for names in spellings.values() if len({*map(_caseless, names)}) > 1]
+    if alike:
+        shown = "; ".join(" and ".join(map(repr, names)) for names in alike[:_MAX_NAMES])
+        more = f"; and {len(alike) - _MAX_NAMES:,} others" if len(alike) > _MAX_NAMES else ""
+        warn(
+            f"in {name}, names of nodes that differ by spaces and punctuation only are credited apart: "
+            f"{shown}{more}. Write them alike if they are one",
+            InputWarning,
+        )
 
 
 def _chosen(

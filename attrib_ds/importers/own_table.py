@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ import pyarrow.compute as pc
 
 from attrib_ds import display, errors
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
-from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
+from attrib_ds.importers import formats as of_services
+from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import frames, sources, text_files, written_files, written_values
 
@@ -43,6 +45,14 @@ _AS_COUNT: Final = (
     "milliseconds, with pandas.to_datetime"
 )
 _MAX_SHOWN: Final = 40
+_MAX_NAMES: Final = 10
+_HEADER_ROWS: Final = 20
+#: Columns of summaries, which have sums by campaign or day.
+_TOTALS: Final = (
+    "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
+    "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
+    "bounce_rate", "cost", "spend", "conversions",
+)  # fmt: skip
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
@@ -91,7 +101,7 @@ class OwnTable:
         self.connection = connection
         self.formats = formats
         self.argument = argument
-        self.name = str(rows) if isinstance(rows, str | Path) else argument
+        self.name = Path(rows).name if isinstance(rows, str | Path) else argument
         self.columns: dict[str, Named] = {}
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
@@ -99,18 +109,31 @@ class OwnTable:
         encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
             rows = self._read_sheet(formats.sheet)
-        self.source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+        if isinstance(rows, str | Path) and of_services.is_log(rows):
+            self.source = of_services.open_log(connection, rows, argument)
+        else:
+            self.source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+        #: What was understood of an export of another service.
+        self.note = ""
+        self.format = of_services.recognised(
+            self.source.columns,
+            argument,
+            name=self.name,
+            has_people=bool(self.with_names(COMMON_NAMES["user"])),
+        )
+        if self.format is not None:
+            self.source, self.note = self.format.applied(connection, self.source)
 
     def _read_sheet(self, sheet: str) -> pd.DataFrame:
         called = _SHEETS[self.argument][0]
         if self._workbook is None:
-            name = self.argument if self.name == self.argument else repr(Path(self.name).name)
+            name = self.argument if self.name == self.argument else repr(self.name)
             raise errors.InvalidRequest(
                 f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file"
             )
         return written_files.read_sheet(self._workbook, sheet, argument=self.argument, called=called)
 
-    def _scalar(self, sql: str) -> Any:
+    def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
         return self.connection.execute(f"SELECT {sql} FROM {self.source.relation}").fetchall()[0][0]
 
@@ -126,31 +149,70 @@ class OwnTable:
         called = called or role
         if (name := named.get(role)) is not None:
             return self._checked(role, name, called)
-        column = self._best(self.common(role))
+        column = self.best(self.common(role))
+        if role == "user" and column is not None and self.source.rows and not self.is_filled(column):
+            column = None
         if column is None and required:
             raise errors.InvalidRequest(
-                f"{self.argument}: {self.name} has no column that looks like the {role}; columns: "
-                f"{', '.join(self.source.columns)}; {_how_to_name(called)}{self._other_sheets()}",
+                f"{self.argument}: {self._problem(role)}; "
+                f"{self._other_sheets() or self._way_on(role, called)}",
                 field=role,
             )
         return column
 
-    def _best(self, columns: Sequence[str]) -> str | None:
+    def _problem(self, role: str) -> str:
+        """Return what is wrong with a table without a column of a role."""
+        totals = self.with_names(_TOTALS)
+        if role == "user" and totals and not self.common("user"):
+            return f"{self.name} is a summary: it has sums ({ten(totals)}) and no column of people"
+        nearest = ten(self._nearest(COMMON_NAMES[role]))
+        return f"{self.name} has no column that looks like the {role}; columns: {nearest}"
+
+    def _nearest(self, names: Sequence[str]) -> list[str]:
+        """Return the columns, those whose names are like one of some first."""
+        return sorted(self.source.columns, key=lambda column: -_likeness(column, names))
+
+    def _way_on(self, role: str, called: str) -> str:
+        """Return what to do about a table without a column of a role."""
+        header = self._header_row()
+        if header is not None:
+            return f"row {header} looks like the header; begin the table with it"
+        if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
+            return (
+                "paths need one row per visit or contact, with an id of the person; export those, and pass a "
+                f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
+            )
+        return _how_to_name(called)
+
+    def _header_row(self) -> int | None:
+        """Return the first of the first rows in which two cells are common names of columns."""
+        words = ", ".join(map(self.source.word, self.source.columns))
+        rows = self.connection.execute(
+            f"SELECT {words} FROM {self.source.relation} ORDER BY {sources.quoted(sources.ROW)} LIMIT "
+            f"{_HEADER_ROWS}"
+        ).fetchall()
+        names = {folded(name) for of_role in COMMON_NAMES.values() for name in of_role}
+        found = [sum(folded(cell) in names for cell in row if cell) > 1 for row in rows]
+        return found.index(True) if True in found else None
+
+    def best(self, columns: Sequence[str]) -> str | None:
         """Return the first column with values; exports often have empty ones, used if there is no other."""
         return next(filter(self.is_filled, columns), next(iter(columns), None))
 
     def is_filled(self, column: str) -> bool:
         """Return whether any row has a value."""
-        return bool(self._scalar(f"count({self.source.word(column)})"))
+        return bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
-        """Return the columns with a common name for a role, in order of preference."""
-        return self.with_names(COMMON_NAMES[role])
+        """Return the columns of a role in the format, else those with a common name, in order of "
+        "preference.
+        """
+        own = [] if self.format is None else self.format.role(role, self.source.columns)
+        return own or self.with_names(COMMON_NAMES[role])
 
     def with_names(self, names: Sequence[str]) -> list[str]:
         """Return the columns with one of some names, in order of preference."""
-        present = {folded(column): column for column in self.source.columns}
-        return [present[folded(name)] for name in names if folded(name) in present]
+        return of_services.matching("|".join(names), self.source.columns)
 
     def _checked(self, role: str, name: Named, called: str) -> str:
         if not isinstance(name, str):
@@ -159,7 +221,8 @@ class OwnTable:
             advice = "" if called == role else f"; {_how_to_name(called)}"
             raise errors.InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
-                f"columns: {', '.join(self.source.columns)}{advice}"
+                f"columns: "
+                f"{ten(sorted(self.source.columns, key=lambda each: -_likeness(each, [name])))}{advice}"
             )
         return name
 
@@ -178,8 +241,8 @@ class OwnTable:
             return ""
         listed = ", ".join(map(repr, found))
         sheets = f"the sheet {listed} has" if len(found) == 1 else f"the sheets {listed} have"
-        chosen = f"{called}={found[0]!r}, or --{called.replace('_', '-')} {found[0]!r} in the command"
-        return f"; {sheets} columns that fit: pass {chosen}"
+        chosen = f"{called}={found[0]!r}"
+        return f"{sheets} columns that fit: pass {chosen}"
 
     def find_node(
         self, named: Mapping[str, Named], *, required: bool = True, called: str = "node"
@@ -194,6 +257,8 @@ class OwnTable:
                     "different ones from the highest level down"
                 )
             return [self._checked("node", column, called) for column in columns]
+        if self.format is not None and isinstance(self.format.roles.get("node"), list):
+            return self.format.role("node", self.source.columns)
         of_nodes = self.common("node")
         filled = list(filter(self.is_filled, of_nodes))
         if filled:
@@ -202,9 +267,15 @@ class OwnTable:
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
         if len(parts) > 1:
             return parts
-        found = self._best([*self.common("part_of_node"), *of_nodes])
+        found = self.best([*self.common("part_of_node"), *of_nodes])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
+
+    def emails(self) -> list[str]:
+        """Return the columns with email addresses of people."""
+        own = [] if self.format is None else self.format.role("user", self.source.columns)
+        columns = [column for column in own if "email" in folded(column)] if own else self.common("email")
+        return list(filter(self.is_filled, columns))
 
     def find_node_like(self, other: Named | None, named: Mapping[str, Named]) -> list[str]:
         """Return the columns of a node, those that another table uses if this one has them too."""
@@ -248,6 +319,8 @@ class OwnTable:
             return self.find("currency", named)
         common = self.common("currency")
         endings = ("currency", "currencycode")
+        if amount is not None and of_services.currency_at_end(amount)[1] is not None:
+            return None
         others = [
             name for name in self.source.columns if folded(name).endswith(endings) and name not in common
         ]
@@ -255,7 +328,7 @@ class OwnTable:
         for column in [*own, *common, *others]:
             # Columns of amounts have similar names.
             looks = f"bool_and(regexp_full_match({self.source.word(column)}, '{_CURRENCY}'))"
-            if self.is_filled(column) if column in common else self._scalar(looks):
+            if self.is_filled(column) if column in common else self.scalar(looks):
                 return column
         return next(iter(common), None)
 
@@ -280,12 +353,12 @@ class OwnTable:
             return [self._checked("date", column, called) for column in columns]
         times = list(filter(self.is_filled, self.common("time")))
         clocks = [column for column in times if self._is_mostly(column, self._clock(column))]
-        day = self._best([column for column in self.common("date") if column not in clocks])
+        day = self.best([column for column in self.common("date") if column not in clocks])
         if day is None:
             column = self.find("date", named, required=required, called=called)
             return [] if column is None else [column]
         at = self._moment(day)
-        if not self._scalar(f"coalesce(bool_and({at} = date_trunc('day', {at})), false)"):
+        if not self.scalar(f"coalesce(bool_and({at} = date_trunc('day', {at})), false)"):
             return [day]
         if clocks:
             return [day, clocks[0]]
@@ -297,10 +370,10 @@ class OwnTable:
 
     def _is_mostly(self, column: str, sql: str) -> bool:
         """Return whether SQL is not NULL for more than half of the values of a column."""
-        return bool(self._scalar(f"count({sql}) > count({self.source.word(column)}) / 2"))
+        return bool(self.scalar(f"count({sql}) > count({self.source.word(column)}) / 2"))
 
     def _warn_of_times(self, column: str, day: str) -> None:
-        example = self._scalar(f"min({self.source.word(column)}) FILTER ({self._clock(column)} IS NULL)")
+        example = self.scalar(f"min({self.source.word(column)}) FILTER ({self._clock(column)} IS NULL)")
         errors.warn(
             f"the column {column!r} of {self.name} is not used: its values, such as "
             f"{display.printable(repr(example))}, are no times of day such as 14:05, so that the days of "
@@ -342,12 +415,12 @@ class OwnTable:
             return f"coalesce({sources.quoted(column)}, false)"
         word = f"lower({self.source.word(column)})"
         yes, no = (", ".join(map(sources.literal, words)) for words in (_YES, _NO))
-        other = self._scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
+        other = self.scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
         if other is not None:
             raise errors.InvalidRequest(
                 f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
                 "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
-                "columns={'flag': COLUMN}, or --flag COLUMN in the command"
+                "columns={'flag': COLUMN}"
             )
         return f"coalesce({word} IN ({yes}), false)"
 
@@ -372,8 +445,11 @@ class OwnTable:
     def take_word(self, role: str, column: str | None) -> None:
         """Select a column of text, which is required in every row."""
         if column is not None:
+            is_email = role == "user" and "email" in folded(column)
             self.columns[role] = column
-            self._select[role] = self.source.word(column)
+            self._select[role] = (
+                f"lower({self.source.word(column)})" if is_email else self.source.word(column)
+            )
             self._reject(f"{self.source.word(column)} IS NULL", column, "is missing")
 
     def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
@@ -443,12 +519,14 @@ class OwnTable:
     def take_currency(self, column: str | None, code: str | None) -> None:
         """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
         if column is None:
+            amount = self.columns.get("value", self.columns.get("spend"))
+            code = (of_services.currency_at_end(amount)[1] if isinstance(amount, str) else None) or code
             if code is not None:
                 self._select["currency"] = sources.literal(code)
             return
         self.columns["currency"] = column
         word = self.source.word(column)
-        words = self._scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
+        words = self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
         codes = {word: known for word in sorted(words) if (known := code_of(word)) is not None}
         whens = " ".join(
             f"WHEN {sources.literal(name)} THEN {sources.literal(known)}" for name, known in codes.items()
@@ -485,6 +563,14 @@ class OwnTable:
         self.columns[role] = column
         self._select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
         self._reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
+
+    def take_less(self) -> None:
+        """Subtract the amounts of the format, such as refunds, from the values."""
+        for column in of_services.matching(
+            "" if self.format is None else self.format.less, self.source.columns
+        )[:1]:
+            number = f"coalesce({self._number('value', column, is_count=False)}, 0)"
+            self._select["value"] = f"round(({self._select['value']}) - {number}, 6)"
 
     def take_product(self, price: str, quantity: str) -> None:
         """Select prices times quantities as the values; a price without a quantity is rejected."""
@@ -523,7 +609,7 @@ class OwnTable:
         at, has_clock = self._select["date"], f"contains({self.source.word(column)}, ':')"
         is_midnight = f"{at} = date_trunc('day', {at})"
         days = f"{is_midnight} AND NOT {has_clock}" if kind == "VARCHAR" else is_midnight
-        return bool(self._scalar(f"bool_and({days})"))
+        return bool(self.scalar(f"bool_and({days})"))
 
     # -- reading rows
 
@@ -558,10 +644,20 @@ class OwnTable:
         if not valid.num_rows and (len(rejected) or not may_be_empty):
             problem = "has no rows"
             if len(rejected):
-                first = rejected.iloc[0]
+                first = written_values.clearest(rejected)
                 problem = f"has no readable rows (row {first['row']}: {first['reason']})"
             raise errors.InvalidRequest(f"{self.argument}: {self.name} {problem}")
         return valid, rejected
+
+
+def ten(names: Sequence[str]) -> str:
+    """Return at most ten names, and how many others there are."""
+    others = f" and {len(names) - _MAX_NAMES:,} others" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + others
+
+
+def _likeness(column: str, names: Sequence[str]) -> float:
+    return max(SequenceMatcher(None, folded(column), folded(name)).ratio() for name in names)
 
 
 def level_of(column: str) -> str | None:
@@ -580,4 +676,4 @@ def workbook_of(rows: object) -> Path | None:
 
 
 def _how_to_name(role: str) -> str:
-    return f"name it with columns={{{role!r}: COLUMN}}, or {OPTIONS[role]} COLUMN in the command"
+    return f"name it with columns={{{role!r}: COLUMN}}"

@@ -179,7 +179,7 @@ COLUMN_NAMES: Final = {
     "source": (*(f"{prefix}source" for prefix in _PREFIXES), "context_campaign_source"),
     "medium": (*(f"{prefix}medium" for prefix in _PREFIXES), "context_campaign_medium"),
     "campaign": (*(f"{prefix}campaign" for prefix in _PREFIXES), "campaign_name", "context_campaign_name"),
-    "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer"),
+    "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer", "referrer_domain"),
 }
 #: Names of sources in exports by kind of site; their hosts are those of the known sites.
 _NAMES: Final = {

@@ -6,7 +6,7 @@ import gzip
 import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
@@ -25,6 +25,8 @@ DELIMITED: Final = (".csv", ".tsv")
 _DELIMITERS: Final = ",;\t|"
 _UTF_8: Final = "utf-8"
 _START_BYTES: Final = 4_096
+#: Maximum number of lines of titles and comments above a header.
+_LINES_ABOVE: Final = 40
 
 
 def quoted(name: str) -> str:
@@ -60,13 +62,13 @@ def copy_delimited(
 ) -> tuple[str, list[tuple[int, str]]]:
     """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8."""
     encoding = encoding or _marked_encoding(path) or _UTF_8
-    names, delimiter = _header(path, argument, encoding)
+    names, delimiter, above = _header(path, argument, encoding)
     check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
         path,
         names,
-        read={} if encoding == _UTF_8 else {"encoding": encoding},
+        read={"skip_rows": above} | ({} if encoding == _UTF_8 else {"encoding": encoding}),
         parse={"delimiter": delimiter, "newlines_in_values": True},
         convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
@@ -104,10 +106,12 @@ def copy_text(
     """
     unreadable: list[tuple[int, str]] = []
 
+    above = (read or {}).get("skip_rows", 0)
+
     def skip(record: pa.csv.InvalidRow) -> str:
-        # pyarrow counts from 1, including the header.
+        # pyarrow counts from 1, including the header and the lines above it.
         cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
-        unreadable.append((record.number - 2, cells))
+        unreadable.append((record.number - above - 2, cells))
         return "skip"
 
     def attempt(kind: pa.DataType) -> str:
@@ -186,20 +190,47 @@ def _unclosed(
     return [(row[0], "a quotation mark is never closed; the following lines were read as one cell")]
 
 
-def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str]:
-    """Return the names in the first record, and the most frequent delimiter in it."""
+def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, int]:
+    """Return the names in the header, the delimiter, and the number of lines above.
+
+    Reports begin with lines of a title, a period or comments: the header is the first record of several cells
+    that the next one has too.
+    """
     with _open_text(path, "utf-8-sig" if encoding == _UTF_8 else encoding) as file:
-        line = file.readline()
-        while line and not line.strip():
-            line = file.readline()
-        counts = Counter(line)
-        delimiter = max(_DELIMITERS, key=lambda mark: counts[mark])
-        names = next(csv.reader(chain([line], file), delimiter=delimiter), [])
-    if not names:
-        raise empty_file(path, argument)
+        start = list(islice(file, _LINES_ABOVE))
+        above = next((number for number, line in enumerate(start) if line.strip()), None)
+        if above is None:
+            raise empty_file(path, argument)
+        delimiter = _most_frequent(start[above])
+        names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
+    is_title = len(list(filter(str.strip, names))) < 2
+    if is_title or start[above].startswith("#"):
+        tables = {mark: _below_title(start[above:], mark) for mark in _DELIMITERS}
+        widest = max(tables, key=lambda mark: len(tables[mark][0]) * tables[mark][2])
+        below, skipped, _ = tables[widest]
+        # The header itself may begin with a number sign.
+        if below and (is_title or len(below) != len(names)):
+            names, delimiter, above = below, widest, above + skipped
     if any("\ufffd" in name for name in names):
         raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")
-    return names, delimiter
+    return names, delimiter, above
+
+
+def _most_frequent(line: str) -> str:
+    return max(_DELIMITERS, key=Counter(line).__getitem__)
+
+
+def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:
+    """Return the first record of several cells like the next one, the lines above, and how many are alike."""
+    records = [
+        (number, next(csv.reader([line], delimiter=delimiter)))
+        for number, line in enumerate(lines)
+        if line.strip() and line[0] != "#"
+    ]
+    for (number, names), (_, following) in pairwise(records):
+        if len(names) == len(following) and len(list(filter(str.strip, names))) > 1:
+            return names, number, [len(cells) for _, cells in records].count(len(names))
+    return [], 0, 0
 
 
 def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
@@ -242,7 +273,7 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
     if line is not None and encoding is None:
         raise InvalidRequest(
             f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "
-            "in Western Europe; pass encoding='cp1252', or --encoding cp1252 in the command "
+            "in Western Europe; pass encoding='cp1252' "
             "(encoding='utf-8' leaves out the rows that are not UTF-8)",
             field="encoding",
         )

@@ -39,6 +39,8 @@ _MOST_COLUMNS: Final = 16_384
 _WIDTH_OF_INSTANTS: Final = 20
 _WIDEST: Final = 60
 _MEASURED_CELLS: Final = 1_000
+#: Maximum number of rows of titles above a header.
+_ROWS_ABOVE: Final = 40
 
 
 def escaped(text: str) -> str:
@@ -225,7 +227,13 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
                 f"{called}: {path.name!r} has no sheet {sheet!r}{errors.closest(sheet, names)}; "
                 f"sheets: {', '.join(names)}"
             )
-        rows = pd.read_excel(book, sheet_name=sheet or 0, keep_default_na=False, na_values=[""])
+        settings: dict[str, Any] = {"sheet_name": sheet or 0, "keep_default_na": False, "na_values": [""]}
+        rows: pd.DataFrame = pd.read_excel(book, **settings)
+        if sum(not str(name).startswith("Unnamed: ") for name in rows.columns) == 1 < len(rows.columns):
+            # Lines of a title stand above the header.
+            counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
+            if counts.gt(1).any():
+                rows = pd.read_excel(book, header=int(counts.gt(1).argmax()) + 1, **settings)
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
         raise errors.InvalidRequest(

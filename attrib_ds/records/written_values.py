@@ -1,10 +1,13 @@
 """Instants and numbers as people write them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
@@ -16,12 +19,14 @@ _SHORT: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}(\D|$)"
 #: Dates that begin with the year but not as ISO 8601 writes them, and dates that name the month in English.
 _BIG_ENDIAN: Final = r"^\d{4}([./]\d{1,2}[./]\d{1,2}|-\d{1,2}-\d{1,2} .*[AaPp][Mm]$)"
 _NAMED: Final = r"^(\d{1,2}[ -])?[A-Za-z]{3,9}[ -](\d{1,2}, ?)?\d{4}(\D|$)"
+#: Days, hours and minutes of Google Analytics: 20250131, 2025013114, 202501311405.
+_COMPACT: Final = r"^20\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])(\d\d){0,2}$"
 _CLOCKS: Final = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 #: Seconds since 1970 of the years 2000 and 2100.
 _FIRST_SECOND: Final = 946_684_800
 _LAST_SECOND: Final = 4_102_444_800
 #: How to say which.
-ADVICE: Final = "; pass dayfirst=True or dayfirst=False, or --dayfirst or --no-dayfirst in the command"
+ADVICE: Final = "; pass dayfirst=True or dayfirst=False"
 _SHORT_ADVICE: Final = "; write the year with four digits"
 
 
@@ -50,6 +55,13 @@ def advice(word: str, *, dayfirst: bool | None) -> str:
     )
 
 
+def clearest(rejected: pd.DataFrame) -> pd.Series[Any]:
+    """Return the rejected row whose reason says most: one with an ambiguous date, else the first."""
+    is_unclear = rejected["reason"].str.contains("pass dayfirst=", regex=False)
+    row: pd.Series[Any] = rejected.iloc[int(is_unclear.argmax())]
+    return row
+
+
 def plausible(count: str, *, per_second: int) -> str:
     """Return SQL for a count since 1970 in a unit; NULL outside the years 2000 to 2100.
 
@@ -67,8 +79,10 @@ def _written_moment(word: str) -> str:
         for month in ("%b", "%B")
         for pattern in ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d,%Y")
     ]
+    compact = f"TRY_STRPTIME({word}, ['%Y%m%d', '%Y%m%d%H', '%Y%m%d%H%M'])"
     return (
-        f"CASE WHEN regexp_matches({word}, '{_BIG_ENDIAN}') THEN {_parsed(word, big_endian)} "
+        f"CASE WHEN regexp_matches({word}, '{_COMPACT}') THEN {compact} "
+        f"WHEN regexp_matches({word}, '{_BIG_ENDIAN}') THEN {_parsed(word, big_endian)} "
         f"WHEN regexp_matches({word}, '{_NAMED}') THEN {_parsed(word, named)} END"
     )
 
@@ -176,7 +190,7 @@ def decimal_mark(
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
-            "or decimal=',' (--decimal . or --decimal , in the command)",
+            "or decimal=','",
             field=field,
         )
     return "," if comma is not None else "."

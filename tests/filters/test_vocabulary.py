@@ -73,7 +73,7 @@ def test_type_of_a_field(field, field_type):
         (lambda: interaction(""), r"'' is not allowed"),
         (lambda: interaction(None), r"must be text, got None"),
         (lambda: interaction("geo."), r"is not allowed"),
-        (lambda: node("campaign"), r"node field: .*allowed: adId, adName"),
+        (lambda: node("campaign"), r"node field: .*allowed: campaignId, campaignName, .*17 in all"),
         (lambda: user("fields."), r"fields.<key>"),
         (lambda: user("eventTypesCount."), r"eventTypesCount.<event type>"),
         (lambda: user("metrics.revenue"), r"metrics.<key>.<sum\|max\|min\|count\|average>"),

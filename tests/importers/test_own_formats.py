@@ -61,7 +61,7 @@ class TestEncoding:
 class TestDecimalMark:
     @pytest.mark.parametrize("texts", [["1.000", "2.500"], ["1,000"], ["12", "-1.250"]])
     def test_numbers_that_may_be_thousands_or_decimals_are_refused(self, texts):
-        with pytest.raises(errors.InvalidRequest, match=r"value: in the column 'revenue'.*--decimal"):
+        with pytest.raises(errors.InvalidRequest, match=r"value: in the column 'revenue'.*decimal=','"):
             values(revenue=texts)
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestFlags:
 
     @pytest.mark.parametrize("other", ["ja", "2", "maybe"])
     def test_other_words_are_refused(self, tmp_path, other):
-        expected = f"flag: '{other}' in the column .* is neither yes nor no; .*--flag"
+        expected = f"flag: '{other}' in the column .* is neither yes nor no; .*'flag': COLUMN"
         with pytest.raises(errors.InvalidRequest, match=expected):
             read_journeys(CLICKS.assign(conversion=other))
         (tmp_path / "wide.csv").write_text(f"T_1,T_2,conv_flag\na,b,{other}\n")
@@ -230,7 +230,7 @@ class TestCase:
         spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "kanal", "spend_node": "where"})
         assert spend["node_id"].tolist() == ["tv"]
         (tmp_path / "spend.csv").write_text("where,cost\ntv,5\n")
-        with pytest.raises(errors.InvalidRequest, match="--spend-node COLUMN"):
+        with pytest.raises(errors.InvalidRequest, match="'spend_node': COLUMN"):
             read_spend(tmp_path / "spend.csv", columns={"node": "kanal"})
 
 
@@ -315,11 +315,11 @@ class TestQuietWeek:
 
 
 def test_a_missing_column_of_conversions_is_named_with_its_own_option():
-    with pytest.raises(errors.InvalidRequest, match=r"'conversion_date': COLUMN.*--conversion-date COLUMN"):
+    with pytest.raises(errors.InvalidRequest, match=r"'conversion_date': COLUMN"):
         read_journeys(CLICKS, pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}))
-    with pytest.raises(errors.InvalidRequest, match=r"'conversion_user': COLUMN.*--conversion-user COLUMN"):
+    with pytest.raises(errors.InvalidRequest, match=r"'conversion_user': COLUMN"):
         read_journeys(CLICKS, pd.DataFrame({"wer": ["u"], "date": ["2025-01-02"]}))
-    with pytest.raises(errors.InvalidRequest, match="no column 'wann'.*--conversion-date COLUMN"):
+    with pytest.raises(errors.InvalidRequest, match="no column 'wann'"):
         read_journeys(
             CLICKS.rename(columns={"date": "wann"}),
             pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}),

@@ -19,7 +19,7 @@ def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
     pasted = pd.concat([ORDERS, ORDERS])
     expected = (
         "conversions has 3 rows without an id that repeat another one exactly, and counts each of them.*"
-        r"drop_duplicates\(\).*columns=\{'conversion': COLUMN\}, or --conversion COLUMN"
+        r"drop them.*columns=\{'conversion': COLUMN\}"
     )
     with pytest.warns(InputWarning, match=expected):
         journeys = at.read_journeys(VISITS, pasted)

@@ -10,14 +10,14 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
-from attrib_ds.attribution.credits.returns import join_spend
+from attrib_ds.attribution.credits.returns import checked_spend, join_spend, warn_of_unknown_nodes
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
 from attrib_ds.attribution.engines.engine import CHECKED, dialect_of
 from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
 from attrib_ds.attribution.models import Model, Participation, PathModel
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
-from attrib_ds.errors import NotSupported
+from attrib_ds.errors import InputWarning, NotSupported, warn
 from attrib_ds.records.frames import TEXT, Frame
 
 
@@ -136,12 +136,29 @@ def attribute(
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
     outlays = paths.spend if spend is None else spend
     if outlays is not None:
+        if spend is not None:
+            warn_of_unknown_nodes(paths, checked_spend(spend), credits["node_id"])
         # This adds the nodes that only have spend, so names are looked up again.
         credits = join_spend(credits, outlays, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
+    _warn_of_filter(paths, credits)
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
     credits.attrs = settings | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
     return credits
+
+
+def _warn_of_filter(paths: Paths, credits: pd.DataFrame) -> None:
+    """Warn if many conversions are unattributed beside a filter that leaves out touchpoints only."""
+    rows = credits[credits["model"] == credits["model"].iloc[0]] if len(credits) else credits
+    total, lost = rows["conversions"].sum(), rows.loc[rows["node_id"].isna(), "conversions"].sum()
+    if "where" in paths.settings and lost > _LOST * total:
+        warn(
+            f"{lost:,.0f} of {total:,.0f} conversions are unattributed: where={paths.settings['where']} "
+            f"leaves out "
+            "touchpoints, not conversions. To leave out conversions too, filter them or their users: "
+            "where=at.event(...), or where=at.user(...)",
+            InputWarning,
+        )
 
 
 def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -163,6 +180,8 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 #: Relative difference of two sums that rounding explains.
 _ROUNDING: Final = 1e-6
+#: Share of conversions that a filter may leave without a touchpoint before it is said.
+_LOST: Final = 0.25
 
 
 def check_conservation(

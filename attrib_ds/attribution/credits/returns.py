@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from attrib_ds import errors
 from attrib_ds.attribution.intervals import BOUNDS
 from attrib_ds.attribution.paths import project_tables as tree
+from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, UnknownCurrency, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
+_MAX_NODES = 10
 _COUNTS = ("conversions", "value", "share", "spend")
 _RATIOS = ("cpa", "roas")
 _RATIO_BOUNDS = ("cpa_low", "cpa_high", "roas_low", "roas_high")
@@ -71,6 +74,32 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
     """
     credits = read_frame("credits", credits, _CREDITS)
     return join_spend(credits, spend, models=list(dict.fromkeys(credits["model"])))
+
+
+def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[Any]) -> None:
+    """Warn of spend on nodes that no touchpoint has, whose returns are 0 whatever was earned.
+
+    Warns
+    -----
+    InputWarning
+        With at most ten of the nodes, and the closest known one of each.
+    """
+    known = {str(node) for node in credited if not pd.isna(node)}
+    known |= set() if paths.nodes is None else set(paths.nodes["node_id"])
+    unknown = [node for node in dict.fromkeys(spend["node_id"]) if node not in known]
+    if unknown and paths.touchpoints is not None:
+        known |= set(paths.touchpoints.select("node_id").distinct().to_pyarrow()["node_id"].to_pylist())
+        unknown = [node for node in unknown if node not in known]
+    if unknown:
+        names = sorted(filter(None, known))
+        listed = ", ".join(f"{node!r}{errors.closest(node, names)}" for node in unknown[:_MAX_NODES])
+        others = f" and {len(unknown) - _MAX_NODES:,} others" if len(unknown) > _MAX_NODES else ""
+        errors.warn(
+            f"spend: has nodes without a touchpoint, which earn nothing: {listed}{others}. Write nodes as "
+            f"in the "
+            "touchpoints, and leave out totals",
+            errors.InputWarning,
+        )
 
 
 def join_spend(credits: pd.DataFrame, spend: Frame, *, models: list[str]) -> pd.DataFrame:
@@ -325,7 +354,7 @@ def _warn_unknown_currency(currencies: list[str], *, is_complete: bool) -> None:
         f"the column 'value' cannot be compared with 'spend': {values} have no currency, and other amounts "
         f"are in {listed}. Their 'currency' and 'roas' are null. If they are in {currencies[0]}, pass "
         f'currency="{currencies[0]}" where they are read (Paths.from_frames, Paths.from_sequences, '
-        f"read_journeys and other readers, or --currency {currencies[0]} on the command line)",
+        f"read_journeys and other readers)",
         UnknownCurrency,
         stacklevel=5,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -118,6 +119,9 @@ def credit_series(
     paths.require_dates("a series of credits")
     zone = zone_of(timezone or paths.timezone)
     own_spend = None if spend is None else read_frame("spend", spend, ("node_id", "date", "spend"))
+    if own_spend is not None:
+        of_paths: Iterable[Any] = [] if paths.nodes is None else paths.nodes["node_id"]
+        returns.warn_of_unknown_nodes(paths, own_spend, of_paths)
     spent = _daily(paths.spend if own_spend is None else own_spend, zone)
     dated = _Dated.of(paths, date)
     check_custom_weights(paths, chosen)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
@@ -194,6 +194,43 @@ def apply_later_amounts(
     original = both.value.coalesce(0.0)
     both = both.mutate(**{ORIGINAL: original}, value=original + both.later_value.coalesce(0.0))
     return both.drop("later_of", "later_value"), amounts
+
+
+def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
+    """Warn of later amounts of no conversion, and of those that are the value of their conversion itself.
+
+    Warns
+    -----
+    InputWarning
+        With their number.
+    """
+    whole = conversions.select(later_of="event_id", whole="value")
+    joined = later.left_join(whole, later.event_id == whole.later_of)
+    is_lost, is_same = joined.later_of.isnull(), (joined.value == joined.whole) & (joined.whole > 0)
+    (found,) = (
+        joined.aggregate(
+            count=joined.count(),
+            lost=joined.count(where=is_lost),
+            example=joined.event_id.min(where=is_lost),
+            same=joined.count(where=is_same),
+        )
+        .to_pyarrow()
+        .to_pylist()
+    )
+    if found["lost"]:
+        warn(
+            f"adjustments: {found['lost']:,} of {found['count']:,} rows have an event_id that no conversion "
+            f"has, "
+            f"such as {found['example']!r}, and change nothing",
+            InputWarning,
+        )
+    if found["same"] and found["same"] == found["count"] - found["lost"]:
+        warn(
+            "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
+            "changes, "
+            "such as -30.0 for a refund",
+            InputWarning,
+        )
 
 
 def scale_original_values(touches: ir.Table) -> ir.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from attrib_ds import display, errors
 from attrib_ds.attribution.engines.engine import engine, engine_of, has_all_features, joined_in_order, total
 from attrib_ds.attribution.paths import inputs
+from attrib_ds.attribution.paths import money as amounts
 from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
@@ -239,6 +240,7 @@ class Paths:
                 conversion=conversion,
                 date=date,
             )
+            amounts.warn_of_later_amounts(converted, later)
         converted, later = apply_later_amounts(converted, later, money)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])

@@ -11,6 +11,9 @@ import pytest
 from attrib_ds import Paths, attribute, errors
 from attrib_ds.attribution.paths.money import local_days_of, read_dates
 
+#: One of the later amounts below is of no conversion.
+pytestmark = pytest.mark.filterwarnings("ignore:adjustments.* of .* rows:attrib_ds.errors.InputWarning")
+
 
 def days(*dates):
     return pd.to_datetime([f"2025-{date}" for date in dates], utc=True, format="ISO8601")

@@ -1,0 +1,305 @@
+"""Exports of other services, recognised by their columns: which rows count and where their columns are."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow.compute as pc
+
+from attrib_ds.contract.identifiers import code_of
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.columns import folded
+from attrib_ds.records import export_tables, text_files
+from attrib_ds.records.sources import ROW, Source, literal, quoted
+
+#: Rows with the sum of others, which reports have above or below them.
+_TOTAL: Final = r"^(grand )?(totals?|summe|gesamt)( of .*|:.*| -.*)?$"
+_LOG: Final = re.compile(r"(?:^|[._-])log(?:[._-]\d+)*(?:\.gz)?$", re.IGNORECASE)
+#: A visit ends after this time without a page view.
+_PAUSE: Final = "INTERVAL 30 MINUTE"
+_TAGS: Final = ("source", "medium", "campaign")
+_MAX_WORDS: Final = 10
+
+
+@dataclass(frozen=True)
+class Format:
+    """An export of another service; ``formats.toml`` describes the fields."""
+
+    name: str
+    holds: str
+    columns: Sequence[str]
+    counted: str = "rows"
+    rows: str = ""
+    roles: dict[str, str | list[str]] = field(default_factory=dict)
+    keep: dict[str, str] = field(default_factory=dict)
+    order: str = ""
+    less: str = ""
+    touches: Sequence[Sequence[str]] = ()
+    visit: str = ""
+    host: str = ""
+    seconds: str = ""
+    sources: Sequence[str] = ()
+    media: Sequence[str] = ()
+    advice: str = ""
+
+    def fits(self, columns: Iterable[str]) -> bool:
+        """Return whether a table has the columns."""
+        return all(matching(names, columns) for names in self.columns)
+
+    def role(self, role: str, columns: Sequence[str]) -> list[str]:
+        """Return the columns of a role, the best first; those of a tree from the root down."""
+        names = self.roles.get(role, "")
+        if isinstance(names, str):
+            return matching(names, columns)
+        return [column for name in names for column in matching(name, columns)[:1]]
+
+    def applied(self, connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[Source, str]:
+        """Return the rows that count, and what is to be said of them."""
+        total = source.rows
+        left_out: dict[str, int] = {}
+        source = self._without_footer(source)
+        if self.order and self._has_lines(connection, source):
+            identity, value = (self._words(source, names)[0] for names in (self.order, self.roles["value"]))
+            best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
+            rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"
+            source = _selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
+        if self.sources or self.name.startswith("GA4"):
+            keys = [*self.role("campaign", source.columns), *self.role("user", source.columns)]
+            is_total = " OR ".join(
+                f"coalesce(regexp_matches(lower({source.word(name)}), {literal(_TOTAL)}), false)"
+                for name in dict.fromkeys([source.columns[0], *keys])
+            )
+            is_empty = " AND ".join(f"coalesce({source.word(name)} IN ('--', '-'), true)" for name in keys)
+            source, count = _filtered(connection, source, f"NOT (({is_total}) OR ({is_empty}))")
+            left_out |= {f"{'row' if count == 1 else 'rows'} of totals": count} if count else {}
+        for columns, pattern in self.keep.items():
+            for column in matching(columns, source.columns)[:1]:
+                word = source.word(column)
+                is_kept = f"coalesce(regexp_full_match(lower({word}), {literal(pattern)}), false)"
+                negated = literal(f"not {column.lower()}")
+                shown = f"CASE lower({word}) WHEN 'false' THEN {negated} ELSE lower({word}) END"
+                counts = connection.execute(
+                    f"SELECT coalesce({shown}, {literal(f'without {column}')}), count(*) FROM "
+                    f"{source.relation} "
+                    f"WHERE NOT {is_kept} GROUP BY 1 ORDER BY 2 DESC, 1"
+                ).fetchall()
+                left_out |= dict(counts[:_MAX_WORDS])
+                left_out |= (
+                    {"others": sum(count for _, count in counts[_MAX_WORDS:])}
+                    if len(counts) > _MAX_WORDS
+                    else {}
+                )
+                source, _ = _filtered(connection, source, is_kept)
+        source = self._spread(connection, source)
+        counted = self.counted.removesuffix("s") if source.rows == 1 else self.counted
+        said = f"{self.name}: {source.rows:,} {counted}"
+        if self.rows or total != source.rows:
+            said += f" from {total:,} {self.rows or 'rows'}"
+        if left_out:
+            said += ", " + ", ".join(f"{count:,} {word}" for word, count in left_out.items()) + " left out"
+        return source, said + self._said_less(connection, source)
+
+    def _words(self, source: Source, names: object) -> list[str]:
+        return [source.word(column) for column in matching(str(names), source.columns)]
+
+    def _without_footer(self, source: Source) -> Source:
+        """Leave out lines of a single cell below the table, such as a copyright notice."""
+        is_note = pc.starts_with(source.unreadable["reason"], "1 cells ")
+        return replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
+
+    def _has_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> bool:
+        """Return whether the rows of an order have one value at most, which is that of the order."""
+        identity, value = (self._words(source, names)[0] for names in (self.order, self.roles["value"]))
+        several = f"SELECT {identity} FROM {source.relation} GROUP BY 1 HAVING count(DISTINCT {value}) > 1"
+        return connection.execute(f"{several} LIMIT 1").fetchone() is None
+
+    def _said_less(self, connection: duckdb.DuckDBPyConnection, source: Source) -> str:
+        for column in matching(self.less, source.columns)[:1]:
+            is_amount = f"regexp_matches({source.word(column)}, '[1-9]')"
+            ((count,),) = connection.execute(
+                f"SELECT count(*) FILTER ({is_amount}) FROM {source.relation}"
+            ).fetchall()
+            return f"; {column} of {count:,} subtracted" if count else ""
+        return ""
+
+    def _spread(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+        """Return one row per touchpoint of rows with several, of page views, or with seconds as instants."""
+        for column in matching(self.seconds, source.columns)[:1]:
+            at = f"make_timestamp(TRY_CAST({source.word(column)} AS BIGINT) * 1000000) AS {quoted(column)}"
+            source = _selected(connection, source, f"SELECT * REPLACE ({at}) FROM {source.relation}")
+        if self.touches:
+            people = ", ".join(map(quoted, self.role("user", source.columns)))
+            lists = [
+                [next(iter(matching(name, source.columns)), None) for name in names] for names in self.touches
+            ]
+            parts = []
+            for names in lists:
+                cells = [
+                    f"{'NULL' if name is None else source.text(name)} AS {quoted(str(first))}"
+                    for name, first in zip(names, lists[0], strict=True)
+                    if first is not None
+                ]
+                given = [source.word(name) for name in (names[0], names[-1]) if name is not None]
+                if len(given) == 2:
+                    is_touch = " AND ".join(f"{word} IS NOT NULL" for word in given)
+                    parts.append(
+                        f"SELECT {quoted(ROW)}, {people}, {', '.join(cells)} FROM {source.relation} WHERE "
+                        f"{is_touch}"
+                    )
+            rows = f"({' UNION ALL BY NAME '.join(parts)})"
+            least = f"min({quoted(ROW)}) AS {quoted(ROW)}"
+            source = _selected(
+                connection, source, f"SELECT * EXCLUDE ({quoted(ROW)}), {least} FROM {rows} GROUP BY ALL"
+            )
+        if self.visit and self.holds == "touchpoints":
+            visit, at = (
+                quoted(matching(str(names), source.columns)[0]) for names in (self.visit, self.roles["date"])
+            )
+            rank = f"row_number() OVER (PARTITION BY {visit} ORDER BY {at}, {quoted(ROW)})"
+            own = ""
+            for host in matching(self.host, source.columns)[:1]:
+                referrer = quoted("referrer_domain")
+                site = f"regexp_replace({quoted(host)}, '^www[.]', '')"
+                own = f" REPLACE (nullif(regexp_replace({referrer}, '^www[.]', ''), {site}) AS {referrer})"
+            source = _selected(connection, source, f"SELECT *{own} FROM {source.relation} QUALIFY {rank} = 1")
+        return source
+
+
+def matching(names: str, columns: Iterable[str]) -> list[str]:
+    """Return the columns with one of the names ``a|b``, in their order; a currency may follow the name.
+
+    Examples
+    --------
+    >>> matching("cost|amount spent", ["Day", "Amount spent (EUR)", "Cost"])
+    ['Cost', 'Amount spent (EUR)']
+    """
+    present: dict[str, str] = {}
+    for column in columns:
+        present.setdefault(folded(currency_at_end(column)[0]), column)
+        present[folded(column)] = column
+    found = (present.get(folded(name)) for name in names.split("|") if name)
+    return list(dict.fromkeys(column for column in found if column is not None))
+
+
+def currency_at_end(column: str) -> tuple[str, str | None]:
+    """Return the name of a column without the currency at its end, and the code of that.
+
+    Examples
+    --------
+    >>> currency_at_end("Amount spent (USD)"), currency_at_end("revenue_eur"), currency_at_end("number")
+    (('Amount spent', 'USD'), ('revenue', 'EUR'), ('number', None))
+    """
+    match = re.fullmatch(r"(.+?)[ _]?(?:[ _]([A-Za-z]{3})|[(\[]([A-Z]{3}|\W)[)\]])", column)
+    code = code_of(match[2] or match[3]) if match else None
+    return (column, None) if match is None or code is None else (match[1].strip(), code)
+
+
+@cache
+def known_formats() -> tuple[Format, ...]:
+    """Return the formats."""
+    table = Path(__file__).with_name("formats.toml").read_text(encoding="utf-8")
+    return tuple(Format(**entry) for entry in tomllib.loads(table)["format"])
+
+
+def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: bool) -> Format | None:
+    """Return the format of a table for an argument, or None.
+
+    Raises
+    ------
+    InvalidRequest
+        If the rows of the format are something else.
+    """
+    fitting = [each for each in known_formats() if each.fits(columns)]
+    for each in fitting:
+        if each.holds == argument:
+            return each
+    for each in fitting if argument in {"touchpoints", "conversions"} else ():
+        if each.holds == "events":
+            raise InvalidRequest(
+                f"{argument}: {name} has {each.name}; read them with {each.advice} in Python, which finds the "
+                "visits and the conversions in them"
+            )
+        if each.holds in {"spend", "summary"} and not has_people:
+            advice = each.advice or "pass it as the spend, beside touchpoints with a column of people"
+            raise InvalidRequest(
+                f"{argument}: {name} is a summary ({each.name}): it has sums and no people, so that there "
+                f"are no "
+                f"paths to credit; {advice}"
+            )
+        if argument == "touchpoints" and each.holds == "conversions":
+            raise InvalidRequest(
+                f"touchpoints: {name} has {each.name}, which are conversions; pass the visits or contacts of "
+                "the same people as touchpoints, and this as conversions"
+            )
+    return None
+
+
+def _filtered(connection: duckdb.DuckDBPyConnection, source: Source, where: str) -> tuple[Source, int]:
+    before = source.rows
+    source = _selected(connection, source, f"SELECT * FROM {source.relation} WHERE {where}")
+    return source, before - source.rows
+
+
+def _selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) -> Source:
+    relation = text_files.replace_table(connection, source.relation, query)
+    table = connection.sql(f"FROM {relation}")
+    types = {name: str(kind) for name, kind in zip(table.columns, table.types, strict=True) if name != ROW}
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
+    return replace(source, relation=relation, types=types, rows=rows)
+
+
+def is_log(rows: object) -> bool:
+    """Return whether the name of a file is that of an access log."""
+    return isinstance(rows, str | Path) and _LOG.search(Path(rows).name) is not None
+
+
+def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
+    """Open an access log as page views with their visit and the source in the address or the referrer."""
+    from crawleruseragents import is_crawler  # slow to import
+
+    path = Path(file).expanduser()
+    if not path.is_file():
+        raise InvalidRequest(f"{argument}: {path.name!r} does not exist")
+    with text_files.open_binary(path) as lines:
+        # The same file gives the same ids, which nobody can guess from an address.
+        secret = lines.readline().hex()
+    log = export_tables.AccessLog(path, site="https://site.invalid")
+    source, _ = export_tables.open_access_log(connection, log, secret=secret)
+    agents = connection.execute(f"SELECT DISTINCT userAgent FROM {source.relation}").fetchall()
+    bots = ", ".join(literal(agent) for (agent,) in agents if not agent or is_crawler(agent)) or "NULL"
+    page, referrer = (
+        "regexp_replace(pageUrl, '^[a-z]+://[^/]+', '')",
+        "regexp_replace(referrer, '^[a-z]+://[^/]+', '')",
+    )
+    host = "regexp_extract(lower(referrer), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
+    tags = ", ".join(
+        f"nullif(url_decode(replace(regexp_extract(pageUrl, '[?&]utm_{tag}=([^&#]*)', 1), '+', ' ')), '') "
+        f"AS utm_{tag}"
+        for tag in _TAGS
+    )
+    # The site is the host whose pages are in the log themselves.
+    own = (
+        f"SELECT host FROM (SELECT {host} AS host, {referrer} AS path FROM human) WHERE host <> '' AND path "
+        f"NOT IN ('', '/') "
+        f"GROUP BY host HAVING avg(CAST(path IN (SELECT {page} FROM human) AS INTEGER)) > 0.5"
+    )
+    previous = f"lag(date) OVER (PARTITION BY trackerId ORDER BY date, {quoted(ROW)})"
+    begins = f"CASE WHEN date - {previous} <= {_PAUSE} THEN 0 ELSE 1 END"
+    number = (
+        f"sum(begins) OVER (PARTITION BY trackerId ORDER BY date, {quoted(ROW)} ROWS UNBOUNDED PRECEDING)"
+    )
+    return _selected(
+        connection,
+        source,
+        f"WITH human AS (SELECT *, {begins} AS begins FROM {source.relation} WHERE (userAgent IN ({bots})) "
+        f"IS NOT TRUE), own AS ({own}) "
+        f"SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || {number} AS log_visit, date "
+        f"AS log_date, "
+        f"{page} AS log_page, CASE WHEN {host} NOT IN (FROM own) THEN nullif({host}, '') END AS referrer, "
+        f"{tags} FROM human",
+    )

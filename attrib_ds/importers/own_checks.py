@@ -1,0 +1,105 @@
+"""Check conversions of users' files: lines of orders, values that are not known, statuses and pages."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from attrib_ds import errors
+from attrib_ds.importers import formats, own_table
+from attrib_ds.importers.columns import COMMON_NAMES, folded
+from attrib_ds.records import sources, text_files
+
+#: Names of numbers that are no amounts of money.
+_NO_AMOUNT: Final = re.compile(
+    r"(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
+    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
+)
+#: Statuses of conversions that did not take place.
+_FAILED: Final = (
+    "void|fail|refunded|declin|cancel|expired|abandon|charge ?back|disputed|(^|[^a-z])lost|reversed|denied"
+    "|unpaid|rejected"
+)
+_AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
+
+
+def views_of(table: own_table.OwnTable, page: str) -> str:
+    """Return SQL for the rows that are the first view of a page in a visit."""
+    column = table.find("page", {}, required=False)
+    if column is None:
+        raise errors.InvalidRequest(
+            f"conversion_page: {table.name} has no column of pages; columns: "
+            f"{own_table.ten(table.source.columns)}"
+        )
+    word, row = table.source.word(column), sources.quoted(sources.ROW)
+    site = r"'^[a-z][a-z0-9+.-]*://[^/]*|[?#].*$'"
+    path, wanted = (
+        f"coalesce(nullif(rtrim(regexp_replace({text}, {site}, '', 'g'), '/'), ''), '/')"
+        for text in (word, sources.literal(page))
+    )
+    visit = formats.matching("" if table.format is None else table.format.visit, table.source.columns)
+    group = ", ".join(map(sources.quoted, visit)) or row
+    rows = f"SELECT min({row}) FROM {table.source.relation} WHERE {path} GLOB {wanted} GROUP BY {group}"
+    ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
+    kind = "visits with a view of" if visit else "views of"
+    table.note = f"{table.format.name if table.format else table.name}: {count:,} conversions, {kind} {page}"
+    return f"{row} IN ({rows})"
+
+
+def leave_out_lines(table: own_table.OwnTable, value: str | None) -> None:
+    """Leave out rows without an amount beside one of the same conversion with it: they are its lines."""
+    conversion = table.best(table.common("conversion"))
+    if conversion is None or value is None:
+        return
+    identity, amount = table.source.word(conversion), table.source.word(value)
+    is_line = f"{identity} IN (SELECT {identity} FROM {table.source.relation} WHERE {amount} IS NOT NULL)"
+    query = f"FROM {table.source.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
+    ((count,),) = table.connection.execute(f"SELECT count(*) {query}").fetchall()
+    if count < table.source.rows:
+        table.note = (
+            f"{table.name}: {count:,} conversions from {table.source.rows:,} rows; those with an id of "
+            f"another row ({conversion}) and no amount ({value}) are its lines"
+        )
+        relation = text_files.replace_table(table.connection, table.source.relation, f"SELECT * {query}")
+        table.source = replace(table.source, relation=relation, rows=count)
+
+
+def warn_of_amounts(table: own_table.OwnTable) -> None:
+    """Warn if no column of values is known and columns of numbers are left."""
+    used = {
+        name for named in table.columns.values() for name in ([named] if isinstance(named, str) else named)
+    }
+    others = [
+        name for name in table.source.columns if name not in used and not _NO_AMOUNT.search(name.casefold())
+    ]
+    left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
+    if left:
+        errors.warn(
+            f"no column of {table.name} is known as the value, so that conversions have none; columns of "
+            f"numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}",
+            errors.InputWarning,
+        )
+
+
+def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
+    number = (
+        rf"regexp_full_match({table.source.word(column)}, '[^\d\s]{{0,3}}\s?-?[\d., ]*\d\s?[^\d\s]{{0,3}}')"
+    )
+    return bool(table.scalar(f"bool_and({number})"))
+
+
+def warn_of_statuses(table: own_table.OwnTable) -> None:
+    """Warn of rows that a status calls failed, refunded or lost; those of known formats are left out."""
+    for column in [] if table.format is not None else table.with_names(COMMON_NAMES["status"]):
+        word = f"lower({table.source.word(column)})"
+        pattern = "false|0|no" if folded(column) == "captured" else f".*({_FAILED}).*"
+        counts = table.connection.execute(
+            f"SELECT {word}, count(*) FROM {table.source.relation} "
+            f"WHERE regexp_full_match({word}, '{pattern}') GROUP BY 1 ORDER BY 2 DESC, 1"
+        ).fetchall()
+        if counts:
+            errors.warn(
+                f"{table.name} has rows whose {column} is "
+                f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}, "
+                "and they count as conversions. Leave them out of the file if they are none",
+                errors.InputWarning,
+            )

@@ -1,0 +1,288 @@
+"""Exports of other services as they come: what is read, what is left out, and the credits computed by hand."""
+
+import csv
+import warnings
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import InvalidRequest
+
+EXPORTS = Path(__file__).parent / "data" / "exports"
+ORDERS = ["anna 01-05T09 90", "ben 01-05T10 30", "carla 01-08T11 1200"]
+GOOGLE, FACEBOOK, MAIL = "google/cpc/spring", "facebook/paid_social/launch", "newsletter/email/weekly"
+CLICKS = [
+    f"anna 01-02T09 {GOOGLE}",
+    f"anna 01-04T09 {MAIL}",
+    f"ben 01-03T10 {FACEBOOK}",
+    f"carla 01-05T08 {GOOGLE}",
+    f"carla 01-06T08 {FACEBOOK}",
+    f"carla 01-07T08 {GOOGLE}",
+    f"dan 01-08T08 {MAIL}",
+]
+#: Touchpoints and conversions of each pair of files, read by eye: user, day and hour, node or value.
+CASES = {
+    "shopify": (
+        CLICKS,
+        [*ORDERS[:3], "eve 01-11T11 10"],
+        "4 paid orders from 9 lines, 1 pending, 1 voided left out",
+    ),
+    "squarespace": (CLICKS, [ORDERS[0], ORDERS[2]], "2 paid orders from 4 lines, 1 refunded left out"),
+    "woocommerce": (
+        CLICKS,
+        ORDERS,
+        "3 orders from 7 lines, 1 cancelled, 1 failed, 1 pending payment left out",
+    ),
+    "stripe": (CLICKS, ORDERS, "3 payments from 6 rows, 1 failed, 1 refunded, 1 not captured left out"),
+    "paypal": (CLICKS, ORDERS, "3 payments from 5 rows, 1 denied, 1 general withdrawal left out"),
+    "pipedrive": (
+        CLICKS,
+        ["anna 01-05T09 12000", "carla 01-08T09 8000"],
+        "2 won deals from 4 rows, 1 lost, 1 open",
+    ),
+    "hubspot": (
+        [
+            "5011 02-20T09 Paid Search",
+            "5011 03-01T09 Email Marketing",
+            "5013 02-22T09 Organic Search",
+            "5014 02-25T09 Direct Traffic",
+            "5013 03-02T09 Paid Social",
+        ],
+        ["5011 03-05T10 12000", "5013 03-09T10 8000"],
+        "2 won deals from 4 rows, 1 closed lost (sales pipeline), 1 contract sent (sales pipeline) left out",
+    ),
+    "salesforce": (
+        ["a 02-20T00 Webinar", "a 03-01T00 Trade fair", "b 02-20T00 Webinar", "c 03-01T00 Trade fair"],
+        ["a 03-05T23 12000", "c 03-09T23 8000"],
+        "2 won opportunities from 4 rows, 1 closed lost, 1 negotiation/review left out",
+    ),
+    "ga4_exploration": (
+        [
+            "1 01-02T09 google / cpc",
+            "1 01-05T09 newsletter / email",
+            "2 01-03T10 facebook / paid_social",
+            "3 01-05T08 google / cpc",
+            "3 01-08T11 facebook / paid_social",
+            "4 01-09T11 (direct) / (none)",
+        ],
+        ["1 01-05T09 90", "3 01-08T11 1200"],
+        "2 transactions from 7 rows, 1 row of totals, 4 (not set) left out",
+    ),
+    "matomo": (
+        ["a 01-02T09 organic-search/Google", "a 01-05T09 direct", "b 01-03T10 organic-social/Facebook"],
+        ["a 01-05T09 90", "b 01-03T10 30"],
+        "Matomo visits: 3 visits",
+    ),
+    "appsflyer": (
+        [
+            "1 01-02T09 googleadwords_int/spring",
+            "1 01-01T09 Facebook Ads/launch",
+            "2 01-04T09 Facebook Ads/launch",
+            "1 00-31T09 tiktokglobal_int/launch",
+        ],
+        ["1 01-03T09 30", "1 01-05T09 60", "3 01-06T10 10"],
+        "3 conversions from 4 events, 1 af_login left out",
+    ),
+    "umami": (
+        [
+            f"1 01-02T09 {GOOGLE}",
+            "1 01-05T09 referral/news.example",
+            "2 01-03T09 direct",
+            "3 01-04T09 referral/news.example",
+        ],
+        ["1 01-05T09 0", "2 01-03T09 0"],
+        "2 conversions, visits with a view of /thank-you",
+    ),
+    "access": (
+        [
+            f"1 01-02T09 {GOOGLE}",
+            "1 01-05T09 referral/news.example",
+            "1 01-05T10 direct",
+            "2 01-03T09 referral/news.example",
+        ],
+        ["1 01-05T10 0", "2 01-03T09 0"],
+        "2 conversions, visits with a view of /thank-you",
+    ),
+}
+FILES = {
+    "hubspot": ("hubspot_contacts.csv", "hubspot_deals.csv"),
+    "salesforce": ("salesforce_members.csv", "salesforce_opportunities.csv"),
+    "access": ("access.log", None),
+} | {name: (f"{name}.csv", None) for name in ("ga4_exploration", "matomo", "appsflyer", "umami")}
+
+
+def credits_by_hand(touches, conversions):
+    """Return credited conversions and value by model and node, in plain Python."""
+    credited = {model: Counter() for model in ("first_touch", "last_touch", "linear")}
+    earned = {model: Counter() for model in credited}
+    for conversion in conversions:
+        user, time, value = conversion.split(" ")
+        path = sorted(each.split(" ", 2)[1:] for each in touches if each.split(" ")[0] == user)
+        nodes = [node for at_time, node in path if at_time <= time] or ["unattributed"]
+        shares = {"first_touch": nodes[:1], "last_touch": nodes[-1:], "linear": nodes}
+        for model, earners in shares.items():
+            for node in earners:
+                credited[model][node] += 1 / len(earners)
+                earned[model][node] += float(value) / len(earners)
+    return credited, earned
+
+
+def quiet(*arguments, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        journeys = at.read_journeys(*arguments, **options)
+    return journeys, " | ".join(str(warning.message) for warning in caught)
+
+
+def files_of(name):
+    touchpoints, conversions = FILES.get(name, ("clicks.csv", f"{name}.csv"))
+    return EXPORTS / touchpoints, conversions and EXPORTS / conversions
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_export_is_read_as_it_comes(name):
+    touches, conversions, said = CASES[name]
+    page = "/thank-you" if name in {"umami", "access"} else None
+    journeys, warned = quiet(*files_of(name), conversion_page=page, currency="EUR")
+    assert journeys.rejected.empty
+    assert said in " | ".join(journeys.notes)
+    assert said in warned
+    credits = at.attribute(journeys.paths(), ["first_touch", "last_touch", "linear"])
+    credited, earned = credits_by_hand(touches, conversions)
+    for row in credits.itertuples():
+        node = "unattributed" if pd.isna(row.node_id) else row.node_id
+        assert row.conversions == pytest.approx(credited[row.model][node])
+        assert page is not None or row.value == pytest.approx(earned[row.model][node])
+    assert credits.groupby("model")["conversions"].sum().round(9).eq(len(conversions)).all()
+
+
+@pytest.mark.parametrize("name", ["shopify", "appsflyer", "access"])
+def test_the_command_reads_the_same(name, capsys):
+    touchpoints, conversions = files_of(name)
+    arguments = ["attribute", "--touchpoints", str(touchpoints), "--models", "linear"]
+    arguments += [] if conversions is None else ["--conversions", str(conversions)]
+    arguments += ["--conversion-page", "/thank-you"] if name == "access" else []
+    assert main(arguments) == 0
+    printed = capsys.readouterr()
+    assert CASES[name][2] in printed.err
+    assert "Credited conversions" in printed.out
+
+
+#: What a report spends on the campaign of a click, and on a campaign without one.
+REPORTS = {
+    "google": {GOOGLE: 1010.5, "google/cpc/autumn": 40.0},
+    "meta": {FACEBOOK: 75.25},
+    "microsoft": {"bing/cpc/spring": 12.0, "bing/cpc/autumn": 3.0},
+    "linkedin": {"linkedin/paid_social/launch": 40.0},
+    "tiktok": {"tiktok/paid_social/launch": 15.0},
+    "pinterest": {"pinterest/paid_social/launch": 10.0},
+}
+
+
+def test_reports_of_ad_platforms_are_spend():
+    reports = [EXPORTS / f"{name}_ads.csv" for name in REPORTS]
+    journeys, said = quiet(*files_of("shopify"), spend=reports)
+    expected = {node: spend for report in REPORTS.values() for node, spend in report.items()}
+    assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == expected
+    assert set(journeys.spend["currency"]) == {"EUR"}
+    assert "Google Ads report: 2 campaign rows from 4 rows, 2 rows of totals left out" in said
+    assert "'google/cpc/autumn' with 40.00" in said
+    credits = at.attribute(journeys.paths(), "linear").set_index("node_id")
+    # Half of Anna's 90 and two thirds of Carla's 1,200 for 1,010.50.
+    assert credits.loc[GOOGLE, "roas"] == pytest.approx(845 / 1010.5)
+    assert credits.loc[FACEBOOK, "roas"] == pytest.approx(430 / 75.25)
+
+
+def test_campaigns_are_spent_on_their_source_where_touchpoints_have_no_campaigns(tmp_path):
+    clicks = pd.DataFrame({"email": ["anna@example.com"] * 2, "time": ["2025-01-02", "2025-01-03"]})
+    clicks["channel"] = ["Google Ads", "meta"]
+    reports = [EXPORTS / "google_ads.csv", EXPORTS / "meta_ads.csv"]
+    journeys, _ = quiet(clicks, EXPORTS / "shopify.csv", spend=reports)
+    assert journeys.spend.groupby("node_id")["spend"].sum().to_dict() == {"Google Ads": 1050.5, "meta": 75.25}
+
+
+@pytest.mark.parametrize("name", ["google_ads", "meta_ads", "plausible"])
+def test_a_summary_is_called_that(name):
+    with pytest.raises(InvalidRequest, match=f"touchpoints: {name}.csv is a summary .*no people"):
+        at.read_journeys(EXPORTS / f"{name}.csv", EXPORTS / "shopify.csv")
+
+
+def test_any_table_of_sums_is_called_a_summary():
+    totals = pd.DataFrame({"channel": ["tv"], "date": ["2025-01-01"], "Sessions": [5], "Clicks": [3]})
+    with pytest.raises(
+        InvalidRequest, match=r"a summary: it has sums \(Sessions, Clicks\) and no column of people"
+    ):
+        at.read_journeys(totals, EXPORTS / "shopify.csv")
+
+
+def test_conversions_are_not_taken_for_touchpoints():
+    with pytest.raises(InvalidRequest, match=r"shopify.csv has Shopify orders, which are conversions"):
+        at.read_journeys(EXPORTS / "shopify.csv")
+
+
+def test_matomo_visits_lead_to_orders_of_another_table():
+    orders = pd.DataFrame({"visitor_id": ["a1"], "date": ["2025-01-05T10:00:00Z"], "value": [5.0]})
+    named = {"device": "visitorId", "conversion_user": "visitor_id"}
+    journeys, _ = quiet(
+        EXPORTS / "matomo.csv", orders, columns={"user": "visitorId", "conversion_user": "visitor_id"}
+    )
+    assert named["device"] in journeys.columns["touchpoints"].values()
+    credits = at.attribute(journeys.paths(), "first_touch")
+    assert credits.loc[credits["conversions"] > 0, "node_id"].tolist() == ["search/Google"]
+
+
+def test_a_workbook_may_have_lines_of_title(tmp_path):
+    rows = [
+        ["Campaign report", None, None],
+        ["January 2025", None, None],
+        ["Campaign", "Currency code", "Cost"],
+        ["spring", "EUR", 12.5],
+    ]
+    pd.DataFrame(rows).to_excel(tmp_path / "report.xlsx", header=False, index=False)
+    journeys, _ = quiet(*files_of("shopify"), spend=tmp_path / "report.xlsx")
+    assert journeys.spend[["node_id", "spend"]].to_numpy().tolist() == [[GOOGLE, 12.5]]
+
+
+def test_every_format_is_described_whole():
+    from attrib_ds.importers.formats import known_formats
+
+    for each in known_formats():
+        assert each.holds in {"touchpoints", "conversions", "spend", "summary", "events"}
+        assert set(each.roles) <= {
+            *(
+                "user",
+                "device",
+                "node",
+                "date",
+                "time",
+                "conversion",
+                "value",
+                "currency",
+                "page",
+                "spend",
+                "campaign",
+            )
+        }
+        assert (each.holds in {"summary", "events"}) == bool(each.advice)
+
+
+def test_the_fixtures_are_what_the_readme_lists():
+    text = (EXPORTS / "README.md").read_text(encoding="utf-8")
+    for file in EXPORTS.iterdir():
+        assert file.name == "README.md" or f"`{file.name}`" in text
+
+
+def test_the_clicks_are_those_of_the_table():
+    with (EXPORTS / "clicks.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    read = [
+        f"{row['email'].split('@')[0].lower()} {datetime.fromisoformat(row['time']):%m-%dT%H} "
+        f"{row['utm_source']}/{row['utm_medium']}/{row['utm_campaign']}"
+        for row in rows
+    ]
+    assert read == CLICKS
