@@ -1,0 +1,261 @@
+"""Nothing in users' files is silently zero, doubled or lost, and errors lead on."""
+
+import warnings
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.attribution import as_options
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import InputWarning, InvalidRequest
+
+CLICKS = pd.DataFrame(
+    {"user": ["u", "v"], "channel": ["search", "email"], "date": ["2025-01-01", "2025-01-02"]}
+)
+DAYS = ["2025-01-03", "2025-01-04"]
+
+
+def orders(**columns):
+    return pd.DataFrame({"order_id": ["1", "2"], "user": ["u", "v"], "date": DAYS} | columns)
+
+
+def earned(conversions, **options):
+    credits = at.attribute(at.read_journeys(CLICKS, conversions, **options).paths(), "linear")
+    return credits["value"].sum()
+
+
+class TestAmounts:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "order_total",
+            "total_amount",
+            "Grand Total",
+            "sales",
+            "net_sales",
+            "deal_amount",
+            "total_revenue",
+            "gross",
+            "Umsatz",
+            "Amount Paid",
+            "revenue_eur",
+            "Total (EUR)",
+            "order_amount",
+            "Betrag",
+        ],
+    )
+    def test_common_names_of_amounts_are_known(self, name):
+        assert earned(orders(**{name: [10.0, 20.5]})) == 30.5
+
+    def test_the_currency_at_the_end_of_a_name_counts(self):
+        events = at.read_journeys(CLICKS, orders(**{"Total (CHF)": [10.0, 20.5]})).events
+        assert events["statistics.revenue.currency"].tolist() == ["CHF", "CHF"]
+
+    def test_numbers_that_may_be_the_value_are_named(self):
+        unknown = orders(worth=[10.0, 20.5], zip=["10115", "20095"], quantity=[1, 2], note=["a", "b"])
+        with pytest.warns(
+            InputWarning, match=r"numbers: worth\. Name the value with columns=\{'value': 'worth'\}"
+        ):
+            at.read_journeys(CLICKS, unknown)
+        assert earned(unknown, columns={"value": "worth"}) == 30.5
+
+    def test_conversions_without_any_number_are_fine(self):
+        at.read_journeys(CLICKS, orders(note=["a", "b"]))
+
+
+class TestLines:
+    def test_rows_without_an_amount_are_lines_of_the_conversion_that_has_one(self):
+        lines = pd.DataFrame(
+            {"order_id": ["1", "1", "2"], "user": ["u", "u", "v"], "date": [DAYS[0], None, DAYS[1]]}
+        )
+        lines["total"] = [10.0, None, 20.0]
+        with pytest.warns(InputWarning, match="2 conversions from 3 rows"):
+            journeys = at.read_journeys(CLICKS, lines)
+        assert (len(journeys.events), len(journeys.rejected)) == (2, 0)
+
+    def test_conversions_without_an_amount_stay(self):
+        assert len(at.read_journeys(CLICKS, orders(total=[10.0, None])).events) == 2
+
+    def test_totals_in_every_line_are_not_added_up_in_silence(self):
+        lines = pd.concat([orders(total=[10.0, 20.0])] * 2)
+        with pytest.warns(InputWarning, match="'total' is the same in all rows of each conversion"):
+            assert earned(lines, aggregate=True) == 60.0
+
+    def test_a_table_is_not_touchpoints_and_conversions(self, tmp_path):
+        CLICKS.to_csv(tmp_path / "all.csv", index=False)
+        for rows in (CLICKS, tmp_path / "all.csv"):
+            with pytest.raises(InvalidRequest, match="conversions: the same as the touchpoints"):
+                at.read_journeys(rows, rows)
+
+
+class TestPeople:
+    def test_people_in_one_cell_share_their_touchpoints(self):
+        deals = pd.DataFrame({"deal_id": ["1"], "user": ["u;v"], "date": DAYS[:1], "value": [10.0]})
+        with pytest.warns(InputWarning, match="1 cell has several users, such as 'u;v'"):
+            paths = at.read_journeys(CLICKS, deals).paths()
+        credits = at.attribute(paths, "linear").set_index("node_id")
+        assert credits["value"].to_dict() == {"search": 5.0, "email": 5.0}
+
+    def test_an_id_with_a_semicolon_of_its_own_is_one_person(self):
+        clicks = CLICKS.assign(user=["a;b", "a"])
+        credits = at.attribute(at.read_journeys(clicks, orders(user=["a;b", "a"])).paths(), "linear")
+        assert credits.set_index("node_id")["conversions"].to_dict() == {"search": 1.0, "email": 1.0}
+
+    def test_addresses_match_in_any_case(self):
+        clicks = CLICKS.drop(columns="user").assign(Email=["U@example.com", "v@example.com"])
+        bought = orders().drop(columns="user").assign(customer_email=["u@Example.com", "V@example.com"])
+        assert at.attribute(at.read_journeys(clicks, bought).paths(), "linear")["node_id"].notna().all()
+
+    def test_a_column_that_both_tables_have_goes_before_addresses(self):
+        clicks, bought = CLICKS.assign(email="x@example.com"), orders(email=["y@example.com"] * 2)
+        assert at.read_journeys(clicks, bought).columns["touchpoints"]["user"] == "user"
+
+    def test_an_empty_column_is_no_person(self):
+        clicks = CLICKS.rename(columns={"user": "who"}).assign(**{"Device ID": None})
+        with pytest.raises(InvalidRequest, match="no column that looks like the user; columns: .*Device ID"):
+            at.read_journeys(clicks, orders())
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("payment_status", ["paid", "failed"], r"payment_status is failed \(1\)"),
+        ("Stage", ["Closed Won", "Closed Lost"], r"Stage is closed lost \(1\)"),
+        ("captured", [True, False], r"captured is false \(1\)"),
+        ("status", ["Refunded", "voided"], r"status is refunded \(1\), voided \(1\)"),
+    ],
+)
+def test_statuses_of_conversions_that_did_not_take_place_are_named(column, values, said):
+    with pytest.warns(InputWarning, match=f"has rows whose {said}, and they count"):
+        at.read_journeys(CLICKS, orders(**{column: values}))
+
+
+def test_a_state_of_a_country_is_no_status():
+    at.read_journeys(CLICKS, orders(state=["CA", "NY"], status=["complete", "paid"]))
+
+
+def test_nodes_that_differ_by_punctuation_are_named():
+    clicks = CLICKS.assign(channel=["Paid Search", "paid_search"])
+    with pytest.warns(InputWarning, match="'Paid Search' and 'paid_search'"):
+        at.read_journeys(clicks, orders())
+
+
+class TestAdjustments:
+    @pytest.fixture
+    def journeys(self):
+        return at.read_journeys(CLICKS, orders(value=[10.0, 20.0]), currency="EUR")
+
+    def test_ids_of_no_conversion_are_counted(self, journeys):
+        refunds = pd.DataFrame({"event_id": ["1", "nine"], "date": DAYS, "value": [-10.0, -5.0]})
+        with pytest.warns(
+            InputWarning, match="1 of 2 rows have an event_id that no conversion has, such as 'nine'"
+        ):
+            journeys.paths(adjustments=refunds)
+
+    def test_the_turnover_itself_is_no_adjustment(self, journeys):
+        turnover = pd.DataFrame({"event_id": ["1", "2"], "date": DAYS, "value": [10.0, 20.0]})
+        with pytest.warns(
+            InputWarning, match="each value is that of its conversion, which then counts twice"
+        ):
+            journeys.paths(adjustments=turnover)
+
+    def test_refunds_say_nothing(self, journeys):
+        refunds = pd.DataFrame({"event_id": ["1", "2"], "date": DAYS, "value": [-10.0, -5.0]})
+        assert at.attribute(journeys.paths(adjustments=refunds), "linear")["value"].sum() == 15.0
+
+
+@pytest.mark.parametrize("credit", [at.attribute, at.credit_series])
+def test_spend_of_nodes_that_do_not_exist_is_named(credit):
+    paths = at.read_journeys(CLICKS, orders(value=[10.0, 20.0]), currency="EUR").paths()
+    spend = pd.DataFrame({"node_id": ["serch", "email"], "date": DAYS, "spend": [1.0, 2.0]})
+    with pytest.warns(InputWarning, match=r"earn nothing: 'serch' \(did you mean 'search'\?\)"):
+        credit(paths, "linear", spend=spend)
+    credit(paths, "linear", spend=spend[spend["node_id"] == "email"])
+
+
+def test_a_filter_that_leaves_conversions_without_touchpoints_is_named():
+    with at.sample_project() as shop:
+        few = at.conversion_paths(shop, event_type="order", where=at.interaction("geo.countryCode") == "DE")
+        with pytest.warns(
+            InputWarning, match=r"conversions are unattributed: where=interaction.*not conversions"
+        ):
+            at.attribute(few, "linear")
+        all_of_them = at.conversion_paths(shop, event_type="order", where=at.user("_id").is_not_null())
+        at.attribute(all_of_them, "linear")
+
+
+class TestErrorsThatLeadOn:
+    def test_a_header_below_is_found(self):
+        rows = [["Report", "", ""], ["2025", "", ""], ["user", "channel", "date"], ["u", "tv", "2025-01-01"]]
+        with pytest.raises(InvalidRequest, match="row 2 looks like the header"):
+            at.read_journeys(pd.DataFrame(rows, columns=["A", "B", "C"]), orders())
+
+    @pytest.mark.parametrize(
+        ("columns", "reader"),
+        [
+            (["event_timestamp", "event_name", "user_pseudo_id", "event_params"], "GA4 events; .*read_ga4"),
+            (
+                ["event_id", "domain_userid", "collector_tstamp", "etl_tstamp"],
+                "Snowplow events; .*read_snowplow",
+            ),
+            (["idVisit", "visitorId", "actionDetails"], "Matomo visits; .*read_matomo"),
+        ],
+    )
+    def test_events_have_a_reader(self, columns, reader):
+        with pytest.raises(InvalidRequest, match=reader):
+            at.read_journeys(pd.DataFrame([["x"] * len(columns)], columns=columns), orders())
+
+    def test_ambiguous_dates_are_told_beside_other_faults(self):
+        clicks = pd.DataFrame({"user": [None, "u"], "channel": "tv", "date": ["2025-01-01", "3/1/2025"]})
+        with pytest.raises(
+            InvalidRequest, match=r"row 1: date .*'3/1/2025'; pass dayfirst=True or dayfirst=False"
+        ):
+            at.read_journeys(clicks, orders())
+
+    def test_ten_columns_are_named_at_most_the_closest_first(self):
+        clicks = pd.DataFrame([[0] * 31], columns=[*(f"x{number}" for number in range(30)), "the_user"])
+        with pytest.raises(InvalidRequest, match=r"user; columns: the_user, (\w+, ){8}\w+ and 21 others"):
+            at.read_journeys(clicks, orders())
+
+    def test_a_folder_of_the_machine_is_not_shown(self, tmp_path):
+        (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
+        with pytest.raises(InvalidRequest) as caught:
+            at.read_journeys(tmp_path / "mine.csv", orders())
+        assert str(tmp_path) not in str(caught.value)
+        assert "touchpoints: mine.csv has no column" in str(caught.value)
+
+    def test_each_interface_has_its_own_words(self, tmp_path, capsys):
+        (tmp_path / "mine.csv").write_text("wer,channel,date\nu,tv,3/1/2025\n")
+        (tmp_path / "orders.csv").write_text("order_id,user,date\n1,u,2025-01-02\n")
+        files = ["--touchpoints", str(tmp_path / "mine.csv"), "--conversions", str(tmp_path / "orders.csv")]
+        assert main(["attribute", *files]) == 1
+        printed = capsys.readouterr().err
+        assert "name it with --user COLUMN" in printed
+        assert "columns=" not in printed
+        assert main(["attribute", *files, "--user", "wer", "--conversion-user", "user"]) == 1
+        assert "pass --dayfirst or --no-dayfirst" in capsys.readouterr().err
+        with pytest.raises(InvalidRequest) as caught:
+            at.read_journeys(tmp_path / "mine.csv", tmp_path / "orders.csv")
+        assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("columns={'user': COLUMN, 'conversion_user': COLUMN}", "--user COLUMN --conversion-user COLUMN"),
+        ("columns={'value': 'order worth'}", "--value 'order worth'"),
+        ("pass decimal='.' or decimal=','", "pass --decimal '.' or --decimal ','"),
+        ("pass conversion_sheet='Orders'", "pass --conversion-sheet 'Orders'"),
+        ("ignore_case=False keeps them apart", "--no-ignore-case keeps them apart"),
+        ('such as currency="EUR"', "such as --currency EUR"),
+    ],
+)
+def test_arguments_are_options_in_the_command(message, expected):
+    assert as_options(message) == expected
+
+
+def test_no_warning_without_a_reason():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        at.read_journeys(CLICKS, orders(value=[10.0, 20.0], currency=["EUR", "EUR"]))
