@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -41,8 +42,7 @@ class Format:
     less: str = ""
     touches: Sequence[Sequence[str]] = ()
     visit: str = ""
-    host: str = ""
-    seconds: str = ""
+    query: str = ""
     sources: Sequence[str] = ()
     media: Sequence[str] = ()
     advice: str = ""
@@ -61,13 +61,10 @@ class Format:
     def applied(self, connection: duckdb.DuckDBPyConnection, source: Source) -> tuple[Source, str]:
         """Return the rows that count, and what is to be said of them."""
         total = source.rows
-        left_out: dict[str, int] = {}
+        left_out: Counter[str] = Counter()
         source = self._without_footer(source)
-        if self.order and self._has_lines(connection, source):
-            identity, value = (self._words(source, names)[0] for names in (self.order, self.roles["value"]))
-            best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
-            rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"
-            source = _selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
+        if self.order:
+            source = self._without_lines(connection, source)
         if self.sources or self.name.startswith("GA4"):
             keys = [*self.role("campaign", source.columns), *self.role("user", source.columns)]
             is_total = " OR ".join(
@@ -76,97 +73,70 @@ class Format:
             )
             is_empty = " AND ".join(f"coalesce({source.word(name)} IN ('--', '-'), true)" for name in keys)
             source, count = _filtered(connection, source, f"NOT (({is_total}) OR ({is_empty}))")
-            left_out |= {f"{'row' if count == 1 else 'rows'} of totals": count} if count else {}
+            left_out["row of totals" if count == 1 else "rows of totals"] = count
         for columns, pattern in self.keep.items():
             for column in matching(columns, source.columns)[:1]:
                 word = source.word(column)
                 is_kept = f"coalesce(regexp_full_match(lower({word}), {literal(pattern)}), false)"
-                negated = literal(f"not {column.lower()}")
-                shown = f"CASE lower({word}) WHEN 'false' THEN {negated} ELSE lower({word}) END"
                 counts = connection.execute(
-                    f"SELECT coalesce({shown}, {literal(f'without {column}')}), count(*) FROM "
-                    f"{source.relation} "
+                    f"SELECT coalesce(lower({word}), 'empty'), count(*) FROM {source.relation} "
                     f"WHERE NOT {is_kept} GROUP BY 1 ORDER BY 2 DESC, 1"
                 ).fetchall()
-                left_out |= dict(counts[:_MAX_WORDS])
-                left_out |= (
-                    {"others": sum(count for _, count in counts[_MAX_WORDS:])}
-                    if len(counts) > _MAX_WORDS
-                    else {}
-                )
+                for status, count in counts:
+                    said = f"not {column.lower()}" if status == "false" else status
+                    left_out[said if len(left_out) < _MAX_WORDS else "others"] += count
                 source, _ = _filtered(connection, source, is_kept)
         source = self._spread(connection, source)
         counted = self.counted.removesuffix("s") if source.rows == 1 else self.counted
         said = f"{self.name}: {source.rows:,} {counted}"
         if self.rows or total != source.rows:
             said += f" from {total:,} {self.rows or 'rows'}"
-        if left_out:
-            said += ", " + ", ".join(f"{count:,} {word}" for word, count in left_out.items()) + " left out"
-        return source, said + self._said_less(connection, source)
-
-    def _words(self, source: Source, names: object) -> list[str]:
-        return [source.word(column) for column in matching(str(names), source.columns)]
+        listed = ", ".join(f"{count:,} {word}" for word, count in left_out.items() if count)
+        less = "".join(f"; {column} subtracted" for column in matching(self.less, source.columns)[:1])
+        return source, said + (f", {listed} left out" if listed else "") + less
 
     def _without_footer(self, source: Source) -> Source:
         """Leave out lines of a single cell below the table, such as a copyright notice."""
         is_note = pc.starts_with(source.unreadable["reason"], "1 cells ")
         return replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
 
-    def _has_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> bool:
-        """Return whether the rows of an order have one value at most, which is that of the order."""
-        identity, value = (self._words(source, names)[0] for names in (self.order, self.roles["value"]))
+    def _without_lines(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+        """Return one row per order, if the rows of an order have one value at most, which is its total."""
+        names = (self.order, str(self.roles["value"]))
+        identity, value = (source.word(matching(name, source.columns)[0]) for name in names)
         several = f"SELECT {identity} FROM {source.relation} GROUP BY 1 HAVING count(DISTINCT {value}) > 1"
-        return connection.execute(f"{several} LIMIT 1").fetchone() is None
-
-    def _said_less(self, connection: duckdb.DuckDBPyConnection, source: Source) -> str:
-        for column in matching(self.less, source.columns)[:1]:
-            is_amount = f"regexp_matches({source.word(column)}, '[1-9]')"
-            ((count,),) = connection.execute(
-                f"SELECT count(*) FILTER ({is_amount}) FROM {source.relation}"
-            ).fetchall()
-            return f"; {column} of {count:,} subtracted" if count else ""
-        return ""
+        if connection.execute(several).fetchone() is not None:
+            return source
+        best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
+        rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"
+        return _selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
 
     def _spread(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
-        """Return one row per touchpoint of rows with several, of page views, or with seconds as instants."""
-        for column in matching(self.seconds, source.columns)[:1]:
-            at = f"make_timestamp(TRY_CAST({source.word(column)} AS BIGINT) * 1000000) AS {quoted(column)}"
-            source = _selected(connection, source, f"SELECT * REPLACE ({at}) FROM {source.relation}")
+        """Return one row per touchpoint, of rows with several or of views of pages."""
+        if self.query:
+            return _selected(connection, source, self.query.format(rows=source.relation))
         if self.touches:
             people = ", ".join(map(quoted, self.role("user", source.columns)))
-            lists = [
-                [next(iter(matching(name, source.columns)), None) for name in names] for names in self.touches
-            ]
+            lists = [[matching(name, source.columns)[:1] for name in names] for names in self.touches]
             parts = []
             for names in lists:
-                cells = [
-                    f"{'NULL' if name is None else source.text(name)} AS {quoted(str(first))}"
-                    for name, first in zip(names, lists[0], strict=True)
-                    if first is not None
-                ]
-                given = [source.word(name) for name in (names[0], names[-1]) if name is not None]
-                if len(given) == 2:
-                    is_touch = " AND ".join(f"{word} IS NOT NULL" for word in given)
+                cells = {first[0]: name for name, first in zip(names, lists[0], strict=True) if first}
+                listed = ", ".join(
+                    f"{source.text(*name) if name else 'NULL'} AS {quoted(first)}"
+                    for first, name in cells.items()
+                )
+                if names[0] and names[-1]:
+                    is_touch = (
+                        f"{source.word(*names[0])} IS NOT NULL AND {source.word(*names[-1])} IS NOT NULL"
+                    )
                     parts.append(
-                        f"SELECT {quoted(ROW)}, {people}, {', '.join(cells)} FROM {source.relation} WHERE "
-                        f"{is_touch}"
+                        f"SELECT {quoted(ROW)}, {people}, {listed} FROM {source.relation} WHERE {is_touch}"
                     )
             rows = f"({' UNION ALL BY NAME '.join(parts)})"
             least = f"min({quoted(ROW)}) AS {quoted(ROW)}"
             source = _selected(
                 connection, source, f"SELECT * EXCLUDE ({quoted(ROW)}), {least} FROM {rows} GROUP BY ALL"
             )
-        if self.visit and self.holds == "touchpoints":
-            visit, at = (
-                quoted(matching(str(names), source.columns)[0]) for names in (self.visit, self.roles["date"])
-            )
-            rank = f"row_number() OVER (PARTITION BY {visit} ORDER BY {at}, {quoted(ROW)})"
-            own = ""
-            for host in matching(self.host, source.columns)[:1]:
-                referrer = quoted("referrer_domain")
-                site = f"regexp_replace({quoted(host)}, '^www[.]', '')"
-                own = f" REPLACE (nullif(regexp_replace({referrer}, '^www[.]', ''), {site}) AS {referrer})"
-            source = _selected(connection, source, f"SELECT *{own} FROM {source.relation} QUALIFY {rank} = 1")
         return source
 
 
@@ -214,28 +184,27 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
     InvalidRequest
         If the rows of the format are something else.
     """
-    fitting = [each for each in known_formats() if each.fits(columns)]
-    for each in fitting:
-        if each.holds == argument:
-            return each
-    for each in fitting if argument in {"touchpoints", "conversions"} else ():
-        if each.holds == "events":
-            raise InvalidRequest(
-                f"{argument}: {name} has {each.name}; read them with {each.advice} in Python, which finds the "
-                "visits and the conversions in them"
-            )
-        if each.holds in {"spend", "summary"} and not has_people:
-            advice = each.advice or "pass it as the spend, beside touchpoints with a column of people"
-            raise InvalidRequest(
-                f"{argument}: {name} is a summary ({each.name}): it has sums and no people, so that there "
-                f"are no "
-                f"paths to credit; {advice}"
-            )
-        if argument == "touchpoints" and each.holds == "conversions":
-            raise InvalidRequest(
-                f"touchpoints: {name} has {each.name}, which are conversions; pass the visits or contacts of "
-                "the same people as touchpoints, and this as conversions"
-            )
+    fitting = {each.holds: each for each in known_formats() if each.fits(columns)}
+    if argument in fitting or argument not in {"touchpoints", "conversions"}:
+        return fitting.get(argument)
+    if events := fitting.get("events"):
+        raise InvalidRequest(
+            f"{argument}: {name} has {events.name}; read them with {events.advice} in Python, which finds "
+            f"the "
+            "visits and the conversions in them"
+        )
+    if (sums := fitting.get("spend") or fitting.get("summary")) and not has_people:
+        advice = sums.advice or "pass it as the spend, beside touchpoints with a column of people"
+        raise InvalidRequest(
+            f"{argument}: {name} is a summary ({sums.name}): it has sums and no people, so that there are no "
+            f"paths to credit; {advice}"
+        )
+    if orders := fitting.get("conversions"):
+        raise InvalidRequest(
+            f"touchpoints: {name} has {orders.name}, which are conversions; pass the visits or contacts of "
+            f"the "
+            "same people as touchpoints, and this as conversions"
+        )
     return None
 
 

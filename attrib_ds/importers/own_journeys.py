@@ -202,7 +202,13 @@ def read_journeys(
     where = "true"
     if conversion_page is not None:
         where = own_checks.views_of(conversion_table, conversion_page)
-    elif conversions is None and (conversion_table.format is None or conversion_table.format.visit):
+    elif conversions is None and conversion_table.format is not None and conversion_table.format.visit:
+        raise InvalidRequest(
+            f"conversions: {conversion_table.name} has views of pages; pass the path of the page that tells "
+            f"of a "
+            "conversion, such as conversion_page='/thank-you', or a table of conversions"
+        )
+    elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions)
     has_own = conversions is not None

@@ -286,3 +286,11 @@ def test_the_clicks_are_those_of_the_table():
         for row in rows
     ]
     assert read == CLICKS
+
+
+@pytest.mark.parametrize("name", ["umami.csv", "access.log"])
+def test_views_of_pages_need_the_page_of_a_conversion(name, capsys):
+    with pytest.raises(InvalidRequest, match=f"{name} has views of pages; .*conversion_page='/thank-you'"):
+        at.read_journeys(EXPORTS / name)
+    assert main(["attribute", "--touchpoints", str(EXPORTS / name)]) == 1
+    assert "such as --conversion-page '/thank-you'" in capsys.readouterr().err
