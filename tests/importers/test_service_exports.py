@@ -170,7 +170,7 @@ def test_the_command_reads_the_same(name, capsys):
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert CASES[name][2] in printed.err
-    assert "Credited conversions" in printed.out
+    assert f"{len(CASES[name][1])} conversions." in printed.out
 
 
 #: What a report spends on the campaign of a click, and on a campaign without one.
