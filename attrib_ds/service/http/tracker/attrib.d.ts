@@ -28,9 +28,12 @@ interface Hit {
 }
 
 interface Message {
-  url: string;
-  body: () => string;
-  headers?: Record<string, string>;
+  id: string;
+  /** Below the folder of the script. */
+  path: string;
+  content: object;
+  /** Milliseconds since 1970. */
+  made: number;
   attempts: number;
   timer?: number;
 }

@@ -9,8 +9,11 @@
   const script = /** @type {HTMLScriptElement | null} */ (document.currentScript);
   if (!script || !script.dataset.project || (window.attrib && "trackerId" in window.attrib)) return;
   const { project, key, domain, consent, gpc, dnt } = script.dataset;
+  // What is counted beside page views, such as "links downloads".
+  const counted = new Set((script.dataset.count || "").split(/\s+/));
   const base = script.src.replace(/[^/]*$/, "");
   const cookie = "attrib-" + project;
+  const shelf = cookie + ":";
   const refuses =
     (navigator.globalPrivacyControl && gpc !== "ignore") || (navigator.doNotTrack === "1" && dnt === "respect");
   // Thirteen months.
@@ -18,8 +21,12 @@
   const LONGEST_URL = 4096;
   // Of a question, whose body is short.
   const LONGEST_REFERRER = 1024;
-  const MOST_ATTEMPTS = 5;
   const MOST_SECONDS = 60;
+  // How long a message that is not accepted is sent again, and how many are kept for the next page.
+  const DAY = 86400000;
+  const MOST_KEPT = 50;
+  const FILES = /\.(?:7z|avi|csv|dmg|docx?|epub|exe|gz|mov|mp[34]|msi|ods|odt|pdf|pkg|pptx?|rar|tar|txt|wav|xlsx?|zip)$/i;
+  const DEPTHS = [25, 50, 75, 100];
   const MOST_WAIT = 2000;
   // Milliseconds for which a placement waits for the answer whether to show it.
   const LONGEST_QUESTION = 1000;
@@ -36,6 +43,8 @@
   let held = [];
   let isDenied = false;
   let wait = 0;
+  /** Number of depths that the page was scrolled to. */
+  let depth = 0;
   /** Messages that the service has not accepted yet.
    * @type {Set<Message>} */
   const waiting = new Set();
@@ -81,6 +90,8 @@
     if (isStored || refuses) return;
     const earlier = readCookie();
     isStored = true;
+    // What earlier pages could not send comes first.
+    takeKept().forEach(send);
     if (earlier) {
       id = earlier;
       // A visitor who has come back: their session needs the page that names its campaign.
@@ -88,12 +99,16 @@
     }
     landing = undefined;
     writeCookie(id, LIFETIME);
+    waiting.forEach(keep);
   }
 
   /** @param {boolean} forgets whether the stored id is removed */
   function deny(forgets) {
     isGranted = false;
-    if (forgets) writeCookie("", 0);
+    if (forgets) {
+      writeCookie("", 0);
+      takeKept();
+    }
     if (isStored) id = newId();
     isStored = false;
   }
@@ -139,22 +154,23 @@
     );
   }
 
-  /** Send a message until it is accepted, a bounded number of times.
+  /** Send a message until it is accepted, for a day at most; with consent, the next page goes on.
    * @param {Message} message */
   function send(message) {
     waiting.add(message);
+    if (isStored) keep(message);
     message.timer = undefined;
     message.attempts += 1;
-    fetch(message.url, {
+    fetch(base + message.path, {
       method: "POST",
-      body: message.body(),
+      body: body(message),
       keepalive: true,
       credentials: "omit",
-      headers: message.headers,
+      headers: headers(message),
     }).then(
       (response) => {
         if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
-        else waiting.delete(message);
+        else finish(message);
       },
       () => retry(message, null),
     );
@@ -163,12 +179,51 @@
   /** @param {Message} message @param {string | null} seconds */
   function retry(message, seconds) {
     if (!waiting.has(message)) return;
-    if (message.attempts >= MOST_ATTEMPTS) {
-      waiting.delete(message);
+    if (Date.now() - message.made > DAY) {
+      finish(message);
       return;
     }
     const pause = Math.min(Math.max(Number(seconds) || 0, 2 ** (message.attempts - 1)), MOST_SECONDS);
     message.timer = setTimeout(() => safely(() => send(message)), pause * 1000);
+  }
+
+  /** @param {Message} message */
+  function finish(message) {
+    waiting.delete(message);
+    safely(() => localStorage.removeItem(shelf + message.id));
+  }
+
+  /** The difference of both times of the browser's clock counts, so that the clock may be wrong.
+   * @param {Message} message */
+  function body({ path, content }) {
+    return JSON.stringify(path === "c" ? { ...content, sentAt: new Date().toISOString() } : content);
+  }
+
+  /** @param {Message} message @returns {Record<string, string> | undefined} */
+  function headers({ path }) {
+    return key && path !== "c" ? { "X-Ingest-Key": key } : undefined;
+  }
+
+  /** Keep a message where the next page finds it.
+   * @param {Message} message */
+  function keep({ id, path, content, made }) {
+    safely(() => {
+      if (Object.keys(localStorage).filter((name) => name.startsWith(shelf)).length < MOST_KEPT)
+        localStorage.setItem(shelf + id, JSON.stringify({ id, path, content, made }));
+    });
+  }
+
+  /** @returns {Message[]} what earlier pages have kept, oldest first; it is taken off the shelf */
+  function takeKept() {
+    const kept = /** @type {Message[]} */ ([]);
+    safely(() => {
+      for (const name of Object.keys(localStorage).filter((name) => name.startsWith(shelf))) {
+        const message = safely(() => JSON.parse(String(localStorage.getItem(name))));
+        localStorage.removeItem(name);
+        if (message && Date.now() - message.made < DAY) kept.push({ ...message, attempts: 0 });
+      }
+    });
+    return kept.sort((one, other) => one.made - other.made);
   }
 
   /** Send without waiting what a closing page would lose; a request under way goes on by itself. */
@@ -177,18 +232,20 @@
     for (const message of waiting) {
       if (message.timer === undefined) continue;
       clearTimeout(message.timer);
-      if (message.headers || !navigator.sendBeacon(message.url, message.body())) send(message);
+      if (headers(message) || !navigator.sendBeacon(base + message.path, body(message))) send(message);
       waiting.delete(message);
     }
   }
 
+  /** @param {string} path @param {string} id by which the service knows the content @param {object} content */
+  function post(path, id, content) {
+    send({ id, path, content, made: Date.now(), attempts: 0 });
+  }
+
   /** @param {Hit} hit */
   function sendHit(hit) {
-    const sent = { ...hit, trackerId: id, isPersistent: isStored, ingestKey: key };
-    // The difference of both times of the browser's clock counts, so that the clock may be wrong.
-    const body = () => JSON.stringify({ ...sent, sentAt: new Date().toISOString() });
     if (!isStored) landing = landing || hit;
-    send({ url: base + "c", body, attempts: 0 });
+    post("c", hit.hitId, { ...hit, trackerId: id, isPersistent: isStored, ingestKey: key });
   }
 
   /** Do something once the tracker id is that of the visitor.
@@ -206,10 +263,15 @@
     work.forEach(safely);
   }
 
+  /** @param {string} url @returns {string} what makes it another page: without the fragment, unless it is a route */
+  function pageOf(url) {
+    return counted.has("hash") ? url : url.split("#")[0];
+  }
+
   /** Count a page view, unless the page was counted already.
    * @param {string} page its URL */
   function show(page = location.href) {
-    const url = page.split("#")[0];
+    const url = pageOf(page);
     if (url === shown) return;
     const now = new Date();
     const hit = {
@@ -222,13 +284,14 @@
       date: now.toISOString(),
     };
     shown = url;
+    depth = 0;
     onceKnown(() => sendHit(hit));
   }
 
   /** Count the page that the present URL has replaced another one by; a tidied query makes no other page. */
   function showReplaced() {
-    const url = location.href.split("#")[0];
-    if (url.split("?")[0] === shown.split("?")[0]) shown = url;
+    const url = pageOf(location.href);
+    if (url.split("?")[0] === shown.split("?")[0] && !counted.has("hash")) shown = url;
     else show();
   }
 
@@ -239,6 +302,41 @@
       original.apply(this, values);
       safely(work);
     };
+  }
+
+  /** Count a click that leaves the page or loads a file.
+   * @param {Event} event */
+  function countClick({ target }) {
+    const link = target instanceof Element && target.closest("a[href], area[href]");
+    if (!link) return;
+    const url = new URL(String(link.getAttribute("href")), document.baseURI);
+    if (!/^https?:$/.test(url.protocol)) return;
+    const data = { url: url.href.slice(0, LONGEST_URL) };
+    if (counted.has("downloads") && (link.hasAttribute("download") || FILES.test(url.pathname)))
+      attrib.event("file-download", data);
+    else if (counted.has("links") && url.host !== location.host) attrib.event("outbound-link", data);
+  }
+
+  function countScroll() {
+    const { scrollHeight, clientHeight } = document.documentElement;
+    const seen = (100 * (scrollY + clientHeight)) / Math.max(scrollHeight, 1);
+    for (; depth < DEPTHS.length && seen >= DEPTHS[depth] - 1; depth += 1)
+      attrib.event("scroll-depth", { percent: DEPTHS[depth], url: shown });
+  }
+
+  /** Count what the page asks for in data-count. */
+  function count() {
+    if (counted.has("links") || counted.has("downloads"))
+      for (const name of ["click", "auxclick"]) addEventListener(name, (event) => safely(() => countClick(event)), true);
+    if (counted.has("forms"))
+      addEventListener("submit", ({ target: form }) => safely(() => {
+        if (form instanceof HTMLFormElement) attrib.event("form-submit", { form: form.id || form.name, url: shown });
+      }), true);
+    if (counted.has("scroll")) addEventListener("scroll", () => safely(countScroll), { passive: true });
+    if (counted.has("hash")) addEventListener("hashchange", () => safely(() => show()));
+    const [page] = performance.getEntriesByType("navigation");
+    if (counted.has("missing") && /** @type {any} */ (page).responseStatus === 404)
+      attrib.event("page-not-found", { url: shown, referrer: document.referrer.slice(0, LONGEST_URL) });
   }
 
   function start() {
@@ -253,6 +351,7 @@
     if (Array.isArray(early)) attrib.push(...early);
     if (wait && !isStored) setTimeout(release, wait);
     else release();
+    safely(count);
     watch("pushState", () => show());
     watch("replaceState", showReplaced);
     addEventListener("popstate", () => safely(() => show()));
@@ -278,11 +377,7 @@
         const { nonce = newId(), date } = options;
         // A copy: the page may change its data while the event waits.
         const copy = JSON.parse(JSON.stringify({ projectId: project, eventType: type, nonce, data, eventDate: date }));
-        const headers = key ? { "X-Ingest-Key": key } : undefined;
-        onceKnown(() => {
-          const body = JSON.stringify({ ...copy, trackerId: id });
-          send({ url: base + "api/v1/events", body: () => body, headers, attempts: 0 });
-        });
+        onceKnown(() => post("api/v1/events", nonce, { ...copy, trackerId: id }));
         return nonce;
       }),
     show: async (holdout, callback) => {

@@ -84,6 +84,7 @@ class Recorder:
         self.script, self.heads, self.options = script, dict(heads), options
         self.sent = []
         self.statuses = []
+        self.missing = set()
 
     def __call__(self, path, body):
         if path == "/t.js":
@@ -95,7 +96,8 @@ class Recorder:
         if path == "/favicon.ico":
             return 404, {}, b""
         head = self.heads.get(path.partition("?")[0], "")
-        return 200, {"Content-Type": "text/html"}, html("/t.js", head, self.options)
+        status = 404 if path in self.missing else 200
+        return status, {"Content-Type": "text/html"}, html("/t.js", head, self.options)
 
     @property
     def hits(self):
@@ -215,6 +217,7 @@ def test_a_visitor_who_comes_back_has_the_campaign_when_consent_comes_later(page
         page.goto(f"{url}/first")
         wait_until(lambda: len(recorder.hits) == 1)
         known = page.evaluate("attrib.trackerId()")
+        wait_until(lambda: page.evaluate("localStorage.length") == 0)
         page.goto(f"{url}/{CAMPAIGN}")
         wait_until(lambda: len(recorder.hits) == 2)
         assert page.evaluate("attrib.trackerId()") != known
@@ -319,6 +322,125 @@ def test_a_page_that_is_left_sends_what_waits(page, script):
         page.goto("about:blank")
         wait_until(lambda: len(recorder.hits) == 2)
     assert recorder.hits[0]["hitId"] == recorder.hits[1]["hitId"]
+
+
+ORDER = "attrib.event('order', {total: 10}, {nonce: 'n-1'})"
+
+
+def test_with_consent_an_outage_loses_neither_the_landing_page_nor_an_event(page, script):
+    recorder = Recorder(script, options='data-consent="granted"')
+    with site(recorder) as url:
+        recorder.statuses = [503] * 20
+        page.goto(f"{url}/{CAMPAIGN}")
+        page.evaluate(ORDER)
+        wait_until(lambda: len(recorder.sent) >= 2)
+        page.goto(f"{url}/next")
+        wait_until(lambda: len(recorder.statuses) <= 16)
+        recorder.statuses, before = [], len(recorder.sent)
+        page.goto(f"{url}/last")
+        # Each of them comes with what the last page sends, at the latest.
+        wait_until(
+            lambda: (
+                len({json.dumps(body.get("hitId") or body["nonce"]) for _, body in recorder.sent[before:]})
+                == 4
+            )
+        )
+        wait_until(lambda: page.evaluate("Object.keys(localStorage).length") == 0)
+    again = recorder.sent[before:]
+    landing = next(body for path, body in recorder.sent if path == "/c")
+    sent_again = next(body for path, body in again if body.get("hitId") == landing["hitId"])
+    assert sent_again["pageUrl"] == f"{url}/{CAMPAIGN}"
+    assert (sent_again["date"], sent_again["trackerId"]) == (landing["date"], landing["trackerId"])
+    assert sent_again["sentAt"] > landing["sentAt"]
+    # The nonce keeps an event from counting twice.
+    events = {(body["nonce"], body["data"]["total"]) for path, body in again if path == "/api/v1/events"}
+    assert events == {("n-1", 10)}
+
+
+def test_what_waits_is_in_the_browser_only_with_consent_and_a_day_at_most(page, script):
+    recorder = Recorder(script)
+    with site(recorder) as url:
+        recorder.statuses = [503] * 20
+        page.goto(url)
+        wait_until(lambda: len(recorder.hits) == 1)
+        page.wait_for_timeout(300)
+        assert page.evaluate("localStorage.length") == 0
+        page.evaluate("attrib.consent(true)")
+        kept = page.evaluate("Object.entries(localStorage)")
+        assert [name.partition(":")[0] for name, _ in kept] == ["attrib-shop"]
+        page.evaluate("attrib.consent(false)")
+        assert page.evaluate("localStorage.length") == 0
+        ((name, content),) = kept
+        old = json.loads(content) | {"made": json.loads(content)["made"] - 25 * 3_600_000}
+        page.evaluate("([name, text]) => localStorage.setItem(name, text)", [name, json.dumps(old)])
+        recorder.statuses, before = [], len(recorder.hits)
+        page.goto("about:blank")
+        page.goto(url)
+        page.evaluate("attrib.consent(true)")
+        assert page.evaluate("localStorage.length") == 0
+    assert old["content"]["hitId"] not in {
+        hit["hitId"] for hit in recorder.hits[before:] if hit["isPersistent"]
+    }
+
+
+BODY = """
+<a id="out" href="https://other.example/x">out</a> <a id="in" href="/in">in</a> <a id="mail" href="mailto:a@b.c">mail</a>
+<a id="file" href="/price%20list.PDF?x=1">file</a> <a id="saved" download href="/in">saved</a>
+<form id="contact" action="/in"><button id="send">send</button></form><div style="height: 5000px"></div>
+"""
+
+
+@pytest.mark.parametrize(
+    "options", ['data-count="links downloads forms scroll"', "", 'data-count="downloads"']
+)
+def test_what_is_counted_beside_page_views_is_what_the_page_asks_for(page, script, options):
+    recorder = Recorder(script, options=options)
+    with site(recorder) as url:
+        page.goto(url)
+        page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", BODY)
+        page.evaluate("addEventListener('click', (event) => event.preventDefault())")
+        page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
+        for name in ("out", "in", "mail", "file", "saved"):
+            page.click(f"#{name}")
+        page.evaluate("document.getElementById('contact').requestSubmit()")
+        page.evaluate("scrollTo(0, 2000)")
+        page.wait_for_timeout(200)
+        page.evaluate("scrollTo(0, 90000)")
+        page.wait_for_timeout(300)
+    events = [(body["eventType"], body["data"]) for path, body in recorder.sent if path == "/api/v1/events"]
+    files = [
+        ("file-download", {"url": f"{url}/price%20list.PDF?x=1"}),
+        ("file-download", {"url": f"{url}/in"}),
+    ]
+    expected = {
+        "": [],
+        'data-count="downloads"': files,
+        'data-count="links downloads forms scroll"': [
+            ("outbound-link", {"url": "https://other.example/x"}),
+            *files,
+            ("form-submit", {"form": "contact", "url": f"{url}/"}),
+            *(("scroll-depth", {"percent": percent, "url": f"{url}/"}) for percent in (25, 50, 75, 100)),
+        ],
+    }
+    assert events == expected[options]
+
+
+def test_routes_in_the_fragment_are_page_views_and_missing_pages_events(page, script):
+    recorder = Recorder(script, options='data-count="hash missing"')
+    recorder.missing = {"/gone"}
+    with site(recorder) as url:
+        page.goto(f"{url}/gone")
+        wait_until(lambda: len(recorder.sent) == 2)
+        for route in ("#/a", "#/b", "#/b"):
+            page.evaluate("route => { location.hash = route }", route)
+            page.wait_for_timeout(100)
+        wait_until(lambda: len(recorder.hits) == 3)
+    assert [hit["pageUrl"] for hit in recorder.hits] == [f"{url}/gone", f"{url}/gone#/a", f"{url}/gone#/b"]
+    (missing,) = [body for path, body in recorder.sent if path == "/api/v1/events"]
+    assert (missing["eventType"], missing["data"]) == (
+        "page-not-found",
+        {"url": f"{url}/gone", "referrer": ""},
+    )
 
 
 def test_calls_before_the_script_is_there_are_made_later(page, script):
