@@ -86,8 +86,9 @@ def test_results_draw_themselves():
     assert names(holdout.plot()) == ["caused, by holdout"]
     legend = [
         "credited (a convention)",
+        "caused, by the experiment",
         "caused, by discrete_hazard",
-        "caused, by the experiment and the model",
+        "caused, by both",
     ]
     assert names(effects.combine(holdout).plot()) == legend
 

@@ -146,7 +146,9 @@ class Mixture:
         spread = np.maximum(spread, _TINY)
         effect = weighted(weights, self.measured.effect)
         error = np.sqrt(weighted(weights**2, self.measured.error**2))
-        level, *_ = self._within(mean, spread, effect, error, _RULED_OUT, 0.0)
+        # Of single nodes, so that a difference is that of the effects.
+        alone = np.maximum(self.spread.T, _TINY), self.measured.effect, self.measured.error
+        levels, *_ = self._within(self.mean.T, *alone, _RULED_OUT, 0.0)
         _, low, high = self._within(mean, spread, effect, error, max(_RULED_OUT, confidence), confidence)
         # A sum with a node without an experiment is not measured.
         may_be_0 = ~(np.abs(effect) > norm.ppf(0.5 + confidence / 2) * error) & (not self.is_trusted)
@@ -154,7 +156,7 @@ class Mixture:
             np.where(may_be_0, nearer(bound, 0.0), bound)
             for nearer, bound in ((np.minimum, low), (np.maximum, high))
         )
-        level = np.where(is_known, mean[:, 0], level)
+        level = np.where(is_known, mean[:, 0], np.clip(weights @ levels, low, high))
         return level, np.where(is_known, level, low), np.where(is_known, level, high)
 
     def _within(
@@ -203,6 +205,7 @@ class CombinedEffects(Effects):
     experiment: Sequence[Measurement]
 
     verdict = unavailable("the verdict is on the model: ask its own effects")
+    exposure = unavailable("ask the effects of the model")
     sensitivity = unavailable("the sensitivity is that of the model: ask its own effects")
     checkout = unavailable("ask the effects of the model")
     by = unavailable("an experiment is combined with the effects of all conversions")

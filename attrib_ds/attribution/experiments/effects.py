@@ -15,9 +15,10 @@ import pandas as pd
 
 from attrib_ds import display, errors
 from attrib_ds.attribution.arrays import Flags, Numbers
+from attrib_ds.attribution.credits import returns
 from attrib_ds.attribution.experiments.segments import ObservedShare, ObservedShares
 from attrib_ds.attribution.models import check_level
-from attrib_ds.records.frames import TEXT
+from attrib_ds.records.frames import TEXT, Frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,6 +149,63 @@ class Effects:
         texts = dict.fromkeys(["node_id", "other_id", "currency"], TEXT)
         return pd.concat(rows, ignore_index=True).astype(texts)
 
+    def returns(self, spend: Frame, *, confidence: float = LEVEL) -> pd.DataFrame:
+        """Return what the spend on each node brought: incremental return and cost per conversion.
+
+        Parameters
+        ----------
+        spend : DataFrame
+            Spend on the users and in the period of the effects, as in :func:`attrib_ds.report_returns`:
+            ``node_id`` (str), ``spend`` (number, 0 or more) and ``currency`` (str), in every row or in none.
+        confidence : float, default 0.95
+            Level of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            One row per node and currency, by descending ``caused``: ``node_id``, ``node_name``, ``currency``
+            (str), ``spend`` (float64); ``caused``, ``value`` with their bounds as in :meth:`table`;
+            ``incremental_cpa`` (float64, spend per conversion caused; null if none is caused) with
+            ``incremental_cpa_low`` and ``incremental_cpa_high`` (inf if it may be none);
+            ``incremental_roas`` (float64, value caused per unit of spend) with its bounds alike. A node with
+            spend whose effect is not estimated has a row with null effects. The spend counts as exact.
+
+        Raises
+        ------
+        InvalidRequest
+            If a column is missing, an amount is negative or not finite, or currencies are ambiguous.
+
+        Notes
+        -----
+        These are averages over all that was spent: what the next euro brings is usually less, see
+        :meth:`HazardEffects.exposure`. They are as right as the effects: ask :meth:`HazardEffects.verdict`.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> import pandas as pd
+        >>> world = at.simulate("random", users=8_000, seed=1)
+        >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+        >>> spend = pd.DataFrame({"node_id": ["email"], "spend": [500.0], "currency": ["EUR"]})
+        >>> found = at.estimate_effects(paths).returns(spend).set_index("node_id").loc["email"]
+        >>> bool(found["incremental_cpa"] == 500.0 / found["caused"])
+        True
+        """
+        rows = self.table(confidence).dropna(subset="node_id")
+        credits = rows.rename(columns={"caused": "conversions"}).assign(model=self.label, share=np.nan)
+        joined = returns.join_spend(credits, spend, models=[self.label])
+        names = {"conversions": "caused"}
+        for ratio in ("cpa", "roas"):
+            names |= {f"{ratio}{side}": f"incremental_{ratio}{side}" for side in ("", "_low", "_high")}
+        found = joined.rename(columns=names)
+        keys = ["node_id", "node_name", "currency", "spend"]
+        numbers = [*(name for name in ("caused", "low", "high") if name in found)]
+        numbers += [name for name in ("value", "value_low", "value_high") if name in found]
+        numbers += [name for name in names.values() if name in found and name != "caused"]
+        # Spend without an effect is not spend without effect.
+        found.loc[~found["node_id"].isin(rows["node_id"]), numbers] = np.nan
+        return found[[*keys, *numbers]]
+
     def plot(self, *, top: int = 15, ax: Axes | None = None) -> Axes:
         """Draw the effect of each node with its interval, see :func:`attrib_ds.plots.effects`.
 
@@ -171,6 +229,7 @@ class Effects:
     verdict = unavailable("a verdict is on a model of effects; randomisation needs no controls")
     sensitivity = unavailable("sensitivity to unobserved causes is that of a model of effects")
     checkout = unavailable("nodes at the checkout mislead models of effects only")
+    exposure = unavailable("more or less exposure needs a model of effects; an experiment has two states")
     by = unavailable("effects by period or segment are those of a model of effects")
     through = unavailable("effects through mediators are those of a model; an experiment measures the total")
     combine = unavailable("combine a model's effects with an experiment: model.combine(experiment)")

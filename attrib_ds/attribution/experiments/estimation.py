@@ -20,7 +20,7 @@ from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.experiments import combination, effects
 from attrib_ds.attribution.experiments import verdict as judgement
 from attrib_ds.attribution.experiments.segments import Cells, ObservedShare, ObservedShares, Segments
-from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample
+from attrib_ds.attribution.incremental.discrete_hazard import HazardFit, HazardSample, changed_exposure
 from attrib_ds.attribution.incremental.mediation import lost_in_total
 from attrib_ds.attribution.incremental.sensitivity import sensitivity_rows
 from attrib_ds.attribution.intervals import GROUPS, Tally
@@ -71,7 +71,8 @@ def estimate_effects(
     HazardEffects
         What was estimated: ``.table()``, ``.verdict()``, ``.contrast(a, b)``, ``.sensitivity()``,
         ``.checkout()``, ``.by("month")``, ``.through(mediators)``, ``.scale(observed_share)``,
-        ``.combine(experiment)``, ``.plot()`` and ``.identified`` report it.
+        ``.returns(spend)``, ``.exposure(change)``, ``.combine(experiment)``, ``.plot()`` and ``.identified``
+        report it.
 
     Warns
     -----
@@ -326,6 +327,73 @@ class HazardEffects(effects.Effects):
             {"node_id": self.node_ids[:-1], "node_name": self.node_names[:-1]}, dtype=TEXT
         ).join(self.at_checkout, on="node_id")
         return nodes.assign(is_at_checkout=nodes["is_at_checkout"].eq(True))
+
+    def exposure(self, change: float) -> ExposureEffects:
+        """Return the effects of more or less exposure to each node, one at a time.
+
+        What the next tenth of touchpoints brings is usually less than a tenth of the whole effect, because
+        effects of frequent touchpoints saturate.
+
+        Parameters
+        ----------
+        change : float
+            Share of the touchpoints: 0.1 if each happens twice with a probability of 0.1, -0.1 if each is
+            missing with that probability. Between -1 and 1, and not 0.
+
+        Returns
+        -------
+        ExposureEffects
+            ``.table()``, ``.contrast(a, b)``, ``.returns(spend)``, ``.scale(share)`` and ``.plot()`` as here:
+            conversions and value gained, or lost if they are below 0. ``returns`` takes what the change
+            costs, such as a tenth of the spend.
+
+        Raises
+        ------
+        InvalidRequest
+            If ``change`` is not allowed.
+        NotSupported
+            If effects are scaled by segment, or the model is of sessions.
+
+        Notes
+        -----
+        It assumes that further touchpoints reach the users who were reached, and work like those before: data
+        cannot tell what reaching others would bring.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> world = at.simulate("random", users=4_000, seed=1)
+        >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
+        >>> effects = at.estimate_effects(paths)
+        >>> whole, tenth = (each.table().set_index("node_id").loc["email", "caused"]
+        ...     for each in (effects, effects.exposure(0.1)))
+        >>> bool(0 < tenth < 0.1 * whole)
+        True
+        """
+        is_number = isinstance(change, int | float | np.number) and not isinstance(change, bool)
+        if not is_number or not 0 < abs(change) <= 1:
+            raise InvalidRequest(f"change: {change!r} is not allowed; allowed: -1 to 1, and not 0")
+        if self.shares.column is not None:
+            raise NotSupported(f"{self.label}: effects of more or less exposure are not estimated by segment")
+        if self.fit.further is not None:
+            raise NotSupported(
+                f"{self.label}: people convert in the sessions that touchpoints open, so more touchpoints "
+                "would be more sessions; withhold some at random (plan_holdout, holdout_effects)"
+            )
+        with threadpool_limits(1, user_api="blas"):
+            tally = changed_exposure(self.sample, self.fit, float(change))
+        return ExposureEffects(
+            f"{self.label}, {abs(change):.0%} {'more' if change > 0 else 'less'} exposure",
+            self.node_ids,
+            self.node_names,
+            self.currencies,
+            tally.is_shown,
+            self.controls,
+            self.warnings,
+            self._one_share,
+            part=Part(tally, np.zeros_like(tally.conversions)),
+            of_model=self.identified,
+        )
 
     def by(self, by: str | Sequence[str], *, confidence: float = effects.LEVEL) -> pd.DataFrame:
         """Estimate the effects by period or segment.
@@ -754,6 +822,27 @@ class HazardEffects(effects.Effects):
     def _require_conversions(self) -> None:
         if not len(self.sample.histories.event_user):
             raise NotSupported(f"{self.label}: no conversion lies within the observation of its user")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ExposureEffects(effects.Effects):
+    """Effects of more or less exposure, from :meth:`HazardEffects.exposure`."""
+
+    part: Part
+    of_model: str
+
+    verdict = sensitivity = checkout = effects.unavailable("ask the effects of the model")
+    by = through = combine = exposure = effects.unavailable("ask the effects of the model")
+
+    @property
+    def identified(self) -> str:
+        """What is identified, under which assumptions, and what is not."""
+        return f"Touchpoints are added to users who were reached, or taken from them. {self.of_model}"
+
+    def _observed_ranges(
+        self, weights: Numbers, currency: int, measure: str, confidence: float
+    ) -> effects.Ranges:
+        return self.part.ranges(weights, currency, measure, confidence)
 
 
 @dataclass(frozen=True, eq=False)

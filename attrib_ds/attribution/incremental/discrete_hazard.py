@@ -12,7 +12,7 @@ import pyarrow as pa
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.incremental.histories import Histories, preceding
-from attrib_ds.attribution.incremental.person_periods import Design, Periods, sample_periods
+from attrib_ds.attribution.incremental.person_periods import Design, Periods, adstock_at, sample_periods
 from attrib_ds.attribution.incremental.sessions import BEFORE, Further, Sessions
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.models import DiscreteHazard
@@ -204,6 +204,62 @@ class HazardFit:
             [each[0] for each in without],
             [each[1] for each in without],
         )
+
+
+def changed_exposure(sample: HazardSample, fit: HazardFit, change: float) -> Tally:
+    """Return the change of conversions and value if a share of the touchpoints of each node is added or lost.
+
+    Every touchpoint has the same chance to be lost, or to happen twice. Random groups of touchpoints are
+    changed in turn, so that each touchpoint is changed about once, and the results are averaged.
+
+    Parameters
+    ----------
+    sample, fit : HazardSample, HazardFit
+        The model.
+    change : float
+        Share of the touchpoints, from -1 to 1: below 0 if they are lost.
+    """
+    histories, cases, periods = sample.histories, fit.cases, sample.periods
+    size = abs(change)
+    draw = np.random.default_rng(sample.model.seed).random(len(histories.touch_user))
+    adstock, level = np.expm1(cases.effects), cases.effects.mean(axis=2, dtype=np.float64)
+    rounds = int(np.ceil(1 / size))
+    changed = [np.zeros(cases.effects.shape[:2]) for _ in fit.coefficients]
+    lives = half_lives_of(sample.model)
+    log_odds = [cases.log_odds(each) for each in fit.coefficients]
+    for number in range(rounds):
+        is_changed = (draw + number * size) % 1.0 < size
+        names = ("touch_user", "touch_time", "touch_node")
+        touches = {name: getattr(histories, name)[is_changed] for name in names}
+        part = adstock_at(
+            replace(histories, **touches),
+            periods.user[periods.is_case],
+            periods.moment[periods.is_case],
+            nodes=adstock.shape[1],
+            half_lives=lives,
+        )
+        effects = np.log1p(np.maximum(adstock + np.sign(change) * part, 0.0))
+        further = np.asarray(effects - cases.effects, np.float64)
+        for index, coefficients in enumerate(fit.coefficients):
+            scaled = coefficients[cases.plain.shape[1] + cases.stretches :] / cases.scale
+            single = scaled[: further.shape[1] * len(lives)].reshape(further.shape[1:])
+            shift = np.einsum("rnl,nl->rn", further, single)
+            for (first, second), weight in zip(cases.pairs, scaled[single.size :], strict=True):
+                shift[:, first] += weight * further[:, first].mean(axis=1) * level[:, second]
+                shift[:, second] += weight * further[:, second].mean(axis=1) * level[:, first]
+            odds = log_odds[index][:, None]
+            changed[index] += (probabilities(odds + shift) / probabilities(odds) - 1.0) / rounds
+    total, *without = [_credited(each, histories, place - 1) for place, each in enumerate(changed)]
+    is_shown = fit.credits().is_shown
+    is_shown[-1] = False
+    return Tally(
+        histories.currencies,
+        total[0],
+        total[1],
+        is_shown,
+        [each[0] for each in without],
+        [each[1] for each in without],
+    )
 
 
 def credit_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> Tally:
