@@ -238,11 +238,7 @@ def test_a_declared_type_without_events_is_named_as_such():
 
 
 ORDER = {"event_type": "order", "statistic": "turnover"}
-
-
 ANNA, BEN, CARL = (f"{number:024x}" for number in (10, 11, 12))
-
-
 FIRST_ORDER = "00000000-0000-7000-8000-000000000001"
 
 
@@ -608,14 +604,8 @@ def test_what_selects_no_users_is_refused(shop, question, error, message):
 
 
 DAYS = pa.array([1, 2, 3, 4], pa.timestamp("s"))
-
-
 VISITS = {"_id": ["1", "2"], "userId": [7, 8], "nodeId": ["search", "email"], "startDate": DAYS[:2]}
-
-
 ORDERS = {"_id": ["a", "b"], "userId": [7, 8], "eventType": ["order", "order"], "eventDate": DAYS[2:]}
-
-
 PEOPLE = {"number": [7, 8, 9], "fields.city": ["Oslo", "Bergen", "Oslo"], "eventCount": [3, 1, 0]}
 
 

@@ -17,8 +17,6 @@ from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
 
 NAMES = [f"h-{number:02}" for number in range(16)]
-
-
 USERS = [f"u-{number}" for number in range(50)]
 
 

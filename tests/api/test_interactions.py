@@ -373,11 +373,7 @@ INSTANTS = [
 
 
 IDS = [f"{number:024x}" for number in range(1, 6)]
-
-
 EVENTS = [f"0190163d-8694-739b-aea5-{number:012x}" for number in range(1, 6)]
-
-
 DAY = {"since": "2025-03-30", "until": "2025-03-30"}
 
 

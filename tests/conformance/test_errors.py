@@ -37,8 +37,6 @@ WITH_BODY = [
     and not operation.upload
     and not operation.body
 ]
-#: Their body may be left out or ignored.
-WITHOUT_MEMBERS = {"archive_event_type", "restore_event_type", "replay_event"}
 
 
 def failures(project):

@@ -142,7 +142,11 @@ def test_r028_user_data_is_an_object_of_identities(service):
 
 
 def test_r029_raw_node_data_is_as_sent(service):
-    for extra in [{}, {"campaignId": "c-1", "shelf": {"row": [1, None, 2.5]}, " x ": " Y "}]:
+    for extra in [
+        {},
+        {"campaignSlug": "spring", "Ünïcode": "😀", "a": None},
+        {"campaignId": "c-1", "shelf": {"row": [1, None, 2.5]}, " x ": " Y "},
+    ]:
         created = create_offline(service, nodeData={"vendorId": VENDOR, **extra})
         assert created["rawNodeData"] == {"vendorId": VENDOR, **extra}, extra
         assert (
@@ -251,7 +255,8 @@ def test_r161_a_malformed_id_is_400(service):
 
 
 def test_r161_an_unknown_id_is_404(service):
-    assert service.send("get_interaction", {"id": hex_id(999)}).status == 404
+    reply = service.send("get_interaction", {"id": hex_id(999)})
+    assert (reply.status, hex_id(999) in reply.body["message"]) == (404, True)
 
 
 def test_r162_bots_and_captured_traffic_are_read_by_id(service):

@@ -15,6 +15,8 @@ def test_r184_node_data_without_vendor_id_is_refused(service):
         reply = send(service, nodeData=node_data)
         assert reply.status == 400, node_data
         assert "nodeData" in reply.body["message"], node_data
+        if isinstance(node_data, dict) and node_data.get("vendorId") is None:
+            assert "nodeData: has no vendorId" in reply.body["message"], node_data
 
 
 @pytest.mark.slow

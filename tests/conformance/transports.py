@@ -66,11 +66,6 @@ class Embedded:
         self._services[project_id] = service
         prepare(service)
 
-    def reopen(self, project_id: str) -> None:
-        """Close a project and open it again."""
-        self._services.pop(project_id).close()
-        self.open(project_id, lambda service: None)
-
     def send(
         self,
         name: str,

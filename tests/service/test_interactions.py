@@ -11,7 +11,6 @@ from support.law_examples import examples
 from support.service_records import hex_id, send, table, utc, uuid, visit
 
 from attrib_ds import schema
-from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.filters import interaction, node
 from attrib_ds.service import Service
 
@@ -83,44 +82,6 @@ def test_populations_have_three_states(service, filtered, bots, expected):
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "expected"),
-    [
-        ("2025-01-02T00:00:00Z", None, [4, 3, 2]),
-        ("2025-01-02T00:00:00.001Z", None, [4, 3]),
-        (None, "2025-01-03T00:00:00Z", [3, 2, 1]),
-        (None, "2025-01-02T23:59:59.999Z", [2, 1]),
-        ("2025-01-02T02:00:00+02:00", "2025-01-02T00:00:00", [2]),
-        (utc(2025, 1, 2), utc(2025, 1, 3), [3, 2]),
-        ("2025-01-03T00:00:00Z", "2025-01-02T00:00:00Z", []),
-    ],
-)
-def test_bounds_are_inclusive_instants_on_the_start(service, since, until, expected):
-    answer = search(service, since=since, until=until)
-    assert numbers(answer) == expected
-    assert answer.total == len(expected)
-
-
-def test_a_session_that_began_before_since_is_out_even_if_it_ended_later(service):
-    assert numbers(search(service, since="2025-01-06T00:00:01Z", filtered=None, bots=None)) == []
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        (interaction("geo.city") == "Oslo", [1]),
-        (interaction("geo.city") != "Oslo", [4, 3, 2]),
-        (interaction("geo.city").is_null(), [4, 2]),
-        (interaction("startDate") > "2025-01-03T01:00:00+01:00", [4]),
-        ((interaction("type") == "session") & (interaction("hitCount") >= 3), [3, 1]),
-        (interaction("userLifetimeIndex") == 1, [1]),
-    ],
-)
-def test_filters_on_interactions(service, where, expected):
-    answer = search(service, where=where)
-    assert (numbers(answer), answer.total) == (expected, len(expected))
-
-
-@pytest.mark.parametrize(
     ("nodes", "expected"),
     [
         (node("nodeId") == "ads", [5, 3, 2, 1]),
@@ -176,11 +137,6 @@ def test_columns_are_those_asked_for_and_the_id(service, columns, expected):
     answer = search(service, columns=columns)
     assert answer.read().schema == part_of(schema.INTERACTION, expected)
     assert answer.read().num_rows == 4
-
-
-def test_an_offline_interaction_stays_with_session_only_columns(service):
-    answer = search(service, columns=["geo.city"])
-    assert answer.read().to_pylist()[0] == {"_id": hex_id(4), "geo.city": None}
 
 
 def test_no_rows_keep_the_schema(service):
@@ -286,18 +242,6 @@ def test_one_interaction_has_every_property(service):
     (record,) = answer.read().to_pylist()
     assert record["userData"] == '{"email":"a@b.no"}'
     assert record["startDate"] == utc(2025, 1, 1)
-
-
-@pytest.mark.parametrize("number", [5, 6, 7])
-def test_bots_and_filtered_traffic_can_be_read_by_id(service, number):
-    assert numbers(send(service, "get_interaction", id=hex_id(number))) == [number]
-
-
-def test_an_unknown_interaction_is_not_found_and_a_malformed_id_not_allowed(service):
-    with pytest.raises(NotFound, match=hex_id(99)):
-        send(service, "get_interaction", id=hex_id(99))
-    with pytest.raises(InvalidRequest, match="24 lower-case hexadecimal digits"):
-        send(service, "get_interaction", id="nothing")
 
 
 def test_hits_of_a_session_come_oldest_first():

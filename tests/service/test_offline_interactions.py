@@ -85,37 +85,6 @@ def test_the_answer_is_the_interaction_as_it_is_got(service):
     assert record["userLifetimeIndex"] == 1
 
 
-def test_it_has_no_property_of_a_session(service):
-    """R030, R187: neither a hit nor a page nor a device."""
-    record = create(service)
-    session_only = [
-        column for name in schema.SESSION_ONLY for column in schema.leaves(schema.INTERACTION, name)
-    ]
-    assert {record[column] for column in session_only} == {None}
-
-
-def test_it_is_searched_and_counted_by_default(service):
-    """R025, R026, R027, R185: no bot, not filtered."""
-    record = create(service)
-    found = send(service, "search_interactions")
-    assert found.read()["_id"].to_pylist() == [record["_id"]]
-    assert send(service, "interaction_insights").read()["sessionCount"].to_pylist() == [1]
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        {},
-        {"campaignId": 7, "placement": {"row": [1, None, 2.50]}, "z": " kept ", "a": None},
-        {"campaignSlug": "spring", "Ünïcode": "😀"},
-    ],
-)
-def test_node_data_is_kept_as_it_came(service, node):
-    """R029."""
-    record = create(service, node=node)
-    assert json.loads(record["rawNodeData"]) == {"vendorId": "my-ads"} | node
-
-
 def test_user_data_holds_the_identity(service):
     """R028: normalised, beside what came."""
     came = {"email": " Anna@Example.COM ", "phone": "+47 22 33 44 55", "vendorUserId": "V-1"}
@@ -179,15 +148,6 @@ def test_an_invalid_payload_stores_nothing(service, arguments, message):
     with pytest.raises(InvalidRequest, match=message):
         create(service, **arguments)
     assert counts(service) == before
-
-
-def test_node_data_needs_a_vendor_id(service):
-    """R184."""
-    for node in ({}, {"campaignId": 7}, {"vendorId": None}):
-        with pytest.raises(InvalidRequest, match="node_data: has no vendorId"):
-            send(
-                service, "create_offline_interaction", date=NOON, userData={"email": "a@b.no"}, nodeData=node
-            )
 
 
 def test_a_date_may_be_a_day_ahead(service):

@@ -12,8 +12,6 @@ from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service import Service
 
 WEEK = {"startDate": "2025-03-03T00:00:00Z", "endDate": "2025-03-10T00:00:00Z"}
-
-
 NUMBERS = itertools.count()
 
 

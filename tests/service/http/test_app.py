@@ -33,8 +33,6 @@ from attrib_ds.service.http.reads import Arrivals, ThreadPool
 from attrib_ds.service.store.store import Store
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
-
-
 NODES = "/api/v1/projects/shop/nodes"
 
 

@@ -19,17 +19,9 @@ from attrib_ds.service.http.dispatch import REQUIRED_SCOPES
 from attrib_ds.service.http.server import Rate, ServerOptions, running
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
-
-
 ARROW = "application/vnd.apache.arrow.stream"
-
-
 OVER_HTTP = [name for name, each in OPERATIONS.items() if each.path and each.base != "auth"]
-
-
 WITH_PROJECT = [name for name in OVER_HTTP if "{projectId}" in OPERATIONS[name].path]
-
-
 WITH_BODY = [name for name in WITH_PROJECT if OPERATIONS[name].method != "GET"]
 
 
@@ -329,8 +321,6 @@ def test_g136_an_event_has_a_mebibyte_at_most(anyone):
 
 
 PROJECT = "/api/v1/projects/shop"
-
-
 CAMPAIGNS = f"{PROJECT}/custom-ads/ads/campaigns"
 
 
@@ -673,8 +663,6 @@ def test_g175_a_project_may_take_events_from_holders_of_a_token_alone(tmp_path):
 
 
 KEY = "ingest-key-of-the-shop"
-
-
 ORIGIN = "https://shop.example"
 
 
@@ -768,11 +756,7 @@ def test_g185_each_event_of_a_batch_counts(tmp_path):
 
 
 V1, V2 = "/api/v1/projects/shop", "/api/v2/projects/shop"
-
-
 USERS_SEARCH = f"{V2}/users/search"
-
-
 EVERYBODY = {"type": "condition", "condition": "AND", "rules": []}
 
 

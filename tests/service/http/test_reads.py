@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
@@ -38,11 +37,7 @@ from attrib_ds.service.store.store import Store
 from attrib_ds.service.users import exports
 
 SEARCH = "/api/v1/projects/shop/interactions/search"
-
-
 USERS = "/api/v2/projects/shop/users/search"
-
-
 EVENTS = "/api/v1/events"
 
 
@@ -304,8 +299,6 @@ def test_writes_have_no_deadline(shops):
 
 
 STREAMED_SEARCH = "/api/v1/projects/big-shop/interactions/search"
-
-
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -445,11 +438,7 @@ def _break_readers() -> int:
 
 
 EXPORTED = 20_000
-
-
 PATH = "/api/v1/projects/shop/users/export"
-
-
 EXPORT_SEARCH = "/api/v2/projects/shop/users/search"
 
 
@@ -603,15 +592,8 @@ def test_sql_needs_its_scope_and_may_be_switched_off(folder, tmp_path):
 
 
 PROJECT = "/api/v1/projects/shop"
-
-
 BACKUP = f"{PROJECT}/backup"
-
-
 OCTETS = "application/octet-stream"
-
-
-AT_ONCE = 64
 
 
 @pytest.fixture
@@ -713,54 +695,3 @@ def test_only_an_administrator_may(admin, backup_folder):
     narrow = Caller(admin.url, token_of(admin.url, key, scope="events:read"))
     for method, path in (("GET", BACKUP), ("PUT", BACKUP), ("GET", f"{PROJECT}/check")):
         assert narrow(method, path, b"" if method == "PUT" else None).status == 403
-
-
-# -- many at once -----------------------------------------------------------------------------------
-
-
-def at_once(call, requests):
-    start = threading.Barrier(len(requests))
-
-    def race(request):
-        start.wait()
-        return call(*request)
-
-    with ThreadPoolExecutor(len(requests)) as pool:
-        return list(pool.map(race, requests))
-
-
-@pytest.mark.slow
-def test_r196_one_nonce_is_one_event(admin):
-    for path in ["/api/v1/events", "/api/v1/events/sync"]:
-        replies = at_once(admin, [("POST", path, backup_body("one", data={"confirmed": 1}))] * AT_ONCE)
-        assert {reply.status for reply in replies} == {200}, path
-        assert len({reply.content for reply in replies}) == 1, path
-        assert (
-            admin("POST", "/api/v1/events/sync", backup_body("one", data={"confirmed": 1})).json()
-            == replies[0].json()
-        ), path
-        found = admin("GET", f"{PROJECT}/events/{replies[0].json()}").json()
-        assert [each["key"] for each in found["metrics"]].count("event-count") == 1, path
-        assert admin("GET", f"{PROJECT}/check").json() == [], path
-
-
-@pytest.mark.slow
-def test_r006_one_new_email_is_one_user(admin):
-    mail = {"mail": "new@example.com"}
-    requests = [
-        ("POST", "/api/v1/events/sync", backup_body(f"n{number}", data=mail)) for number in range(AT_ONCE)
-    ]
-    replies = at_once(admin, requests)
-    assert {reply.status for reply in replies} == {200}
-    ids = {reply.json() for reply in replies}
-    assert len(ids) == AT_ONCE
-    assert len({admin("GET", f"{PROJECT}/events/{id}").json()["userId"] for id in ids}) == 1
-    assert admin("GET", f"{PROJECT}/check").json() == []
-
-
-@pytest.mark.slow
-def test_g160_one_slug_is_one_campaign(admin):
-    campaigns = f"{PROJECT}/custom-ads/ads/campaigns"
-    replies = at_once(admin, [("POST", campaigns, {"campaignSlug": "one", "name": "One"})] * AT_ONCE)
-    assert sorted(reply.status for reply in replies) == [200] + [409] * (AT_ONCE - 1)
-    assert admin("GET", campaigns).json()["total"] == 1

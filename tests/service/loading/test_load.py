@@ -29,8 +29,6 @@ from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
 
 ANNA, BEN = hex_id(901), hex_id(902)
-
-
 FEBRUARY, MARCH = "2025-02-01T00:00:00Z", "2025-03-01T00:00:00Z"
 
 
@@ -226,8 +224,6 @@ def test_metrics_keep_their_ids_and_deleted_delays(filled):
 
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
-
-
 SITE = "https://shop.example"
 
 
@@ -477,11 +473,7 @@ def test_an_export_that_is_none_is_refused(memory_store, tmp_path):
 
 
 PLACE = ", ".join(f'"{name}"' for name in IN_PARIS | OF_ORANGE)
-
-
 PARIS = (*IN_PARIS.values(), *OF_ORANGE.values())
-
-
 NOWHERE = (None,) * len(PARIS)
 
 

@@ -425,8 +425,6 @@ def test_the_token_goes_to_no_redirect(shop, service):
 
 #: What every private RSA key in PEM has near its beginning, and no public key has.
 CANARIES = ["PRIVATE KEY", "IBADANBgkqhkiG9w0BAQEFAASC"]
-
-
 REVOKED = Reply(body={"modifiedCount": 1})
 
 

@@ -36,8 +36,6 @@ from attrib_ds.transports.http.configuration import Remote
 from attrib_ds.transports.http.transport import Options, open_http
 
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
-
-
 VISITS = 120
 
 

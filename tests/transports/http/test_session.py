@@ -28,8 +28,6 @@ from attrib_ds.transports.http.session import AttemptFailed, Clock, RetryPolicy,
 from attrib_ds.transports.http.transport import Options, open_http
 
 TOO_MANY = {"statusCode": 429, "message": "Too Many Requests", "error": "Too Many Requests"}
-
-
 EMPTY = page()
 
 
@@ -237,8 +235,6 @@ def test_jitter_draws_from_nothing_to_a_bound_that_doubles(time):
 
 
 ID = "0" * 24
-
-
 MIB = 2**20
 
 
@@ -298,9 +294,6 @@ def bomb(layers=1):
 
 
 GZIP = {"Content-Encoding": "gzip"}
-
-
-RECORDS = b"{" + b'"data":[' + b'{"_id":"a"},' * 10_000
 
 
 ATTACKS = {
@@ -460,8 +453,6 @@ def test_a_thousand_unknown_fields_are_kept_and_named_safely(open_shop, service)
 
 
 texts = st.text(max_size=20)
-
-
 numbers = st.one_of(st.integers(), st.floats(), st.sampled_from([10**400, True, None, "7", -0.0]))
 
 
@@ -506,8 +497,6 @@ headers = st.dictionaries(
 
 
 media = st.sampled_from(["application/json", ARROW, "text/html", "text/plain", ""])
-
-
 statuses = st.sampled_from([200, 201, 204, 301, 304, 400, 401, 404, 409, 410, 418, 429, 500, 503, 599])
 
 
@@ -575,11 +564,7 @@ def test_any_damage_to_an_arrow_stream_is_an_answer_or_an_error(hostile_search, 
 
 
 DATE = "2025-01-31T12:00:00Z"
-
-
 ROWS = pd.DataFrame({"eventDate": DATE, "data.orderId": range(600), "data.amount": 1.5})
-
-
 REFUSED_LONG = Reply(429, {"message": "Too Many Requests"}, {"Retry-After": "300"})
 
 
