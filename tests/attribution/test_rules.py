@@ -87,6 +87,11 @@ def test_positions_of_rules_and_of_conversions_without_a_touchpoint():
     assert alone[["position", "conversions"]].to_numpy().tolist() == [[0, 1.0]]
 
 
+def test_a_ramp_gives_the_place_of_a_touchpoint_over_the_sum_of_places():
+    credits = attribute(users_of([(("a", "b", "c"), 1, 6.0, 0)]), "linear_ramp").set_index("node_id")
+    assert credits["value"].to_dict() == pytest.approx({"a": 1.0, "b": 2.0, "c": 3.0})
+
+
 def test_models_without_weights_have_no_positions():
     with pytest.raises(errors.InvalidRequest, match="credits nodes, not touchpoints"):
         position_credits(paths_of([(("a",), 1, 1.0, 0)]), "markov")

@@ -43,6 +43,7 @@ def test_cells_are_numbered_and_no_error_is_stored():
         # Outputs of a cell that was never run are not compared with anything.
         code = [each for each in stored["cells"] if each["cell_type"] == "code"]
         assert [each["execution_count"] for each in code] == list(range(1, len(code) + 1)), notebook
+        assert "nbval-ignore-output" not in {tag for each in code for tag in each["metadata"].get("tags", ())}
         kinds = [each["output_type"] for cell in stored["cells"] for each in cell.get("outputs", [])]
         assert "error" not in kinds, notebook
 

@@ -221,7 +221,8 @@ def _nodes(tables: ExternalTables, given: Any, interactions: ir.Table) -> ir.Tab
         frame = to_pandas(tables.read("nodes", given).to_pyarrow())
     frame = frame.sort_values("_id", ignore_index=True)
     if "path" not in frame.columns:
-        frame["path"] = _ancestors(frame)
+        # Without rows, the type of a list is not known by itself.
+        frame["path"] = pd.Series(_ancestors(frame), dtype=object)
     arrays = [
         pa.array(frame[column.name], column.type, from_pandas=True)
         if column.name in frame.columns

@@ -5,6 +5,7 @@ import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, explain, simulate, touch_credits
+from attrib_ds.attribution.credits.explanations import unattributed_reason
 from attrib_ds.attribution.models import (
     ConversionRateShapley,
     CustomWeights,
@@ -203,6 +204,20 @@ def test_a_conversion_without_a_touchpoint(paths):
         assert rows[["position", "weight", "value", "why"]].to_numpy().tolist() == [
             [0, 1.0, 5.0, "no touchpoint in the lookback"]
         ]
+
+
+def test_the_reason_for_the_baseline():
+    assert (
+        unattributed_reason(DiscreteHazard(), 0.25, length=2) == "baseline: 25 % would have happened anyway"
+    )
+    assert (
+        unattributed_reason(DiscreteHazard(), -0.5, length=2)
+        == "the touchpoints' weights sum to 150 %, 50 % too much"
+    )
+    assert (
+        unattributed_reason(DiscreteHazard(), 1, length=0)
+        == "no effective touchpoint: would have happened anyway"
+    )
 
 
 def test_the_only_touchpoint():

@@ -11,7 +11,7 @@ from support.user_invariants import rows_of
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.service import Service
-from attrib_ds.service.events.retention import Expirations, anonymise
+from attrib_ds.service.events.retention import Expirations, anonymise, is_identifying, redact
 
 ANNA = "anna@example.com"
 #: The event of `see` is of 31 January 2025 at noon.
@@ -272,3 +272,26 @@ def test_a_number_as_it_was_sent_is_taken_away(service):
     assert rows_of(service, sent) == [("age", None, '"ask Anna"'), ("items", 3.0, '" 3 "')]
     assert expire(service, LATER) == 1
     assert rows_of(service, sent) == [("age", None, None), ("items", 3.0, None)]
+
+
+def test_the_type_of_a_value_decides_whether_it_is_personal(service):
+    """A message of an event may name somebody, although no field says that it is personal."""
+    fields = [{"type": "email", "entity": "user", "storageKey": "email"}]
+    fields += [
+        {"type": kind, "entity": "event", "storageKey": key, "optional": True}
+        for key, kind in {"note": "message", "product": "string"}.items()
+    ]
+    send(service, "create_event_type", reference="visit", name="Visit", fields=fields)
+    visited = {"event_type": "visit", "nonce": "n1", "event_date": "2025-01-31T12:00:00Z"}
+    id = send(
+        service, "create_event_sync", **visited, data={"email": ANNA, "note": "Call", "product": "shoes"}
+    ).value
+    now = datetime(2025, 3, 1)
+    service._store.write(lambda connection: redact(connection, [id], now, is_personal=is_identifying))
+    current, sent = state_of(service, id)
+    assert {key: value[1] for key, value in current.items()} == {
+        "email": None,
+        "note": None,
+        "product": "shoes",
+    }
+    assert sent == {"email": None, "note": None, "product": "shoes"}
