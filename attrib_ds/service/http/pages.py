@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha384
 from importlib.resources import files
 from typing import Any, Final
@@ -28,6 +28,7 @@ from attrib_ds.service.store.settings import ProjectSettings
 from attrib_ds.service.store.tables import new_uuid
 
 _MOST_BYTES_OF_HIT: Final = 16 * 1024
+_MOST_HITS: Final = 50
 _MOST_BYTES_OF_OPPORTUNITY: Final = 4 * 1024
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 #: A transparent image of one pixel.
@@ -65,13 +66,14 @@ class Pages:
     arrivals: reads.Arrivals = field(default_factory=reads.Arrivals)
 
     async def collect(self, request: ServiceRequest) -> Response:
-        """Store a hit, and answer once it is durable.
+        """Store a hit, or several of one page, and answer once they are durable.
 
         Parameters
         ----------
         request : ServiceRequest
             GET with the members of the hit in its query, for a pixel; or POST with a JSON body of any content
-            type, since browsers send text/plain to other origins without asking first.
+            type, since browsers send text/plain to other origins without asking first: a hit, or an array of
+            up to 50 of one project.
 
         Raises
         ------
@@ -85,14 +87,18 @@ class Pages:
         if request.method == "GET":
             # A pixel is on the page that it counts.
             page = {"pageUrl": request.headers["referer"]} if "referer" in request.headers else {}
-            hit = interactions.read_hit(page | query, is_query=True)
+            hits = [interactions.read_hit(page | query, is_query=True)]
         else:
-            hit = interactions.read_hit(await self._body(request, _MOST_BYTES_OF_HIT))
-        service, settings = await self._open(request, hit.projectId, hit.ingestKey)
-        await self._store(
-            service,
-            lambda: service.start_hit(_record(hit, request, settings) | self._place(request.address)),
-        )
+            body = await self._body(request, _MOST_BYTES_OF_HIT, may_be_array=True)
+            hits = [interactions.read_hit(each) for each in _listed(body)]
+        first = hits[0]
+        if any((hit.projectId, hit.ingestKey) != (first.projectId, first.ingestKey) for hit in hits):
+            raise InvalidRequest("the hits of one request must be of one project, with the same ingestKey")
+        service, settings = await self._open(request, first.projectId, first.ingestKey, hits=len(hits))
+        place = self._place(request.address)
+        for hit in hits:
+            record = _record(hit, request, settings) | place
+            await self._store(service, partial(service.start_hit, record))
         return _pixel() if request.method == "GET" else Response(status_code=202)
 
     async def show(self, request: ServiceRequest) -> Response:
@@ -130,12 +136,13 @@ class Pages:
     def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
         request.rate_headers = self.buckets.take([Claim(name, caller)])
 
-    async def _body(self, request: ServiceRequest, most_bytes: int) -> Any:
+    async def _body(self, request: ServiceRequest, most_bytes: int, *, may_be_array: bool = False) -> Any:
         with self.budget.request(has_token=False) as memory:
-            return limits.parse(await limits.read(request, most_bytes=most_bytes, memory=memory)) or {}
+            content = await limits.read(request, most_bytes=most_bytes, memory=memory)
+            return limits.parse(content, is_array=may_be_array and content.lstrip()[:1] == b"[") or {}
 
     async def _open(
-        self, request: ServiceRequest, project_id: str, ingest_key: str | None
+        self, request: ServiceRequest, project_id: str, ingest_key: str | None, *, hits: int = 1
     ) -> tuple[Service, ProjectSettings]:
         """Return the project of a request and its settings, once the page may send to it."""
         service = self.projects.find_open(project_id)
@@ -145,7 +152,8 @@ class Pages:
         if settings is None:
             settings = await self.pool.run_or_reject(service.settings)
         check_page(request.headers, settings, ingest_key=ingest_key)
-        self._count(request, "hits", project_id)
+        further = [Claim("hits-by-address", network_of(request.address), hits - 1)] if hits > 1 else []
+        request.rate_headers = self.buckets.take([Claim("hits", project_id, hits), *further])
         return service, settings
 
     async def _store(self, service: Service, start: Callable[[], Future[Any] | None]) -> None:
@@ -168,6 +176,14 @@ class Pages:
             # The hit counts all the same.
             _log.warning("%s", error.message)
             return dict.fromkeys(visitors.PLACE_COLUMNS)
+
+
+def _listed(body: Any) -> list[Any]:
+    """Return the hits of a body, which is one or an array of them."""
+    hits = body if isinstance(body, list) else [body]
+    if len(hits) > _MOST_HITS or not all(isinstance(hit, dict) for hit in hits):
+        raise InvalidRequest(f"the body must be a hit, or an array of 1 to {_MOST_HITS} hits")
+    return hits
 
 
 def _record(

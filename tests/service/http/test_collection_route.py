@@ -81,6 +81,29 @@ def test_a_hit_becomes_a_session_with_the_node_of_its_campaign(home):
     assert queued(home / "shop.duckdb", "hits") == []
 
 
+def test_one_request_takes_several_hits_of_one_project(home):
+    with serving(home, rate_limits={"hits-by-address": Rate(6, 3600)}) as url:
+        post = posting(url)
+        assert post([hit(1), hit(2, pageUrl="https://shop.example/till"), hit(1)]).status == 202
+        refused = [
+            (["hit"], 400),
+            ([hit(3), {"projectId": "shop", "pageUrl": "no url"}], 400),
+            ([hit(3), hit(4, projectId="other")], 400),
+            ([hit(3)] * 51, 400),
+            ([[]], 400),
+        ]
+        for body, status in refused[:2]:
+            assert post(body).status == status
+        # Three hits and two requests are taken from six; nothing of a refused request is stored.
+        assert post([hit(3), hit(4)]).status == 429
+    with serving(home) as url:
+        post = posting(url)
+        for body, status in refused[2:]:
+            assert post(body).status == status, body[:1]
+        assert post([]).status == 400
+    assert [row[0] for row in rows(home, HITS)] == [uuid(1), uuid(2)]
+
+
 @pytest.mark.slow
 def test_a_repeated_hit_of_an_earlier_session_is_left_out(home):
     for _ in range(2):
@@ -217,7 +240,7 @@ def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_p
 
 REFUSED = {
     "no JSON": b"{",
-    "an array": [hit()],
+    "an array of arrays": [[hit()]],
     "text": '"hit"',
     "no body": b"",
     "no project": {"pageUrl": PAGE},
