@@ -357,7 +357,7 @@ def read_matomo(
     ----------
     visits : list of dict, str, Path, DataFrame, or a list of those
         Responses of ``Live.getLastVisitsDetails`` with ``format=JSON``: the records of one response, or files
-        (``.json`` with a whole response, or one visit per line). Responses may overlap.
+        (``.json`` with a whole response, one visit per line, or ``.csv``). Responses may overlap.
     stitch : bool, default True
         Whether to assign visits without a ``userId`` to the user seen with the same ``visitorId``, if there
         is exactly one.

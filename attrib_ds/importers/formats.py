@@ -156,6 +156,7 @@ def matching(names: str, columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(column for column in found if column is not None))
 
 
+@cache
 def currency_at_end(column: str) -> tuple[str, str | None]:
     """Return the name of a column without the currency at its end, and the code of that.
 

@@ -85,6 +85,12 @@ def attribute(
         If credits do not add up to the conversions; this is checked on engines opened with
         ``unchecked=True``.
 
+    Warns
+    -----
+    InputWarning
+        If ``spend`` has nodes without a touchpoint, or a quarter of the conversions or more is unattributed
+        beside a filter of touchpoints.
+
     Notes
     -----
     Credits of rules, Markov and Fractribution are sums of non-negative parts. Their bounds are quantiles of a

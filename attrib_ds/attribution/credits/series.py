@@ -83,6 +83,8 @@ def credit_series(
 
     Warns
     -----
+    InputWarning
+        If ``spend`` has nodes without a touchpoint.
     UnknownCurrency
         If values have no currency but the spend or other values have one; their ``currency`` and ``roas`` are
         null.

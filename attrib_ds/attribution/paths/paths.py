@@ -198,6 +198,11 @@ class Paths:
         NotSupported
             If the tests do not run on the engine of the tables, and ``unchecked`` is false.
 
+        Warns
+        -----
+        InputWarning
+            If adjustments are of no conversion, or each is the value of its conversion itself.
+
         Examples
         --------
         >>> import attrib_ds as at
