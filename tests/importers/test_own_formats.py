@@ -45,7 +45,7 @@ class TestEncoding:
     def test_another_encoding_is_refused_and_can_be_given(self, files):
         paths = files("cp1252")
         expected = (
-            "touchpoints: 'clicks.csv' is not UTF-8 text .line 2., but perhaps cp1252.*--encoding cp1252"
+            "touchpoints: 'clicks.csv' is not UTF-8 text .line 2., but perhaps cp1252.*pass encoding=.cp1252."
         )
         with pytest.raises(errors.InvalidRequest, match=expected):
             read_journeys(*paths)
