@@ -17,7 +17,7 @@ import attrib_ds as at
 from attrib_ds.contract import Answer
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.forms import day_view
-from attrib_ds.forms.live_page import Live
+from attrib_ds.forms.live_page import Live, Ticker
 from attrib_ds.project import Project
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import ServerOptions, running
@@ -388,3 +388,12 @@ def test_a_server_that_comes_back_is_read_again(tmp_path):
             page.run()
         assert 'role="alert"' not in shown(page)
     assert page.error is None
+
+
+def test_the_page_knows_the_seconds_and_the_time_of_the_last_update():
+    """What the script of the widget reads is sent to it, now and when it changes."""
+    ticker = Ticker(2.5, lambda: None)
+    assert {name: ticker.get_state()[name] for name in ("seconds", "updated")} == {
+        "seconds": 2.5,
+        "updated": "",
+    }

@@ -104,7 +104,9 @@ def test_the_next_process_resumes_with_pending_hits(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_again(tmp_path, monkeypatch):
+def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_again(
+    tmp_path, monkeypatch, caplog
+):
     path = tmp_path / "shop.duckdb"
     collect = hits.collect
 
@@ -121,6 +123,7 @@ def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_a
         intake.close(timeout=SECONDS)
         with store.cursor() as cursor:
             assert cursor.execute("SELECT id FROM pending_hits").fetchall() == [(record(2)["id"],)]
+        assert "a record of hits cannot be written" in caplog.text
         assert count(store, "hits") == 2
         assert store.queue.first("hits", 9) == []
     monkeypatch.undo()
