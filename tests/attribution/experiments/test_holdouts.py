@@ -677,3 +677,14 @@ def test_intervals_of_clusters_without_an_effect_hold_zero_as_often_as_they_say(
                 found.append(row["low"] > 0 or row["high"] < 0)
     assert 0.05 < np.mean(excludes) < 0.15
     assert np.mean(singly) > 0.3
+
+
+def test_values_whose_squares_have_no_sum_are_refused():
+    with pytest.raises(InvalidRequest, match=r"value.* is beyond 1e\+100 in size"):
+        Paths.from_frames(touches(("u01", "ads", 1)), converted((1, 5), value=1e101), users=users_of(4))
+    row = holdout_effects(
+        Paths.from_frames(touches(("u01", "ads", 1)), converted((1, 5), value=1e100), users=users_of(4)),
+        held("ads", 2, 3),
+    ).table().iloc[0]  # fmt: skip
+    assert row["value"] == pytest.approx(2e100)
+    assert np.isfinite([row["value_low"], row["value_high"]]).all()
