@@ -110,10 +110,10 @@ def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_a
     path = tmp_path / "shop.duckdb"
     collect = hits.collect
 
-    def fail_on_two(connection, relation, **more):
+    def fail_on_two(connection, relation, *others, **more):
         if connection.execute(f"SELECT 1 FROM {relation} WHERE id = ?", [record(2)["id"]]).fetchall():
             raise ValueError("two")
-        return collect(connection, relation, **more)
+        return collect(connection, relation, *others, **more)
 
     with closing(Store.open(path, "shop")) as store:
         monkeypatch.setattr(hits, "collect", fail_on_two)
