@@ -358,7 +358,7 @@ def _array(path: Path, argument: str) -> pa.Table | None:
     try:
         elements = msgspec.json.decode(text, type=list[msgspec.Raw])
         return pa.table({"line": pa.array([bytes(element).decode() for element in elements], pa.string())})
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # A line may be an array too, which is then reported as a record.
         if b"\n" in text.strip():
             return None

@@ -133,6 +133,8 @@ def find_by_slugs(
 
     The slug of a loaded campaign is any text, and found by exactly that.
     """
+    if not wanted:
+        return {}
     names = ("integrationId", "slug", "text")
     rows = pa.table(
         {name: pa.array([asked[place] for asked in wanted], pa.string()) for place, name in enumerate(names)}

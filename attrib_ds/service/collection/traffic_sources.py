@@ -474,6 +474,8 @@ def _insert_nodes(
 
 def _list_campaigns(connection: Connection, seen: str) -> None:
     """List the campaigns below integrations among nodes; of several with one slug, one keeps it."""
+    if connection.execute("SELECT 1 FROM integrations LIMIT 1").fetchone() is None:
+        return
     connection.execute(
         "CREATE TEMP TABLE seen_campaigns AS SELECT _id FROM nodes WHERE type = 'campaign' AND path <> [] "
         f"AND (_id IN (SELECT _id FROM {seen}) OR campaignSlug IN (SELECT campaignSlug FROM {seen}))"

@@ -339,3 +339,20 @@ def test_paths_of_new_nodes_follow_the_stored_tree(store):
         ("google/cpc/spring", "spring", False)
     ]
     assert_consistent(store)
+
+
+@pytest.mark.slow
+def test_a_full_tree_does_not_hold_up_a_hit(store):
+    """20,000 nodes, and one hit more: the tree is updated where it changed."""
+    ads = f"{SHOP}?utm_source=s{{}}&utm_medium=cpc&utm_campaign=c"
+    rows = [
+        {"trackerId": f"t{n}", "date": "2025-01-31T12:00:00Z", "pageUrl": ads.format(n)}
+        for n in range(10_000)
+    ]
+    load_records(store, "hits", table(*rows))
+    collect(store, record(1, ads.format("new")))
+    began = time.process_time()
+    collect(store, record(2, ads.format("newer")))
+    assert time.process_time() - began < 0.4
+    assert read(store, "SELECT count(*) FROM nodes") == [(20_004,)]
+    assert_consistent(store)
