@@ -24,7 +24,6 @@ from attrib_ds.errors import (
     Conflict,
     InvalidRequest,
     NotSupported,
-    ServiceFailure,
     Unavailable,
 )
 from attrib_ds.service import (
@@ -460,7 +459,7 @@ class Service:
         except (AttribError, duckdb.Error) as error:
             self._note(error)
             if isinstance(error, duckdb.Error):
-                raise ServiceFailure(f"the database failed: {files.with_advice(error)}") from error
+                raise files.failure("the database failed", error) from error
             raise
 
     def _reopen(self) -> None:

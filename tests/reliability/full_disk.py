@@ -43,7 +43,11 @@ def main(folder: Path, room: int, size: int) -> dict:
             failures.append(f"{type(error).__name__}: {error}")
             if len(failures) == 3:
                 break
-    readable = send(service, "list_trashed_events").total
+    try:
+        send(service, "list_trashed_events")
+    except AttribError as error:
+        # Of what was accepted, the tables may lack some: then nothing is read that would pass for all.
+        failures.append(f"{type(error).__name__}: {error}")
     resource.setrlimit(resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
     for number in range(3):
         put(f"after-{number}", operation="create_event_sync", size=100)
@@ -55,7 +59,7 @@ def main(folder: Path, room: int, size: int) -> dict:
     findings = send(service, "check_project").read().to_pylist()
     service.close()
     lost = [nonce for nonce, id in accepted.items() if stored.get(nonce) != id]
-    return {"failures": failures, "lost": lost, "findings": findings, "readable": readable}
+    return {"failures": failures, "lost": lost, "findings": findings}
 
 
 if __name__ == "__main__":

@@ -34,10 +34,24 @@ def test_a_full_disk_is_told_and_got_over(tmp_path, room, size):
     told = json.loads(done.stdout)
     assert told["failures"]
     for failure in told["failures"]:
+        assert failure.startswith("Unavailable: ")
         assert "the disk is full; free some space, then try again" in failure
     assert told["lost"] == []
     assert told["findings"] == []
-    assert done.stderr == ""
+    assert all("wait: " in line for line in done.stderr.splitlines())
+
+
+@pytest.mark.slow
+def test_every_route_that_writes_answers_503_while_the_disk_is_full(tmp_path):
+    command = [sys.executable, str(HERE / "full_disk_routes.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=True)
+    told = json.loads(done.stdout)
+    assert len(told) == 15
+    for name, statuses in told.items():
+        assert statuses["full"] == [503, "5"], name
+        assert statuses["before"] == statuses["after"], name
+        assert statuses["before"][0] in {200, 201, 202}, name
+    assert "Traceback" not in done.stderr
 
 
 READ_AS_NOBODY = """

@@ -492,6 +492,7 @@ WRITES = {
         told(lambda p: at.experiments.assign(p, ["a"], holdout="unknown"), p),
     ],
     "back_up": backed_up,
+    "compact": lambda p: [at.admin.compact(p).index.tolist(), len(at.admin.list_audit(p, operation_name="compact_project"))],
     "create_audience": audiences,
     "create_campaign": campaigns,
     "create_event_type": event_types,

@@ -462,9 +462,9 @@ class Expirations:
                 now = instants.now()
                 if is_due(store, now):
                     anonymise(store, now)
-            except Unavailable:
-                return
-            except Exception:  # noqa: BLE001  (retried at the next interval)
+            except Exception as error:  # noqa: BLE001  (retried at the next interval)
+                if isinstance(error, Unavailable) and error.message in {threads.CLOSED, threads.FORKED}:
+                    return
                 _LOG.exception("expired events could not be anonymised")
             del store
             afterwards = self._afterwards()

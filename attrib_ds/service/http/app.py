@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from attrib_ds.contract import BASES, OPERATIONS, Operation, administration, from_wire, openapi
-from attrib_ds.errors import InvalidRequest, NotSupported
+from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 from attrib_ds.service.accounts import Accounts, OAuthError, exchange
 from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.http import dispatch, errors, limits, reads
@@ -213,6 +213,8 @@ def _logged(request: ServiceRequest, error: Exception) -> HttpError:
         # A limit, such as a full queue or a deadline: no fault, so no traceback.
         if failure.status >= 500:
             _log.warning("request %s: %s", request.id, failure.message)
+    elif isinstance(error, Unavailable):
+        _log.warning("request %s: %s", request.id, error.message)
     # An operation that is not supported is not a fault of the server.
     elif failure.status >= 500 and not isinstance(error, NotSupported):
         _log.error("request %s failed", request.id, exc_info=error)

@@ -1,5 +1,6 @@
 """Error responses: what exceptions look like to a client."""
 
+import errno
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ _FIXED: Final = {
     503: "The service cannot do this now; try again later",
 }
 _SECONDS_TO_RETRY: Final = "5"
+#: Errors of a disk without room.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class HttpError(Exception):
@@ -74,9 +77,10 @@ def to_http_error(error: Exception) -> HttpError:
     """
     if isinstance(error, HttpError):
         return error
+    retry = {"Retry-After": _SECONDS_TO_RETRY}
     if not isinstance(error, AttribError):
-        return HttpError(500)
-    retry = {"Retry-After": _SECONDS_TO_RETRY} if error.status in (429, 503) else {}
+        return HttpError(503, headers=retry) if getattr(error, "errno", None) in _FULL else HttpError(500)
+    retry = retry if error.status in (429, 503) else {}
     event_ids = [entry["eventId"] for entry in error.details if "eventId" in entry]
     if event_ids:
         # The event is stored despite the errors.

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 
-from attrib_ds.errors import ServiceFailure, Unavailable
+from attrib_ds.errors import Unavailable
 from attrib_ds.service.store import files, threads
 
 
@@ -302,9 +302,7 @@ class Writer:
                 self._roll_back()
                 raise
         except duckdb.Error as error:
-            raise ServiceFailure(
-                f"the project's file could not be written: {files.with_advice(error)}"
-            ) from error
+            raise files.failure("the project's file could not be written", error) from error
         if self._counter is not None:
             self._counter.set_writes(writes)
         return results

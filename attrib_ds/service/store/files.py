@@ -21,12 +21,11 @@ from attrib_ds import errors, local_files
 
 #: Advice for a file that cannot be read any more.
 DAMAGED: Final = "the file is damaged; put a backup in its place with `attrib-ds restore`"
+_FULL: Final = "the disk is full; free some space, then try again: nothing that was accepted is lost"
 #: Advice by the pattern of the error message.
 _ADVICE: Final = {
     "No space left on device|File too large|Disk quota exceeded|not enough space|"
-    "SQLITE_FULL|SQLITE_IOERR_WRITE": (
-        "the disk is full; free some space, then try again: nothing that was accepted is lost"
-    ),
+    "SQLITE_FULL|SQLITE_IOERR_WRITE": _FULL,
     "Read-only file system|Permission denied|Operation not permitted|SQLITE_READONLY": (
         "the file or its folder is not writable; change the permissions, then try again"
     ),
@@ -95,6 +94,21 @@ def with_advice(error: Exception) -> str:
         message = f"{message} ({getattr(error, 'sqlite_errorname', 'SQLITE_ERROR')})"
     advice = next((advice for pattern, advice in _ADVICE.items() if re.search(pattern, message)), None)
     return message if advice is None else f"{message} ({advice})"
+
+
+def failure(problem: str, error: Exception) -> errors.AttribError:
+    """Return the error of a database that failed: the service can be asked again when the disk has room.
+
+    Examples
+    --------
+    >>> failure("the file could not be written", OSError(28, "No space left on device")).status
+    503
+    >>> failure("the file could not be read", OSError(5, "Input/output error")).status
+    500
+    """
+    message = with_advice(error)
+    kind = errors.Unavailable if _FULL in message else errors.ServiceFailure
+    return kind(f"{problem}: {message}")
 
 
 def is_final(error: BaseException) -> bool:
@@ -191,7 +205,7 @@ def read_counter(file: Path) -> int | None:
             return 0
         content = path.read_bytes() if is_regular else None
     except OSError as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, with_advice(error)) from error
     if content == b"":
         return None
     if content is None or not _CONTENT.fullmatch(content):

@@ -220,6 +220,10 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 rows = queue.first(self._table, self._most)
                 if rows:
                     self._move(rows, self._read([row.content for row in rows]))
+                    with self._changed:
+                        # The tables have them, even if the queue has no room to drop them.
+                        self._moved = max(self._moved, rows[-1].number)
+                        self._changed.notify_all()
                     queue.drop(self._table, rows[-1].number)
             except Exception as error:  # noqa: BLE001  (raised to those who wait; the queue keeps the records)
                 if self.failure is None and not self._is_stopped:
@@ -234,7 +238,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 if self._failures == failures:
                     self._failures = 0
                 # Without records, another service of this process has moved them.
-                self._moved = rows[-1].number if rows else accepted
+                self._moved = self._moved if rows else accepted
                 took = time.monotonic() - started_at
                 self._seconds_to_gather = min(max(self._least_to_gather, took), _MOST_SECONDS_TO_GATHER)
                 self._changed.notify_all()

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import msgspec
 
-from attrib_ds.errors import ServiceFailure, Unavailable
+from attrib_ds.errors import Unavailable
 from attrib_ds.service.store import files, threads
 
 EVENTS: Final = "events"
@@ -281,7 +281,7 @@ def _translated(problem: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise ServiceFailure(f"{problem}: {files.with_advice(error)}") from error
+        raise files.failure(problem, error) from error
 
 
 def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

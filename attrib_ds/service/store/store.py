@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from attrib_ds import instants
 from attrib_ds.contract import campaigns, identifiers, json_values
 from attrib_ds.contract.values import TimeZone
-from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, ServiceFailure, Unavailable
+from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store import files, threads
 from attrib_ds.service.store.connections import Cancellation, Connections, Writer
@@ -402,7 +402,7 @@ def _translate_errors() -> Iterator[None]:
     except duckdb.ConnectionException as error:
         raise Unavailable(threads.CLOSED) from error
     except duckdb.Error as error:
-        raise ServiceFailure(f"the project's file could not be read: {files.with_advice(error)}") from error
+        raise files.failure("the project's file could not be read", error) from error
 
 
 def _shut_down(connections: Connections, writer: Writer | None, queue: Queue | None) -> None:

@@ -24,8 +24,9 @@ from attrib_ds import instants, json_numbers, local_files, schema
 from attrib_ds.contract import Answer, File
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import InvalidRequest, ServiceFailure
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.written_files import escaped, xlsxwriter
+from attrib_ds.service.store import files
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.users import search, user_fields
 
@@ -92,7 +93,7 @@ def _rows(users: Answer, request: contract.ExportUsers) -> Iterator[Iterable[tup
                 ]
             yield zip(*(cells for _, cells in columns), strict=True)
     except duckdb.Error as error:
-        raise ServiceFailure(f"the project's file could not be read: {error}") from error
+        raise files.failure("the project's file could not be read", error) from error
 
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
