@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -25,8 +25,9 @@ from attrib_ds.service.http.limits import (
     ServiceRequest,
 )
 from attrib_ds.service.http.projects import Projects, check_sender
-from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, ThreadPool
+from attrib_ds.service.http.reads import READS, Arrivals, Read, Reads, StreamedResponse, ThreadPool
 from attrib_ds.service.service import Service
+from attrib_ds.service.store.connections import BATCH_ROWS
 from attrib_ds.service.store.tables import new_uuid
 
 #: Operations by the scope that they require.
@@ -104,6 +105,8 @@ class Dispatcher:
         # Large bodies are parsed one at a time: each takes a multiple of its size and holds up the others.
         self._large_bodies = asyncio.Semaphore(1)
         self._arrivals = Arrivals()
+        #: Room for long answers, by account.
+        self._streams: dict[str, asyncio.Semaphore] = {}
         rates = [rate for name, rate in (self.options.rate_limits or {}).items() if name.startswith("events")]
         #: Maximum number of events in one request without a token.
         self._most_events = min((rate.amount for rate in rates), default=None)
@@ -148,14 +151,38 @@ class Dispatcher:
                     return response
             carry_out = partial(self._carry_out, request, operation, arguments, access)
             is_read = operation.name in READS
-            read = self.reads.begin(request.receive, is_limited=is_read)
             try:
                 if is_read:
-                    return await self.reads.run(read, carry_out, read)
+                    async with self._stream(operation, arguments, access) as stream:
+                        read = self.reads.begin(request.receive)
+                        response = await self.reads.run(read, carry_out, read)
+                        if isinstance(response, StreamedResponse):
+                            response.resources = stream.pop_all()
+                    return response
+                read = self.reads.begin(request.receive, is_limited=False)
                 return await self.pool.run_or_reject(carry_out, read)
             finally:
                 if operation.upload:
                     await self.pool.run(getattr(arguments, operation.upload).unlink, missing_ok=True)
+
+    @asynccontextmanager
+    async def _stream(
+        self, operation: Operation, arguments: Any, access: Access | None
+    ) -> AsyncIterator[AsyncExitStack]:
+        """Wait until the account has room for an answer that may be long; yields what ends with the answer."""
+        limit = vars(arguments).get("limit")
+        is_long = operation.name == "export_users" or (
+            operation.name in _HEAVY_UNLIMITED and (limit is None or limit > BATCH_ROWS)
+        )
+        async with AsyncExitStack() as stack:
+            if is_long and access is not None:
+                free = self._streams.setdefault(access.client_id, asyncio.Semaphore(self.options.streams))
+                try:
+                    async with asyncio.timeout(self.options.seconds_to_read):
+                        await stack.enter_async_context(free)
+                except TimeoutError:
+                    raise HttpError(429, headers={"Retry-After": "5"}) from None
+            yield stack
 
     # -- checks
 

@@ -100,6 +100,9 @@ class ServerOptions:
         Maximum number of concurrent requests that are not reads.
     reads : int, default 4
         Maximum number of concurrent reads; they never use the threads above.
+    streams : int, default 2
+        Maximum number of long answers (unlimited searches, exports) that an account receives at once; further
+        ones wait for one to end.
     most_waiting : int, default 400
         Maximum number of requests, and of reads, waiting for a thread; further ones get 503.
     seconds_to_read : float, default 30
@@ -120,6 +123,7 @@ class ServerOptions:
     metrics: tuple[str, int] | None = None
     threads: int = 32
     reads: int = 4
+    streams: int = 2
     most_waiting: int = 400
     seconds_to_read: float = 30
     body_mebibytes: int = 256

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import ClassVar, Final, ParamSpec, TypeVar
 
@@ -317,6 +317,8 @@ class StreamedResponse(Response):
         self._chunks = chunks
         self._read = read
         self._close = close
+        #: Closed after the response.
+        self.resources = AsyncExitStack()
         # Held while a chunk is produced: its source must not be closed meanwhile.
         self._source_lock = threading.Lock()
 
@@ -327,7 +329,10 @@ class StreamedResponse(Response):
                 await self._send(scope, send)
         finally:
             # Shielded: a transaction left open would keep its snapshot forever.
-            await asyncio.shield(self._read.steps.run(self._release))
+            try:
+                await asyncio.shield(self._read.steps.run(self._release))
+            finally:
+                await self.resources.aclose()
 
     async def _send(self, scope: Scope, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
