@@ -26,6 +26,7 @@ _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
 _EXTENSIONS: Final = (*text_files.DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
 _MOST_PROPERTIES: Final = 2_000
+_MOST_ROWS_OF_GROUP: Final = 50_000_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
     r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?"
@@ -244,6 +245,7 @@ def _open_path(
         raise empty_file(path, argument)
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
+            _check_parquet(file.metadata, path, argument)
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
@@ -253,6 +255,29 @@ def _open_path(
     if extension in text_files.DELIMITED:
         return _described(connection, *text_files.copy_delimited(connection, path, argument, encoding))
     return _from_json_lines(connection, path, argument, opaque)
+
+
+def _check_parquet(metadata: pa.parquet.FileMetaData, path: Path, argument: str) -> None:
+    """Refuse a file that is small and says that its columns are many, or its content huge."""
+    if metadata.num_columns > _MOST_PROPERTIES:
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
+        )
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    # A group is read as a whole. Repeated values take few bytes, however many rows have them.
+    for what, number, most in (
+        ("rows in a row group", max((group.num_rows for group in groups), default=0), _MOST_ROWS_OF_GROUP),
+        (
+            "bytes in a row group",
+            max((group.total_byte_size for group in groups), default=0),
+            max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * path.stat().st_size),
+        ),
+    ):
+        if number > most:
+            raise InvalidRequest(
+                f"{argument}: {path.name!r} has {number:,} {what}; allowed: {most:,}; write it with smaller "
+                "row groups"
+            )
 
 
 def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:

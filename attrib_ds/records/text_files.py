@@ -27,6 +27,9 @@ _UTF_8: Final = "utf-8"
 _START_BYTES: Final = 4_096
 #: Maximum number of lines of titles and comments above a header.
 _LINES_ABOVE: Final = 40
+#: Content of this size is read however small the compressed file is, larger content up to this multiple.
+SMALL_CONTENT: Final = 256 * 2**20
+MOST_FOLD: Final = 200
 
 
 def quoted(name: str) -> str:
@@ -52,9 +55,43 @@ def literal(text: str) -> str:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file in binary mode, decompressed if its name ends in ``.gz``."""
+    """Open a file in binary mode, decompressed if its name ends in ``.gz``.
+
+    Reading raises OSError once the content is far larger than the file, as that of an archive that would fill
+    the memory.
+    """
     is_packed = path.name.casefold().endswith(".gz")
-    return gzip.open(path) if is_packed else path.open("rb")  # type: ignore[return-value]
+    return _Unpacked(path) if is_packed else path.open("rb")  # type: ignore[return-value]
+
+
+def most_unpacked(path: Path) -> int:
+    """Return how many bytes the content of a compressed file may have; that of logs has a tenth."""
+    return max(SMALL_CONTENT, MOST_FOLD * path.stat().st_size)
+
+
+class _Unpacked(gzip.GzipFile):
+    """The content of a file in gzip format, up to a size."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path = path
+        self._most = most_unpacked(path)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read as a file does; raise OSError beyond the size."""
+        return self._checked(super().read(self._most + 1 if size is None or size < 0 else size))
+
+    def read1(self, size: int = -1) -> bytes:
+        """Read at most one block, as :meth:`read` does."""
+        return self._checked(super().read1(size))
+
+    def _checked(self, content: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise OSError(
+                f"{self._path.name!r} has more than {self._most:,} bytes after decompression, "
+                f"{MOST_FOLD} times its size; decompress it first if that is right"
+            )
+        return content
 
 
 def copy_delimited(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, BinaryIO, Final, Self
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 import pyarrow as pa
@@ -206,6 +206,16 @@ def _width(column: pd.Series[Any], name: str) -> int:
 
 #: Endings of workbooks that can be read.
 WORKBOOKS: Final = (".xlsx",)
+#: What a workbook may have: a cell takes some 100 bytes of memory once it is read.
+_MOST_CELLS: Final = 10_000_000
+_MOST_COLUMNS_READ: Final = 2_000
+_MOST_PARTS: Final = 1_000
+_MOST_BYTES_OF_WORKBOOK: Final = 2**30
+_BYTES_AT_ONCE: Final = 2**20
+#: Column and row of a cell or of the last one of a sheet, or a row alone.
+_PLACE: Final = re.compile(
+    rb'\bre?f?="(?:[A-Z]{1,9}[0-9]{1,9}:)?([A-Z]{1,9})([0-9]{1,9})"|<row[^>]*\br="([0-9]{1,9})"'
+)
 #: Errors of damaged files, whose parts are read one by one; those of XML parsers are syntax errors.
 _DAMAGES: Final = (ValueError, TypeError, KeyError, SyntaxError, EOFError, BadZipFile, zlib.error)
 
@@ -257,9 +267,48 @@ def sheet_names(path: Path, argument: str) -> list[str]:
         return list(map(str, book.sheet_names))
 
 
+def _check_workbook(path: Path, argument: str) -> None:
+    """Refuse a workbook that would fill the memory, by the sizes in its directory and its cells.
+
+    The parts are unpacked piece by piece, whatever size the directory says.
+    """
+    with ZipFile(path) as archive:
+        parts = archive.infolist()
+        problem = f"{len(parts):,} parts; allowed: {_MOST_PARTS:,}" if len(parts) > _MOST_PARTS else ""
+        total = sum(part.file_size for part in parts)
+        if total > _MOST_BYTES_OF_WORKBOOK:
+            problem = f"{total:,} bytes unpacked; allowed: {_MOST_BYTES_OF_WORKBOOK:,}"
+        sheets = [part for part in parts if part.filename.startswith("xl/worksheets/")]
+        for part in sheets if not problem else ():
+            cells, rows, columns, tail = 0, 0, 0, b""
+            with archive.open(part) as content:
+                while (piece := content.read(_BYTES_AT_ONCE)) and max(cells, rows * columns) <= _MOST_CELLS:
+                    text, mark, tail = (tail + piece).rpartition(b"<")
+                    tail = mark + tail
+                    places = _PLACE.findall(text)
+                    cells += text.count(b"<c ") + text.count(b"<c>")
+                    rows = max([rows, *(int(row or 0) for pair in places for row in pair[1:])])
+                    columns = max([columns, *map(_column_number, {column for column, *_ in places})])
+            if columns > _MOST_COLUMNS_READ:
+                problem = f"a cell in column {columns:,}; allowed: {_MOST_COLUMNS_READ:,} columns"
+            elif max(cells, rows * columns) > _MOST_CELLS:
+                problem = f"more than {_MOST_CELLS:,} cells in a sheet"
+    if problem:
+        raise errors.InvalidRequest(f"{argument}: the workbook {path.name!r} has {problem}; save it as CSV")
+
+
+def _column_number(name: bytes) -> int:
+    """Return the number of a column by its letters: 27 for AA."""
+    number = 0
+    for letter in name:
+        number = 26 * number + letter - 64
+    return number
+
+
 @contextmanager
 def _opened(path: Path, argument: str) -> Iterator[pd.ExcelFile]:
     try:
+        _check_workbook(path, argument)
         with pd.ExcelFile(path, engine="openpyxl") as book:
             yield book
     except ImportError as error:

@@ -26,6 +26,7 @@ from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.merging import find_survivor, split_off
 from attrib_ds.service.store import audit, files
 from attrib_ds.service.store.audit import AuditEntry
+from attrib_ds.service.store.settings import find_invalid
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.tables import TABLES, arrow_view, differences, foreign
 from attrib_ds.service.users.personal_data import erase, erase_events
@@ -187,6 +188,9 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
             if meta.project_id != project_id:
                 raise _refused(f"holds the project {meta.project_id!r}, not {project_id!r}")
             check_meta(meta, source, project_id)
+            invalid = find_invalid(connection)
+            if invalid:
+                raise _refused(f"has settings with values that are not allowed: {', '.join(invalid)}")
             (name,) = connection.execute("SELECT current_database()").fetchall()[0]
             # Copying the tables instead of bytes verifies the checksum of every block.
             copy_database(connection, quoted(name), part)

@@ -87,13 +87,14 @@ def compact(
 
 
 def _remove_leftovers(target: Path, part: Path) -> None:
-    """Remove spilled data, logs that a restoration set aside, and incomplete copies of killed processes."""
+    """Remove spilled data, what a restoration or a new format set aside, and copies of killed processes."""
     folder, latest = target.parent, time.time() - _SECONDS_OF_A_COPY
     shutil.rmtree(folder / f"{target.name}.tmp", ignore_errors=True)
     patterns = (f".{target.name}.*.part*", f".{target.stem}.backup.*.part*", ".*.upload")
     copies = [path for pattern in patterns for path in folder.glob(pattern)]
     for path in [
         *folder.glob(f"{target.name}.*.old"),
+        *folder.glob(f"{target.stem}.format-*{target.suffix}*"),
         *(path for path in copies if not path.name.startswith(part.name) and path.stat().st_mtime < latest),
     ]:
         path.unlink(missing_ok=True)

@@ -382,3 +382,28 @@ def test_a_project_without_a_file_cannot_be_restored(backup, path):
         send(service, "restore_project", source=backup)
     with closing(Service.open("shop", path, read_only=True)) as service, pytest.raises(NotSupported):
         send(service, "restore_project", source=backup)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retentionDurationInDays", '"x"'),
+        ("retentionDurationInDays", "-1"),
+        ("respectGpc", "5"),
+        ("trafficFilters", '["bogus"]'),
+        ("holdouts", '["bogus"]'),
+        ("holdoutKey", "5"),
+        ("tombstoneSalt", "[5]"),
+        ("appliedLogGroup", "-5"),
+        ("appliedHits", "x"),
+        ("visitorSecret", "not JSON"),
+        ("erasedSince", "1"),
+    ],
+)
+def test_a_backup_whose_settings_are_wrong_is_refused(path, backup, name, value):
+    with closing(duckdb.connect(backup)) as connection:
+        connection.execute("DELETE FROM settings WHERE name = ?", [name])
+        connection.execute("INSERT INTO settings VALUES (?, ?)", [name, value])
+    with pytest.raises(InvalidRequest, match=f"settings with values that are not allowed: {name}$"):
+        restore(backup, path, "shop", replace=True)
+    assert nonces(path) == {"first"}

@@ -102,7 +102,8 @@ def test_nothing_of_an_erased_person_is_in_any_file(file, filled, mode):
     assert timedelta(hours=23) < until - instants.now() <= timedelta(days=1)
     assert found(file.parent), "the files had nothing to begin with"
     # What a restoration set aside, and what a killed process left.
-    for name in ("shop.duckdb.wal.0a.old", ".shop.duckdb.0b.part", ".shop.backup.0c.part", ".0d.upload"):
+    aside = ("shop.duckdb.wal.0a.old", "shop.format-3.duckdb")
+    for name in (*aside, ".shop.duckdb.0b.part", ".shop.backup.0c.part", ".0d.upload"):
         path = file.with_name(name)
         path.write_text(TEXTS["email"])
         os.utime(path, (0, 0))

@@ -101,7 +101,8 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
         return [None] * len(items)
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:
-        records = [msgspec.json.decode(content) for content in contents]
+        decoded = [msgspec.json.decode(content) for content in contents]
+        records = [{name: record.get(name) for name in tables.TABLES["pending_hits"]} for record in decoded]
         for record in records:
             dates = [name for name in ("serverDate", "ingestedAt") if record.get(name)]
             record |= {name: datetime.fromisoformat(record[name]) for name in dates}

@@ -169,7 +169,7 @@ class Dispatcher:
     async def _stream(
         self, operation: Operation, arguments: Any, access: Access | None
     ) -> AsyncIterator[AsyncExitStack]:
-        """Wait until the account has room for an answer that may be long; yields what ends with the answer."""
+        """Wait until the account has room for a long answer; yields what ends with the answer."""
         limit = vars(arguments).get("limit")
         is_long = operation.name == "export_users" or (
             operation.name in _HEAVY_UNLIMITED and (limit is None or limit > BATCH_ROWS)

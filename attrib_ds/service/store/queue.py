@@ -32,6 +32,13 @@ _DEFINITIONS: Final = {
     "(number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT UNIQUE, content BLOB NOT NULL)"
     for table in _MOVED
 }
+#: Number of records that are neither an event with its audit entry nor a hit.
+_STRANGE: Final = (
+    "SELECT (SELECT count(*) FROM events WHERE NOT (json_valid(CAST(content AS TEXT)) "
+    "AND coalesce(json_array_length(CAST(content AS TEXT)), 0) = 2)) + "
+    "(SELECT count(*) FROM hits WHERE NOT (json_valid(CAST(content AS TEXT)) "
+    "AND json_extract(CAST(content AS TEXT), '$.trackerId', '$.serverDate', '$.id') NOT LIKE '%null%'))"
+)
 _NONCES: Final = "CREATE TABLE nonces (hash INTEGER PRIMARY KEY)"
 _SECONDS_TO_LOCK: Final = 60.0
 #: Number, length and checksum of a group of the log that came before the queue.
@@ -54,6 +61,10 @@ class Queue:
         File of the project; None for one in memory.
     moved : mapping of str to int
         Numbers of the last records that the tables have, by table of the queue.
+    counter : WriteCounter, optional
+        Counts the records.
+    owner : int, default 0
+        Number that tells the project from others, of 31 bits.
 
     Attributes
     ----------
@@ -72,7 +83,12 @@ class Queue:
     """
 
     def __init__(
-        self, file: Path | None, moved: Mapping[str, int], *, counter: files.WriteCounter | None = None
+        self,
+        file: Path | None,
+        moved: Mapping[str, int],
+        *,
+        counter: files.WriteCounter | None = None,
+        owner: int = 0,
     ) -> None:
         self._lock = threading.RLock()
         self._counter = counter
@@ -90,6 +106,7 @@ class Queue:
             # Each commit is flushed to the disk.
             self._connection.execute("PRAGMA synchronous = FULL")
             with self.transaction():
+                self._connection.execute(f"PRAGMA application_id = {owner}")
                 self._create(moved)
         threads.abandon_after_fork(self)
 
@@ -201,13 +218,13 @@ class Queue:
         threads.leak(self._connection)
 
 
-def read_accepted(file: Path) -> dict[str, int]:
+def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
     """Return the numbers of the last records that the queue of a file accepted, by table.
 
     Raises
     ------
     Unavailable
-        If the queue is damaged.
+        If the queue is damaged, or has another owner than this one.
     """
     path = files.queue_of(file)
     if not path.exists() or not path.stat().st_size:
@@ -225,7 +242,14 @@ def read_accepted(file: Path) -> dict[str, int]:
             if not tables:
                 # A process was killed before it had made the tables.
                 return {}
-            return dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+            ((owned_by,),) = connection.execute("PRAGMA application_id").fetchall()
+            if owner and owned_by not in {0, owner}:
+                raise _damaged(path, "it is that of another project")
+            numbers = dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+            strange = connection.execute(_STRANGE).fetchone()[0]
+            if strange or not all(isinstance(number, int) for number in numbers.values()):
+                raise _damaged(path, f"{strange:,} of its records have another form")
+            return numbers
     except sqlite3.Error as error:
         raise _damaged(path, files.with_advice(error)) from error
 

@@ -1,9 +1,12 @@
 """The settings of a project, and the holdouts among them: read, cached and changed."""
 
 import json
+import re
 import secrets
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
 from typing import Any, Final
 
 import duckdb
@@ -11,7 +14,7 @@ import pyarrow as pa
 from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer, administration, json_values
+from attrib_ds.contract import OPERATIONS, Answer, administration, build, json_values
 from attrib_ds.errors import Conflict
 from attrib_ds.service.store.store import Store
 
@@ -72,6 +75,11 @@ class ProjectSettings:
 _ATTRIBUTES: Final = {to_camel(field.name): field.name for field in fields(ProjectSettings)}
 
 
+#: Further settings that the service stores: those that are numbers, and those that are texts.
+_NUMBERS: Final = frozenset({"appliedLogGroup", "appliedHits"})
+_TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "tombstoneSalt"})
+
+
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     """Return the settings of a project; defaults for those not set.
 
@@ -100,6 +108,38 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
             value = json.loads(text)
             stored[_ATTRIBUTES[name]] = tuple(value) if isinstance(value, list) else value
     return ProjectSettings(**stored)
+
+
+def find_invalid(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names of stored settings whose values the service would not have written."""
+    operation = OPERATIONS["update_settings"]
+
+    def check(name: str, text: str) -> None:
+        if name in _NUMBERS:
+            if not re.fullmatch("[0-9]{1,18}", text):
+                raise ValueError
+            return
+        value = json.loads(text)
+        if name == "holdouts":
+            deque(map(administration.Holdout.parse, value), maxlen=0)
+        elif name == "erasedSince":
+            datetime.fromisoformat(value)
+        elif name in operation.arguments:
+            build(operation, project_id="p", **{operation.arguments[name]: value})
+        elif name in _TEXTS and not all(isinstance(part, str) for part in _listed(value)):
+            raise TypeError
+
+    invalid = []
+    for name, text in connection.execute("SELECT name, value FROM settings ORDER BY name").fetchall():
+        try:
+            check(name, text)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            invalid.append(str(name))
+    return invalid
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def get_settings(store: Store, request: administration.GetSettings) -> Answer:  # noqa: ARG001  (handlers take both)

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 import weakref
+import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
@@ -68,6 +69,11 @@ class Meta(NamedTuple):
     currency: str
     timezone: str
     created_at: datetime
+
+    @property
+    def owner(self) -> int:
+        """Number of 31 bits that tells the project from others."""
+        return zlib.crc32(f"{self.project_id} {self.created_at:%Y-%m-%d %H:%M:%S}".encode()) & (2**31 - 1)
 
 
 class Store:
@@ -204,12 +210,12 @@ class Store:
             moved = read_moved(connection)
             if file is not None:
                 ((writes,),) = connection.execute("SELECT writes FROM meta").fetchall()
-                accepted = _count_accepted(file, moved)
+                accepted = _count_accepted(file, moved, meta.owner)
                 files.check_complete(file, counted=counted, writes=writes + accepted)
                 if not read_only:
                     counter = files.WriteCounter(file, writes=writes, accepted=accepted)
             if not read_only:
-                queue = Queue(file, moved, counter=counter)
+                queue = Queue(file, moved, counter=counter, owner=meta.owner)
             return cls(connection, meta, read_only=read_only, counter=counter, queue=queue)
         except BaseException:
             connection.close()
@@ -412,10 +418,10 @@ def _shut_down(connections: Connections, writer: Writer | None, queue: Queue | N
         queue.close()
 
 
-def _count_accepted(file: Path, moved: Mapping[str, int]) -> int:
+def _count_accepted(file: Path, moved: Mapping[str, int], owner: int) -> int:
     """Return the number of records that the queue of a file, or the log before it, has accepted."""
     numbers = dict(moved)
-    for table, number in read_accepted(file).items():
+    for table, number in read_accepted(file, owner).items():
         numbers[table] = max(number, numbers[table])
     for number, _ in read_earlier_log(files.earlier_log_of(file)):
         numbers[EVENTS] = max(number, numbers[EVENTS])

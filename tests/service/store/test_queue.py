@@ -726,3 +726,43 @@ def test_pending_events_of_an_earlier_release_are_processed(path, service):
         assert rows(opened, "SELECT _id FROM events ORDER BY _id") == sorted([(id,), (invalid,)])
         assert rows(opened, "FROM pending_events") == rows(opened, "FROM trashed_events") == []
         assert send(opened, "check_project").read().num_rows == 0
+
+
+def _without_numbers(queue, _):
+    queue.execute("UPDATE sqlite_sequence SET seq = 'x'")
+
+
+def _with_a_strange_event(queue, _):
+    queue.execute("INSERT INTO events (key, content) VALUES ('k', 'not JSON')")
+
+
+def _with_a_strange_hit(queue, _):
+    queue.execute("INSERT INTO hits (key, content) VALUES ('k', '{\"a\": 1}')")
+
+
+def _of_another_project(queue, folder):
+    create = OPERATIONS["create_event"]
+    with closing(Service.open("other", folder / "other.duckdb")) as other:
+        for nonce in "abcde":
+            other.send(create, build(create, project_id="other", **order(nonce)))
+    with closing(sqlite3.connect(queue_of(folder / "other.duckdb"))) as source:
+        source.backup(queue)
+
+
+@pytest.mark.parametrize(
+    "change", [_without_numbers, _with_a_strange_event, _with_a_strange_hit, _of_another_project]
+)
+def test_a_queue_that_was_changed_or_replaced_is_told_in_a_line(path, change):
+    with closing(sqlite3.connect(queue_of(path))) as queue, queue:
+        change(queue, path.parent)
+    with pytest.raises(Unavailable, match="the queue .* cannot be read: .* Put it back") as refused:
+        Service.open("shop", path)
+    assert "\n" not in refused.value.message
+
+
+def test_the_queue_of_a_project_that_moved_is_its_own(path, tmp_path):
+    moved = tmp_path / "shop.duckdb"
+    for file in path.parent.iterdir():
+        file.rename(tmp_path / file.name)
+    with closing(Service.open("shop", moved)) as service:
+        assert accept(service, "a")
