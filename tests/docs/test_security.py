@@ -9,6 +9,8 @@ from attrib_ds.service.http.server import RATES, ServerOptions
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")
 RISKS = re.findall(r"^\| (API\d+) [^|]+\|[^|]+\| (.+) \|$", PAGE, re.MULTILINE)
+#: What grows, its bound and its tests.
+BOUNDS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (`tests/[^|]+) \|$", PAGE, re.MULTILINE)
 LIMITS = re.findall(r"^\| [^|]+ \| ([^|]+) \| `(--[a-z-]+)(?: ([^`]+))?` \|$", PAGE, re.MULTILINE)
 
 
@@ -17,7 +19,8 @@ def test_every_risk_has_a_row() -> None:
 
 
 def test_every_cited_test_exists() -> None:
-    for risk, cell in RISKS:
+    assert len(BOUNDS) >= 22
+    for risk, cell in [*RISKS, *((what, cell) for what, _, cell in BOUNDS if not what.startswith("API"))]:
         cited = re.findall(r"`([^`:]+)::([^`]+)`", cell)
         assert cited, risk
         assert cell == ", ".join(f"`{file}::{test}`" for file, test in cited), risk
@@ -37,11 +40,12 @@ def test_the_limits_are_the_defaults_of_the_server() -> None:
     assert described == {
         text: text for text in (f"{name}={rate.amount}/{rate.seconds:g}" for name, rate in RATES.items())
     }
-    fixed = PAGE[PAGE.index("Fixed: ") : PAGE.index("## Files and backups")]
+    fixed = PAGE[PAGE.index("Fixed: ") : PAGE.index("## What can grow")]
     for text in (
         f"{options.seconds_to_read:g} seconds for a read",
         f"{options.reads} reads and {options.threads} other requests",
         f"{options.most_waiting:,} that wait",
+        f"{options.streams} unlimited searches or\nexports at once",
         f"{options.body_mebibytes} MiB for request bodies",
     ):
         assert text in fixed

@@ -697,59 +697,8 @@ def test_only_an_administrator_may(admin, backup_folder):
         assert narrow(method, path, b"" if method == "PUT" else None).status == 403
 
 
-# -- many at once -----------------------------------------------------------------------------------
-
-
-def at_once(call, requests):
-    start = threading.Barrier(len(requests))
-
-    def race(request):
-        start.wait()
-        return call(*request)
-
-    with ThreadPoolExecutor(len(requests)) as pool:
-        return list(pool.map(race, requests))
-
-
 @pytest.mark.slow
-def test_r196_one_nonce_is_one_event(admin):
-    for path in ["/api/v1/events", "/api/v1/events/sync"]:
-        replies = at_once(admin, [("POST", path, backup_body("one", data={"confirmed": 1}))] * AT_ONCE)
-        assert {reply.status for reply in replies} == {200}, path
-        assert len({reply.content for reply in replies}) == 1, path
-        assert (
-            admin("POST", "/api/v1/events/sync", backup_body("one", data={"confirmed": 1})).json()
-            == replies[0].json()
-        ), path
-        found = admin("GET", f"{PROJECT}/events/{replies[0].json()}").json()
-        assert [each["key"] for each in found["metrics"]].count("event-count") == 1, path
-        assert admin("GET", f"{PROJECT}/check").json() == [], path
-
-
-@pytest.mark.slow
-def test_r006_one_new_email_is_one_user(admin):
-    mail = {"mail": "new@example.com"}
-    requests = [
-        ("POST", "/api/v1/events/sync", backup_body(f"n{number}", data=mail)) for number in range(AT_ONCE)
-    ]
-    replies = at_once(admin, requests)
-    assert {reply.status for reply in replies} == {200}
-    ids = {reply.json() for reply in replies}
-    assert len(ids) == AT_ONCE
-    assert len({admin("GET", f"{PROJECT}/events/{id}").json()["userId"] for id in ids}) == 1
-    assert admin("GET", f"{PROJECT}/check").json() == []
-
-
-@pytest.mark.slow
-def test_g160_one_slug_is_one_campaign(admin):
-    campaigns = f"{PROJECT}/custom-ads/ads/campaigns"
-    replies = at_once(admin, [("POST", campaigns, {"campaignSlug": "one", "name": "One"})] * AT_ONCE)
-    assert sorted(reply.status for reply in replies) == [200] + [409] * (AT_ONCE - 1)
-    assert admin("GET", campaigns).json()["total"] == 1
-
-
-@pytest.mark.slow
-def test_an_account_receives_few_long_answers_at_once(home, tmp_path):
+def test_an_account_receives_few_long_answers_at_once(home, big_shop, tmp_path):
     """One reader's searches without limit take the memory of two, and leave the others alone."""
     keys = [create_key(home, tmp_path / f"{name}.json", projects=["big-shop"]) for name in ("one", "other")]
     options = ServerOptions(rate_limits=None, streams=2, seconds_to_read=2)

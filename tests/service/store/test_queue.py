@@ -96,18 +96,18 @@ def test_what_fails_is_not_in_the_queue():
 def test_numbers_go_on_after_those_that_the_tables_have(tmp_path):
     file = tmp_path / "shop.duckdb"
     with closing(Queue(file, {})) as queue:
-        for content in (b"1", b"2", b"3"):
+        for content in (b"[1,0]", b"[2,0]", b"[3,0]"):
             with queue.transaction():
                 queue.put(EVENTS, None, content)
         queue.drop(EVENTS, 2)
-        assert queue.first(EVENTS, 9) == [(3, b"3")]
+        assert queue.first(EVENTS, 9) == [(3, b"[3,0]")]
     assert read_accepted(file) == {"events": 3, "hits": 0}
     with closing(Queue(file, {EVENTS: 7})) as queue:
         # An older copy of the queue: the tables have its records, and later ones.
         assert queue.first(EVENTS, 9) == []
         with queue.transaction():
-            queue.put(EVENTS, "a", b"8")
-        assert queue.first(EVENTS, 9) == [(8, b"8")]
+            queue.put(EVENTS, "a", b"[8,0]")
+        assert queue.first(EVENTS, 9) == [(8, b"[8,0]")]
         assert queue.accepted == {"events": 8, "hits": 0}
 
 
