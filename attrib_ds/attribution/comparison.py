@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +19,7 @@ from attrib_ds.attribution.markov import Transitions
 from attrib_ds.attribution.models import Markov, check_amount, check_whole
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences, number_rows
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest
 
 _MOST_FOLDS: Final = 100
 
@@ -312,7 +313,10 @@ def compare_lookbacks(
     """
     require_paths(paths)
     lengths = _lengths(lookbacks)
-    parts = {days: attribute(paths.with_lookback(lookback), models) for days, lookback in lengths.items()}
+    with warnings.catch_warnings():
+        # Lookbacks that are too short are what is compared.
+        warnings.simplefilter("ignore", InputWarning)
+        parts = {days: attribute(paths.with_lookback(each), models) for days, each in lengths.items()}
     return _side_by_side(parts)
 
 

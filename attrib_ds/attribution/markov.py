@@ -126,10 +126,11 @@ def removal_effects(
     -------
     DataFrame
         One row per node and currency, by effect: ``node_id``, ``node_name``, ``currency`` (str),
-        ``removal_effect`` (float64, share of the conversions in the currency, 0 to 1) and
+        ``removal_effect`` (float64, share of the conversions in the currency, 0 to 1),
         ``value_removal_effect`` (float64, share of their value; null if they have no value or its sum is
-        0). Effects may sum to more than 1, because a conversion needs every node of its walk. Without
-        conversions there are no rows.
+        0), ``lost_conversions`` and ``lost_value`` (float64, the same in conversions and in ``currency``,
+        of those with a touchpoint). Effects may sum to more than 1, because a conversion needs every node of
+        its walk. Without conversions there are no rows.
 
     Raises
     ------
@@ -166,6 +167,8 @@ def removal_effects(
             "currency": pd.array(states.counted.currencies, dtype=TEXT).take(currency),
             "removal_effect": shares(lost[0], total[0])[node, currency],
             "value_removal_effect": np.where(net_total == 0, np.nan, shares(net, net_total))[node, currency],
+            "lost_conversions": lost[0][node, currency],
+            "lost_value": net[node, currency],
         }
     )
     effects.insert(1, "node_name", paths.names(effects["node_id"]))

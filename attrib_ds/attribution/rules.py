@@ -58,9 +58,9 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
         return [replicated.bounded(index, uncertainty) for index in range(len(models))]
-    wide = _with_squares(paths, models)
+    wide = sums_with_squares(weighted_touches(paths, models), paths, models, _CELL)
     return [
-        credits_of(wide, index, _CELL).assign(**_around(wide, index, uncertainty))
+        credits_of(wide, index, _CELL).assign(**bounds_around(wide, index, uncertainty))
         for index in range(len(models))
     ]
 
@@ -88,7 +88,7 @@ class ReplicatedCredits:
     @classmethod
     def of(cls, paths: Paths, models: list[Model], replicates: range, seed: int) -> ReplicatedCredits:
         """Resample the credits of users, a batch of rows at a time."""
-        credited = _by_unit(paths, models)
+        credited = _by_unit(weighted_touches(paths, models), paths, models, _CELL)
         numbered = credited.mutate(number=number_of(credited.unit)).drop("unit")
         credits = cls(len(models), len(replicates))
         # In order, so that the rows of a user are consecutive and sums are reproducible.
@@ -199,20 +199,22 @@ def _depends_on_place(model: Model) -> bool:
     return isinstance(model, models.FirstTouch | models.LastTouch | models.Linear | models.LinearRamp)
 
 
-def _by_unit(paths: Paths, models: list[Model]) -> ir.Table:
-    """Sum credits by node, currency and sampling unit: the user, or the conversion if users are unknown."""
-    rows = weighted_touches(paths, models)
+def _by_unit(rows: ir.Table, paths: Paths, models: list[Model], cell: list[str]) -> ir.Table:
+    """Sum credits by cell and sampling unit: the user, or the conversion if users are unknown."""
     unit = rows.user_id.coalesce(rows.event_id) if paths.has_users else rows.event_id
     rows = rows.mutate(unit=unit)
-    return rows.group_by([*_CELL, "unit"]).agg(
+    return rows.group_by([*cell, "unit"]).agg(
         **credit_sums(rows, range(len(models))), conversions=rows.conversions.max(), lowest=rows.value.min()
     )
 
 
-def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
-    """Sum credits, and for variances their squares and their products with the user's total."""
-    credited = _by_unit(paths, models)
-    of_unit = ibis.window(group_by=credited.unit)
+def sums_with_squares(rows: ir.Table, paths: Paths, models: list[Model], cell: list[str]) -> pd.DataFrame:
+    """Sum credits, and for variances their squares and their products with the user's total.
+
+    A cell is a node, a currency and possibly a period, of which the user's total is.
+    """
+    credited = _by_unit(rows, paths, models, cell)
+    of_unit = ibis.window(group_by=[credited[name] for name in ("unit", *cell[2:])])
     totals = {f"t{index}": total(credited[f"c{index}"], over=of_unit) for index in range(len(models))}
     rows = credited.mutate(**totals)
     # The conversions of an aggregated path are separate units, each with an equal part of its credit.
@@ -225,7 +227,7 @@ def _with_squares(paths: Paths, models: list[Model]) -> pd.DataFrame:
         sums[f"cc{index}"] = total(conversions * conversions / size)
         sums[f"vv{index}"] = total(value * value / size)
         sums[f"ct{index}"] = total(conversions * of_user / size)
-    return to_pandas(rows.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
+    return to_pandas(rows.group_by(cell).agg(**sums).order_by(*cell).to_pyarrow())
 
 
 def credits_of(wide: pd.DataFrame, index: int, cell: list[str]) -> pd.DataFrame:
@@ -235,7 +237,7 @@ def credits_of(wide: pd.DataFrame, index: int, cell: list[str]) -> pd.DataFrame:
     )
 
 
-def _around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[str, Numbers]:
+def bounds_around(wide: pd.DataFrame, index: int, uncertainty: Uncertainty) -> dict[str, Numbers]:
     """Return bounds by the variance of a compound Poisson process; of shares by the delta method."""
     conversions, value, squares, value_squares, products = (
         wide[f"{kind}{index}"].to_numpy("float64") for kind in ("c", "v", "cc", "vv", "ct")

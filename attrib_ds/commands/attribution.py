@@ -21,7 +21,7 @@ from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest, RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.overview import Overview
-from attrib_ds.records import frames, written_files
+from attrib_ds.records import written_files
 
 if TYPE_CHECKING:
     from attrib_ds.importers.own_paths import FilePaths  # slow to import
@@ -208,40 +208,28 @@ def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
     _print_rows(texts)
     if confidence is not None:
         show(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
-        _print_rows(_texts_side_by_side(credits, _with_bounds(credits)))
+        _print_rows(_with_bounds(credits, overview.models))
     elif len(overview.models) > 1:
         show("\nCredited conversions by model\n")
         by_model = overview.across("Conversions").reset_index(drop=True)
         _print_rows(pd.concat([texts["node"].reset_index(drop=True), by_model], axis=1))
 
 
-def _with_bounds(credits: pd.DataFrame) -> pd.Series[Any]:
-    """Format credited conversions with their bounds, if they have any."""
+def _with_bounds(credits: pd.DataFrame, models: list[str]) -> pd.DataFrame:
+    """Return one row per node and currency, with a column of credited conversions and bounds per model."""
     cells = [
         f"{credited:,.1f}" if pd.isna(low) else f"{credited:,.1f} ({low:,.1f} to {high:,.1f})"
         for credited, low, high in credits[["conversions", "low", "high"]].itertuples(index=False)
     ]
-    shown: pd.Series[Any] = pd.Series(cells, index=credits.index, dtype=frames.TEXT)
-    return shown
-
-
-def _texts_side_by_side(credits: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:
-    """Return one row per node and currency and one column per model, filled with ``cells``."""
-    models = list(dict.fromkeys(credits["model"]))
     keys = ["node_id", "node_name", "currency"]
-    # In the order of the last model, with unattributed conversions at the end.
-    rows: pd.DataFrame = pd.concat(
-        [credits.loc[credits["model"] == model, keys] for model in reversed(models)]
-    )
-    rows = rows.drop_duplicates()
-    rows = rows.loc[rows["node_id"].isna().sort_values(kind="stable").index]
+    rows = credits.loc[credits["node_id"].isna().sort_values(kind="stable").index, keys].drop_duplicates()
     for model in models:
-        of_model = credits["model"] == model
-        texts = credits.loc[of_model, keys].assign(**{model: cells[of_model]})
-        rows = rows.merge(texts, on=keys, how="left")
-    rows = rows.rename(columns={"node_name": "node"})
-    has_currencies = len(credits["currency"].dropna().unique()) > 1
-    return rows[["node", *(["currency"] if has_currencies else []), *models]].fillna("")
+        own = credits["model"] == model
+        rows = rows.merge(
+            credits.loc[own, keys].assign(**{model: pd.Series(cells, credits.index)[own]}), "left"
+        )
+    has_currencies = credits["currency"].nunique() > 1
+    return rows.drop(columns=["node_id", *([] if has_currencies else ["currency"])]).fillna("")
 
 
 def _print_rows(rows: pd.DataFrame) -> None:

@@ -105,26 +105,10 @@ def _sums(credits: Any, paths: Any) -> dict[str, str]:
     }
 
 
-_RULES: Final = "https://en.wikipedia.org/wiki/Attribution_(marketing)"
-_MARKOV: Final = "https://doi.org/10.1016/j.ijresmar.2016.03.001"
-_SHAPLEY: Final = "https://arxiv.org/abs/1804.05327"
-
-#: Where each model is described; the first seven are offered at once. A form cannot ask for milestones, so
-#: models that need them are left out.
-_LINKS: Final = {
-    **dict.fromkeys(
-        ("first_touch", "last_touch", "last_non_direct", "linear", "time_decay", "position_based"), _RULES
-    ),
-    "markov": _MARKOV,
-    **dict.fromkeys(("linear_ramp", "j_shaped", "inverse_j"), _RULES),
-    "participation": "",
-    **dict.fromkeys(("shapley", "conversion_rate_shapley"), _SHAPLEY),
-    "markov_2": _MARKOV,
-    "fractribution": "https://github.com/google/fractribution",
-    "discrete_hazard": "https://doi.org/10.6339/23-JDS1101",
-}
+#: Every model of the reports; the first seven are offered at once.
 MODEL_OPTIONS: Final = tuple(
-    Option(name, *MODELS[name], link, place < 7) for place, (name, link) in enumerate(_LINKS.items())
+    Option(name, words["label"], words["meaning"], words["link"], place < 7)
+    for place, (name, words) in enumerate(MODELS.items())
 )
 
 

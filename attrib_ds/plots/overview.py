@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from attrib_ds.attribution.credits.series import credit_series
-from attrib_ds.attribution.models import model_named, rule_models
+from attrib_ds.attribution.models import rule_models
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.labels import distinct, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
-#: Words for names of models that are not the name with spaces, and what each model does.
-MODELS: Final = {
-    "first_touch": ("First touch", "Everything goes to what brought people in."),
-    "last_touch": ("Last touch", "Everything goes to the last visit before the conversion."),
-    "last_non_direct": ("Last non-direct", "As last touch, but direct visits are skipped."),
-    "linear": ("Linear", "Every visit on the way gets the same share."),
-    "time_decay": ("Time decay", "Recent visits get more: half as much for each 7 days before."),
-    "position_based": ("Position based", "40 % to the first, 40 % to the last, the rest between."),
-    "markov": ("Markov chain", "Learned from paths: what is lost if a channel is removed."),
-    "linear_ramp": ("Linear ramp", "Each visit gets more than the one before."),
-    "j_shaped": ("J-shaped", "20 % to the first, 60 % to the last, the rest between."),
-    "inverse_j": ("Inverse J", "60 % to the first, 20 % to the last, the rest between."),
-    "participation": ("Participation", "Everyone on the way gets it all; the sum exceeds 100 %."),
-    "shapley": ("Shapley", "Distinct channels on the way share equally."),
-    "conversion_rate_shapley": (
-        "Conversion-rate Shapley",
-        "Learned from paths: what a channel adds to the conversion rate of every combination.",
-    ),
-    "markov_2": ("Markov chain, order 2", "Remembers the last two visits."),
-    "fractribution": (
-        "Fractribution",
-        "Learned from paths: the conversion rate that a path loses without a visit.",
-    ),
-    "discrete_hazard": (
-        "Discrete hazard",
-        "Estimates the conversions that would not have happened without a channel.",
-    ),
-}
+#: By name of a model: its ``label`` in words, its ``meaning`` and a ``link``.
+MODELS: Final = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 #: Lengths of a period in days; whole weeks, so that both periods have the same weekdays.
 _PERIODS: Final = (364, 182, 84, 28, 7)
 #: Maximum number of points in a chart over time; longer periods are drawn by week.
@@ -72,8 +48,8 @@ def in_words(model: str) -> str:
     stem, _, settings = model.partition("(")
     if stem not in MODELS:
         return printable(model)
-    settings = settings.replace("_", " ").replace("=", " = ")
-    return printable(f"{MODELS[stem][0]} ({settings}" if settings else MODELS[stem][0])
+    label, settings = MODELS[stem]["label"], settings.replace("_", " ").replace("=", " = ")
+    return printable(f"{label} ({settings}" if settings else label)
 
 
 @dataclass(frozen=True)
@@ -360,12 +336,9 @@ def _period(paths: Paths, lead: str, currency: str | None, days: int | None) -> 
     """Sum conversions and value by day, and divide them into the period and the one before it."""
     if not paths.has_dates:
         return None
-    try:
-        model: Any = model_named(lead)
-        rows = credit_series(paths, model, interval="day")
-    except InvalidRequest:
-        # Totals are the same under every rule; this model has no credit by day.
-        model, rows = None, credit_series(paths, rule_models()["linear"], interval="day")
+    # Totals are the same under every rule, and other models take too long by day.
+    model = None if lead == "participation" else rule_models().get(lead)
+    rows = credit_series(paths, model or "linear", interval="day")
     rows = rows.assign(key=rows["node_id"].fillna(""), day=pd.to_datetime(rows["day"]))
     rows = rows[~rows["is_partial"].fillna(False).astype(bool) & (rows["conversions"] != 0)]
     if rows.empty:
@@ -522,4 +495,4 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         missed = 0.0 if paths is None else paths.beyond_lookback()
         if missed > 1e-6:
             parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"
-    return f"Not to be told from these data: {'; '.join(parts)}."
+    return f"These data cannot tell {'; nor '.join(parts)}."

@@ -265,10 +265,9 @@ def _dots(row: pd.Series[Any], lead: str, scale: tuple[float, float], *, mark: f
     )
 
 
-def _ends(row: pd.Series[Any]) -> str:
+def _ends(row: pd.Series[Any], decimals: int) -> str:
     """Return the lowest and the highest number of a row."""
-    measure = Measure("", decimals=0 if row.abs().max() >= 20 else 1)
-    return f"{measure.text(row.min())} to {measure.text(row.max())}"
+    return " to ".join(Measure("", decimals=decimals).text(end) for end in (row.min(), row.max()))
 
 
 def _credit(overview: Overview) -> str:
@@ -289,7 +288,7 @@ def _credit(overview: Overview) -> str:
         value = float(row[overview.lead])
         dots = _dots(row, overview.lead, scale) if place < min(len(nodes), _MOST_NODES) else ""
         cells = [name, dots, _ONE.text(value), _ONE.text(100 * value / total) + " %"]
-        rows.append([*cells, *([_ends(row)] if several else [])])
+        rows.append([*cells, *([_ends(row, 0 if row.abs().max() >= 20 else 1)] if several else [])])
     text = escape(overview.reason) + " The bar spans all of them." * several
     head = ["", "|draw", "Credit", "Share", *(["Range"] if several else [])]
     return _section(f"Credited conversions, {in_words(overview.lead)}", text, head, rows)
@@ -335,7 +334,7 @@ def _returns(overview: Overview) -> str:
                 [
                     _dots(earned, overview.lead, scale, mark=1.0),
                     _ONE.text(earned[overview.lead]),
-                    _ends(earned),
+                    _ends(earned, 1),
                 ]
                 if is_known
                 else [""] * 3
@@ -443,7 +442,7 @@ def _behind(overview: Overview) -> str:
         ]
         parts.append(("From visit to conversion", _rows(head, lags)))
     stems = {model: model.partition("(")[0] for model in overview.models}
-    known = [(in_words(model), MODELS[stem][1]) for model, stem in stems.items() if stem in MODELS]
+    known = [(in_words(model), MODELS[stem]["meaning"]) for model, stem in stems.items() if stem in MODELS]
     listed = "".join(f"<dt>{escape(words)}</dt> <dd>{escape(text)}</dd>" for words, text in known)
     if listed:
         parts.append(("What the models do", f"<dl>{listed}</dl>"))

@@ -34,6 +34,8 @@ def test_removal_effects_by_hand():
     # Without a: 2/6 * 3/4 = 1/4 is left. Without b nothing is.
     assert effects_of(paths_of(SIX)) == pytest.approx({"a": 0.5, "b": 1.0}, abs=1e-12)
     assert credited(paths_of(SIX), "markov") == pytest.approx({"a": 1.0, "b": 2.0}, abs=1e-12)
+    assert effects_of(paths_of(SIX), "lost_conversions") == pytest.approx({"a": 1.5, "b": 3.0}, abs=1e-12)
+    assert effects_of(paths_of(SIX), "lost_value") == pytest.approx({"a": 12.0, "b": 24.0}, abs=1e-12)
     # The value of 24 all comes from b, so value is divided as conversions are.
     assert credited(paths_of(SIX), "markov", "value") == pytest.approx({"a": 8.0, "b": 16.0}, abs=1e-12)
 

@@ -7,7 +7,7 @@ import openpyxl
 import pytest
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-SCRIPTS = ["weekly-report.md", "segments.md", "crm-conversions.md"]
+SCRIPTS = ["weekly-report.md", "segments.md", "crm-conversions.md", "questions.md"]
 
 
 def blocks_of(page, language="python"):
@@ -33,13 +33,23 @@ def test_its_python_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     if page == "weekly-report.md":
         sheets = openpyxl.load_workbook("weekly.xlsx")
-        assert sheets.sheetnames == ["Models", "Credits", "Weeks"]
+        assert sheets.sheetnames == ["Credits", "Weeks"]
         header = [cell.value for cell in sheets["Weeks"][1]]
         assert header[:3] == ["model", "week", "start"]
         assert header[-4:] == ["spend", "cpa", "roas", "is_partial"]
-        assert Path("weekly.png").read_bytes().startswith(b"\x89PNG")
+        assert "Last 7 days" in Path("weekly.html").read_text(encoding="utf-8")
     elif page == "segments.md":
         assert "Paid Search" in printed
+    elif page == "questions.md":
+        # What the page says of its numbers: opens are first touch, and closes last touch.
+        of_model = names["credits"].groupby(["model", "node_id"])["conversions"].sum()
+        roles = names["roles"].set_index("node_id")
+        for role, model in (("opens", "first_touch"), ("closes", "last_touch")):
+            assert roles[role].to_dict() == pytest.approx(of_model[model].to_dict())
+        assert names["months"]["low"].notna().all()
+        assert printed.count("returning") == 1
+        sheets = openpyxl.load_workbook("report.xlsx")
+        assert sheets.sheetnames[:2] == ["Overview", "Credit"]
     else:
         assert "Contact in row 2" in printed
         # Noah's 900 EUR: display and search; Jonas's 450.50 EUR: display, twice search, twice organic.

@@ -88,8 +88,9 @@ def attribute(
     Warns
     -----
     InputWarning
-        If ``spend`` has nodes without a touchpoint, or a quarter of the conversions or more is unattributed
-        beside a filter of touchpoints.
+        If ``spend`` has nodes without a touchpoint; if a quarter of the conversions or more is unattributed
+        beside a filter of touchpoints; or if a tenth of them, and at least 20, have touchpoints before the
+        lookback only.
 
     Notes
     -----
@@ -147,14 +148,14 @@ def attribute(
         # This adds the nodes that only have spend, so names are looked up again.
         credits = join_spend(credits, outlays, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
-    _warn_of_filter(paths, credits)
+    _warn_of_unattributed(paths, credits)
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
     credits.attrs = settings | {**paths.settings, **({} if uncertainty is None else uncertainty.described())}
     return credits
 
 
-def _warn_of_filter(paths: Paths, credits: pd.DataFrame) -> None:
-    """Warn if many conversions are unattributed beside a filter that leaves out touchpoints only."""
+def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
+    """Warn if many conversions are unattributed because of a filter of touchpoints, or of the lookback."""
     rows = credits[credits["model"] == credits["model"].iloc[0]] if len(credits) else credits
     total, lost = rows["conversions"].sum(), rows.loc[rows["node_id"].isna(), "conversions"].sum()
     if "where" in paths.settings and lost > _LOST * total:
@@ -163,6 +164,15 @@ def _warn_of_filter(paths: Paths, credits: pd.DataFrame) -> None:
             f"leaves out "
             "touchpoints, not conversions. To leave out conversions too, filter them or their users: "
             "where=at.event(...), or where=at.user(...)",
+            InputWarning,
+        )
+    many = max(_MANY, total / 10)
+    missed = paths.beyond_lookback() if lost >= many else 0.0
+    if missed >= many:
+        warn(
+            f"lookback: {missed:,.0f} of {total:,.0f} conversions have touchpoints before the lookback of "
+            f"{paths.settings['lookback']} and none within it, so they are unattributed. If decisions take "
+            "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several",
             InputWarning,
         )
 
@@ -188,6 +198,8 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
 _ROUNDING: Final = 1e-6
 #: Share of conversions that a filter may leave without a touchpoint before it is said.
 _LOST: Final = 0.25
+#: Number of conversions that a warning about the lookback is worth.
+_MANY: Final = 20
 
 
 def check_conservation(

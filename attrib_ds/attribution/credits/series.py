@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from attrib_ds import instants
+from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import counted_in_part, first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.credits import path_credits, returns
 from attrib_ds.attribution.credits.touches import Models, check_custom_weights, models_by_label
-from attrib_ds.attribution.models import Model, PathModel
+from attrib_ds.attribution.engines.engine import group_of
+from attrib_ds.attribution.intervals import GROUPS, Limits, Uncertainty, measures_of
+from attrib_ds.attribution.models import DiscreteHazard, Markov, Model, PathModel
 from attrib_ds.attribution.paths import inputs, money
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.rules import credit_sums, credits_of, weighted_touches
+from attrib_ds.attribution.rules import (
+    bounds_around,
+    credit_sums,
+    credits_of,
+    sums_with_squares,
+    weighted_touches,
+)
 from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 _DATES = ("event", "state", "touch")
 _CELL = ["node_id", "currency", "day"]
+_BOUNDS = ["low", "high", "value_low", "value_high"]
 
 
 def credit_series(
@@ -36,6 +49,7 @@ def credit_series(
     date: str = "event",
     timezone: str | None = None,
     spend: Frame | None = None,
+    confidence: float | None = None,
 ) -> pd.DataFrame:
     """Attribute conversions and their value to nodes, period by period.
 
@@ -44,8 +58,9 @@ def credit_series(
     paths : Paths
         From :func:`attrib_ds.conversion_paths` or ``Paths.from_frames``.
     models : Model, str, sequence or mapping
-        As in :func:`attrib_ds.attribute`, but only models that credit touchpoints: the Markov model, which
-        credits nodes only, cannot be divided into periods.
+        As in :func:`attrib_ds.attribute`. The Markov model credits nodes only, so each period has a chain of
+        its own: of the conversions in the period, and of the users without a conversion whose last touchpoint
+        is in it.
     interval : {"day", "week", "month", "quarter", "semester", "year"}, default "day"
         Length of a period.
     date : {"event", "state", "touch"}, default "event"
@@ -61,6 +76,10 @@ def credit_series(
         ``spend`` (number, 0 or more) and, with several currencies, ``currency`` (str). Each amount belongs
         to the period of its date; a date without a time is a day in ``timezone``. By default the spend of the
         paths, if it is by day.
+    confidence : float, optional
+        Level of the intervals, between 0 and 1, such as 0.95; without it there are none. As in
+        :func:`attrib_ds.attribute`: closed forms for rules, and a jackknife over twenty groups of users for
+        other models, which are estimated anew without each group.
 
     Returns
     -------
@@ -68,18 +87,21 @@ def credit_series(
         One row per model, period, node and currency with credit or spend, by model and then by period:
         ``model``; the period, in a column with the name of ``interval``, such as ``week`` (str, as in
         insights: ``"2025-W06"``); ``start`` (datetime64[us, UTC], when it begins), ``node_id``,
-        ``node_name`` (str), ``conversions``, ``value`` (float64, credited), ``currency`` (str) and, with
+        ``node_name`` (str), ``conversions``, ``value`` (float64, credited), ``currency`` (str); with
+        ``confidence``, ``low``, ``high``, ``value_low`` and ``value_high`` (float64, bounds of both); with
         spend, ``spend``, ``cpa`` and ``roas`` (float64), as in :func:`attrib_ds.report_returns`; and
         ``is_partial`` (boolean): the ``since`` or ``until`` of the paths lies inside the period, or beyond it
         for dates of touchpoints, or, without an ``until``, credit and spend end before the period does.
-        Summed over periods, the credits equal those of :func:`attrib_ds.attribute`.
+        Summed over periods, the credits equal those of :func:`attrib_ds.attribute`, except those of Markov
+        chains; bounds do not add up.
 
     Raises
     ------
     InvalidRequest
-        If a model is unknown or does not credit touchpoints, an argument is not allowed, the paths have no
-        dates, or no state for ``date="state"``, ``spend`` has no dates or ambiguous ones, or the currency of
-        conversions or spend is missing and ambiguous.
+        If a model is unknown, or the Markov model is to be divided by the dates of touchpoints or of later
+        amounts, an argument is not allowed, the paths have no dates, or no state for ``date="state"``,
+        ``spend`` has no dates or ambiguous ones, or the currency of conversions or spend is missing and
+        ambiguous.
 
     Warns
     -----
@@ -126,25 +148,51 @@ def credit_series(
         returns.warn_of_unknown_nodes(paths, own_spend, of_paths)
     spent = _daily(paths.spend if own_spend is None else own_spend, zone)
     dated = _Dated.of(paths, date)
+    uncertainty = Uncertainty.of(confidence, intervals="closed_form", replicates=2, seed=0)
+    bounds = [] if uncertainty is None else _BOUNDS
     check_custom_weights(paths, chosen)
     rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
-    by_day = _by_rules(paths, rules, dated, zone) if rules else {}
-    sequences = Sequences.of(paths) if len(rules) < len(chosen) else None
+    calendar = _Calendar.of(paths, dated, zone, interval if bounds else "day")
+    if len(rules) < len(chosen):
+        paths = paths.computed()
+    by_day = _by_rules(paths, rules, dated, calendar, uncertainty) if rules else {}
     for label, model in chosen.items():
-        if isinstance(model, PathModel) and sequences is not None:
-            by_day[label] = _by_shares(model, sequences, dated, zone)
-    series = _by_period({label: by_day[label] for label in chosen}, interval, spent)
+        if isinstance(model, Markov):
+            own = replace(calendar, interval=interval)
+            by_day[label] = _by_chains(paths, model, dated, own, uncertainty)
+        elif isinstance(model, PathModel):
+            by_day[label] = _by_shares(paths, model, dated, calendar, uncertainty)
+    series = _by_period({label: by_day[label] for label in chosen}, interval, spent, bounds)
     series["start"] = starts_of(series["start"], zone)
-    first, last = _counted(paths, [*by_day.values(), *([] if spent is None else [spent])], zone)
+    days = [] if all(rows.empty for rows in by_day.values()) else [calendar.newest]
+    days += [] if spent is None else spent["day"].tolist()
+    first, last = _counted(paths, days, zone)
     series["is_partial"] = counted_in_part(series[interval], interval, zone, first=first, last=last)
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
-    columns = ["model", interval, "start", "node_id", "node_name", "conversions", "value", "currency"]
-    series = series[[*columns, *([] if spent is None else ["spend", "cpa", "roas"]), "is_partial"]]
-    settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}
-    series.attrs = (
-        settings | dict(paths.settings) | {"interval": interval, "date": date, "timezone": zone.key}
-    )
+    columns = [
+        "model",
+        interval,
+        "start",
+        "node_id",
+        "node_name",
+        "conversions",
+        "value",
+        "currency",
+        *bounds,
+    ]
+    if spent is not None:
+        columns += ["spend", *(name for name in series.columns if name.startswith(("cpa", "roas")))]
+    series = series[[*columns, "is_partial"]]
+    described = {} if uncertainty is None else uncertainty.described()
+    settings: dict[Any, Any] = {
+        **paths.settings,
+        "interval": interval,
+        "date": date,
+        "timezone": zone.key,
+        **described,
+    }
+    series.attrs = {"models": {label: repr(model) for label, model in chosen.items()}, **settings}
     return series
 
 
@@ -185,57 +233,151 @@ class _Dated:
         return cls(inputs.STATE if inputs.STATE in columns else of_event, value, paths.later, False)
 
 
+@dataclass(frozen=True)
+class _Calendar:
+    """Periods in a time zone between two instants that enclose all dates; the newest day has conversions."""
+
+    zone: ZoneInfo
+    interval: str
+    first: datetime
+    last: datetime
+
+    @classmethod
+    def of(cls, paths: Paths, dated: _Dated, zone: ZoneInfo, interval: str) -> _Calendar:
+        """Return the periods of the dates, which need not be computed for all touchpoints."""
+        conversions = paths.touches if paths.conversions is None else paths.conversions
+        columns = [conversions[dated.column], *([] if dated.later is None else [dated.later.date])]
+        ends = [end.to_pyarrow().as_py() for column in columns for end in (column.min(), column.max())]
+        found = [pd.Timestamp(end) for end in ends if end is not None] or [pd.Timestamp(0)]
+        # Windows may end at another date than the one that counts, such as that of a state.
+        margin = pd.Timedelta(days=800) if paths.window is None else pd.Timedelta(paths.window.longest)
+        return cls(zone, interval, (min(found) - margin).to_pydatetime(), max(found).to_pydatetime())
+
+    @property
+    def newest(self) -> pd.Timestamp:
+        """The local day of the last date."""
+        return pd.Timestamp(self.last, tz="UTC").tz_convert(self.zone).tz_localize(None).normalize()
+
+    def place(self, rows: ir.Table) -> ir.Table:
+        """Add the first local day of the period of ``on``, as ``day``."""
+        day = local_days(rows.on, self.zone, first=self.first, last=self.last)
+        if self.interval == "day":
+            return rows.mutate(day=day)
+        margin = pd.Timedelta(days=2)
+        days = pd.Series(pd.date_range(self.first - margin, self.last + margin, normalize=True))
+        named = {"local_day": days, "day": first_days(days, self.interval)}
+        table = ibis.memtable(pa.table({name: pa.array(each.dt.date) for name, each in named.items()}))
+        return rows.mutate(local_day=day).inner_join(table, "local_day").drop("local_day")
+
+
 def _by_rules(
-    paths: Paths, rules: dict[str, Model], dated: _Dated, zone: ZoneInfo
+    paths: Paths, rules: dict[str, Model], dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
 ) -> dict[str, pd.DataFrame]:
-    """Sum the credit of every rule by node, currency and day."""
+    """Sum the credit of every rule by node, currency and day; by period if there are bounds."""
     models = list(rules.values())
     rows = weighted_touches(paths, models)
     on = rows.date.coalesce(rows[dated.column]) if dated.by_touch else rows[dated.column]
     rows = rows.mutate(on=on, value=rows[dated.value])
-    first, last = _bounds(rows.on, paths, dated)
-    parts = [_credited(rows, models, zone, first, last)]
+    kept = ["event_id", "user_id", "node_id", "currency", "on", "conversions", "value"]
+    kept += [f"w{index}" for index in range(len(models))]
+    parts = rows.select(*kept)
     if dated.later is not None:
         later = dated.later.select(later_of="event_id", later_on="date", amount="value")
         joined = rows.inner_join(later, rows.event_id == later.later_of)
         late = joined.mutate(on=joined.later_on, value=joined.amount, conversions=0.0)
-        parts.append(_credited(late, models, zone, first, last))
-    wide = pd.concat(parts, ignore_index=True)
-    return {label: credits_of(wide, index, _CELL) for index, label in enumerate(rules)}
+        parts = ibis.union(parts, late.select(*kept).cast(dict(parts.schema())))
+    placed = calendar.place(parts)
+    placed = placed.mutate(day=placed.day.cast("timestamp(6)"))
+    if uncertainty is None:
+        sums = credit_sums(placed, range(len(models)))
+        wide = to_pandas(placed.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
+    else:
+        wide = sums_with_squares(placed, paths, models, _CELL)
+    wide["day"] = wide["day"].dt.tz_localize(None)
+    found = {label: credits_of(wide, index, _CELL) for index, label in enumerate(rules)}
+    if uncertainty is None:
+        return found
+    return {
+        label: _bounded(rows, partial(_bounds_of_rule, wide, index, uncertainty))
+        for index, (label, rows) in enumerate(found.items())
+    }
 
 
-def _credited(
-    rows: ir.Table, models: list[Model], zone: ZoneInfo, first: datetime, last: datetime
+def _bounds_of_rule(
+    wide: pd.DataFrame, index: int, uncertainty: Uncertainty, rows: Codes
+) -> dict[str, Numbers]:
+    return bounds_around(wide.iloc[rows], index, uncertainty)
+
+
+def _bounded(credits: pd.DataFrame, bounds_of: Callable[[Codes], dict[str, Numbers]]) -> pd.DataFrame:
+    """Add the bounds of credits, which depend on all rows of the same period."""
+    periods = map(np.asarray, credits.groupby("day").indices.values())
+    parts = [pd.DataFrame(bounds_of(rows), index=credits.index[rows]) for rows in periods]
+    return credits.join(pd.concat(parts)[_BOUNDS]) if parts else credits.reindex(columns=[*credits, *_BOUNDS])
+
+
+def _by_chains(
+    paths: Paths, model: Markov, dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
 ) -> pd.DataFrame:
-    day = local_days(rows.on, zone, first=first, last=last).cast("timestamp(6)")
-    table = (
-        rows.mutate(day=day)
-        .group_by(_CELL)
-        .agg(**credit_sums(rows, range(len(models))))
-        .order_by(*_CELL)
-        .to_pyarrow()
-    )
-    frame = to_pandas(table)
-    return frame.assign(day=frame["day"].dt.tz_localize(None))
+    """Credit nodes by a chain for each period."""
+    if dated.by_touch or dated.later is not None:
+        raise InvalidRequest(
+            f"date: {model.name} credits nodes, not touchpoints, so it has no credit by the dates of "
+            "touchpoints or of later amounts; allowed: 'event'"
+        )
+    touches = calendar.place(paths.touches.mutate(on=paths.touches[dated.column]))
+    converted = paths.touches if paths.converted is None else paths.converted
+    points = paths.touchpoints
+    ended = None
+    if points is not None:
+        ended = calendar.place(points.group_by("user_id").agg(on=points.date.max()))
+    parts = [pd.DataFrame(columns=[*_CELL, "conversions", "value"])]
+    for day in sorted(touches.day.to_pyarrow().unique().to_pylist()):
+        nulls = (
+            None
+            if points is None or ended is None
+            else points.semi_join(ended.filter(ended.day == day), "user_id")
+        )
+        own = touches.filter(touches.day == day).drop("on", "day")
+        narrow = replace(paths, touches=own, touchpoints=nulls, converted=converted.select("user_id"))
+        (rows,) = path_credits.path_credits(narrow, [model], uncertainty=uncertainty)
+        parts.append(rows.assign(day=pd.Timestamp(day)))
+    return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
-def _bounds(dates: Any, paths: Paths, dated: _Dated) -> tuple[datetime, datetime]:
-    """Return two instants that enclose all dates, cheaply and with some margin."""
-    conversions = paths.conversions
-    names = {"event_date", dated.column}
-    columns = [dates] if conversions is None else [conversions[name] for name in names]
-    if dated.later is not None:
-        columns.append(dated.later.date)
-    ends = [end.to_pyarrow().as_py() for column in columns for end in (column.min(), column.max())]
-    found = [pd.Timestamp(end) for end in ends if end is not None] or [pd.Timestamp(0)]
-    longest = pd.Timedelta(0) if paths.window is None else pd.Timedelta(paths.window.longest)
-    return (min(found) - longest).to_pydatetime(), max(found).to_pydatetime()
+def _by_shares(
+    paths: Paths, model: PathModel, dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
+) -> pd.DataFrame:
+    """Sum the credit of a path model by node, currency and day; by period if there are bounds."""
+    credits = _shared(paths, model, dated, calendar)
+    if uncertainty is None:
+        return credits
+    tables = {"touches": paths.touches, "touchpoints": paths.touchpoints, "observed": paths.observed}
+    cells, measures, without = pd.MultiIndex.from_frame(credits[_CELL]), ["conversions", "value"], []
+    for group in range(GROUPS):
+        kept: dict[str, Any] = {
+            name: table.filter(group_of(table.user_id.fill_null(""), GROUPS) != group)
+            for name, table in tables.items()
+            if table is not None
+        }
+        left_out = _shared(replace(paths, **kept), model, dated, calendar).set_index(_CELL)[measures]
+        without.append(left_out.reindex(cells).fillna(0.0).to_numpy(float).T)
+    samples, is_sum = np.stack(without), not (model.signed or isinstance(model, DiscreteHazard))
+    currency = pd.factorize(credits["currency"])[0].astype(np.int64) + 1
+
+    def bounds_of(rows: Codes) -> dict[str, Numbers]:
+        estimates = measures_of(*credits[measures].to_numpy(float)[rows].T)
+        limits = Limits(is_sum, model.signed, np.zeros(len(rows), bool), currency[rows])
+        return uncertainty.without(estimates, samples[:, :, rows], limits=limits)
+
+    return _bounded(credits, bounds_of)
 
 
-def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: ZoneInfo) -> pd.DataFrame:
+def _shared(paths: Paths, model: PathModel, dated: _Dated, calendar: _Calendar) -> pd.DataFrame:
     """Sum the credit of a path model from the shares of touchpoints."""
+    sequences = Sequences.of(paths)
     shares = to_pandas(path_credits.touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
-    touches = sequences.paths.touches
+    touches = paths.touches
     last = touches.filter(touches.position == touches.length)
     events = to_pandas(
         last.select(
@@ -253,8 +395,9 @@ def _by_shares(model: PathModel, sequences: Sequences, dated: _Dated, zone: Zone
         late = rows.merge(later, on="event_id").assign(conversions=0.0)
         late["on"], late["worth"] = late.pop("later_on"), late.pop("amount")
         rows = pd.concat([rows, late], ignore_index=True)
+    local = _local(rows["on"], calendar.zone)
     credited = rows.assign(
-        day=_local(rows["on"], zone),
+        day=first_days(local, calendar.interval),
         conversions=rows["share"] * rows["conversions"],
         value=rows["share"] * rows["worth"],
     )
@@ -278,14 +421,13 @@ def _daily(spend: pd.DataFrame | None, zone: ZoneInfo) -> pd.DataFrame | None:
 
 
 def _counted(
-    paths: Paths, rows: list[pd.DataFrame], zone: ZoneInfo
+    paths: Paths, days: list[pd.Timestamp], zone: ZoneInfo
 ) -> tuple[datetime | None, datetime | None]:
-    """Return the bounds of the conversions; without an upper one, the end of the last day in the rows."""
+    """Return the bounds of the conversions; without an upper one, the end of the last of some days."""
     first, last = (
         instants.parse(paths.settings[name], argument=name) if name in paths.settings else None
         for name in ("since", "until")
     )
-    days = [of_rows["day"].max() for of_rows in rows if len(of_rows)]
     if last is None and days:
         last = instants.last_instant(max(days).date(), zone, argument="until")
     return first, last
@@ -296,20 +438,21 @@ def _local(dates: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
     return pd.Series(local, index=dates.index)
 
 
-def _by_period(by_day: dict[str, pd.DataFrame], interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:
+def _by_period(
+    by_day: dict[str, pd.DataFrame], interval: str, spend: pd.DataFrame | None, bounds: list[str]
+) -> pd.DataFrame:
     """Sum the days of each model into periods, and join the spend of each period to its credit."""
     rows = pd.concat([rows.assign(model=label) for label, rows in by_day.items()], ignore_index=True)
     if spend is not None:
         rows, spend = returns.in_one_currency(rows, spend)
-    parts = [
-        _summed(rows[rows["model"] == label].drop(columns="model"), interval, spend).assign(model=label)
-        for label in by_day
-    ]
+    own = {label: rows[rows["model"] == label].drop(columns="model") for label in by_day}
+    parts = [_summed(own[label], interval, spend, bounds).assign(model=label) for label in by_day]
     return pd.concat(parts, ignore_index=True)
 
 
-def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd.DataFrame:
-    counts = ["conversions", "value"]
+def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None, bounds: list[str]) -> pd.DataFrame:
+    # A cell with bounds is one row, so that its sum is itself.
+    counts = ["conversions", "value", *bounds]
     if spend is not None:
         # Without any conversion the spend has earned 0.
         is_monetary = rows.empty or bool(rows["monetary"].any())
@@ -325,7 +468,10 @@ def _summed(rows: pd.DataFrame, interval: str, spend: pd.DataFrame | None) -> pd
     summed = placed.groupby(keys, dropna=False)[counts].sum(min_count=1).reset_index()
     if spend is not None:
         # A node with spend and no credit has a value of 0 if conversions have values.
-        summed["value"] = summed["value"].fillna(0.0 if is_valued else np.nan)
+        only_spend = summed["value"].isna()
+        for column in ("value", *bounds):
+            zero = 0.0 if is_valued or column in ("low", "high") else np.nan
+            summed[column] = summed[column].mask(only_spend & summed[column].isna(), zero)
         summed = returns.with_ratios(summed.assign(monetary=is_monetary))
     order = summed.assign(unattributed=summed["node_id"].isna())
     order = order.sort_values(["start", "unattributed", "node_id", "currency"])

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import ibis
 import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds import display, errors
+from attrib_ds import display, errors, instants
 from attrib_ds.attribution.engines.engine import engine, engine_of, has_all_features, joined_in_order, total
 from attrib_ds.attribution.paths import inputs
 from attrib_ds.attribution.paths import money as amounts
@@ -477,6 +478,81 @@ class Paths:
         roles.insert(1, "node_name", self.names(roles["node_id"]))
         return roles
 
+    def split(self, by: str | Frame, *, since: str | None = None) -> dict[str, Paths]:
+        """Divide the conversions into groups, such as those of new and of returning customers.
+
+        Parameters
+        ----------
+        by : str or DataFrame
+            ``"customer"``: ``"new"`` is the first conversion of a user in these paths, ``"returning"`` are
+            the others. Paths of all data know more conversions before than paths of a period. Or a frame with
+            ``event_id`` or ``user_id`` and one further column, such as a country, that names the groups.
+        since : str, optional
+            Only conversions from this instant or day on; those before still make later ones returning.
+
+        Returns
+        -------
+        dict of str to Paths
+            Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
+            name are in no group. A user who converts is a null path of no group. The spend is that of all.
+
+        Raises
+        ------
+        InvalidRequest
+            If the paths are aggregated ones, or ``by`` is not allowed.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> import pandas as pd
+        >>> date = pd.to_datetime(["2025-01-01", "2025-01-02", "2025-01-03"], utc=True)
+        >>> touchpoints = pd.DataFrame({"user_id": "u", "node_id": ["search", "email"], "date": date[:2]})
+        >>> orders = pd.DataFrame({"event_id": ["e", "f"], "user_id": "u", "date": date[1:]})
+        >>> groups = at.Paths.from_frames(touchpoints, orders).split("customer")
+        >>> {name: paths.to_pandas()["event_id"].unique().tolist() for name, paths in groups.items()}
+        {'new': ['e'], 'returning': ['f']}
+        """
+        self.require_dates("groups of conversions")
+        conversions: Any = self.conversions
+        if isinstance(by, str):
+            errors.check_choice("by", by, ("customer",))
+            key, name = "event_id", by
+            in_order = ibis.window(
+                group_by=conversions.user_id, order_by=[conversions.event_date, conversions.event_id]
+            )
+            is_first = conversions.user_id.isnull() | (ibis.row_number().over(in_order) == 0)
+            groups = conversions.select("event_id", group=ibis.ifelse(is_first, "new", "returning"))
+        else:
+            frame = read_frame("by", by)
+            key, name = _key_and_group(frame)
+            frame = pd.DataFrame({key: frame[key].astype(TEXT), "group": frame[name].astype(TEXT)})
+            groups = ibis.memtable(pa.Table.from_pandas(frame.dropna(), preserve_index=False))
+        if since is not None:
+            day = instants.parse_day(since, argument="since")
+            start = (
+                instants.parse(since, argument="since")
+                if day is None
+                else instants.first_instant(day, ZoneInfo(self.timezone), argument="since")
+            )
+            conversions = conversions.filter(conversions.event_date >= instants.naive(start))
+        kept = conversions.inner_join(groups, key)
+        converted = self.touches if self.converted is None else self.converted
+        parts = {}
+        for group in sorted(kept.group.to_pyarrow().unique().to_pylist()):
+            own = kept.filter(kept.group == group)
+            points = self.touchpoints
+            if key == "user_id" and points is not None:
+                points = points.semi_join(groups.filter(groups.group == group), key)
+            parts[group] = replace(
+                self,
+                touches=self.touches.semi_join(own, "event_id"),
+                touchpoints=points,
+                converted=converted.select("user_id"),
+                conversions=conversions.semi_join(own, "event_id"),
+                settings={**self.settings, name: group},
+            )
+        return parts
+
     def beyond_lookback(self) -> float:
         """Count the conversions without a touchpoint whose user has one, but only before the lookback."""
         if self.window is None or self.touchpoints is None or self.window.reset != "none":
@@ -618,6 +694,18 @@ class Paths:
         named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def _key_and_group(frame: pd.DataFrame) -> tuple[str, str]:
+    """Return the column that says what a row is of, and the one that names its group."""
+    keys = [name for name in ("event_id", "user_id") if name in frame.columns]
+    names = [name for name in frame.columns if name not in keys]
+    if len(keys) != 1 or len(names) != 1 or frame[keys[0]].duplicated().any():
+        raise errors.InvalidRequest(
+            f"by: has the columns {', '.join(map(str, frame.columns))}; allowed: 'event_id' or 'user_id', "
+            "each once, and one column with the names of groups"
+        )
+    return keys[0], names[0]
 
 
 def require_paths(paths: object) -> None:

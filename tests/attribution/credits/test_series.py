@@ -410,7 +410,8 @@ def test_several_models_keep_their_order():
         ({"date": "click"}, "date: 'click' is not allowed.*event, state, touch"),
         ({"date": "state"}, "date: 'state' needs the dates of a state or of later amounts"),
         ({"timezone": "Paris"}, "timezone: 'Paris' is not a time zone"),
-        ({"models": "markov"}, "credits nodes, not touchpoints"),
+        ({"models": "markov", "date": "touch"}, "credits nodes, not touchpoints.*allowed: 'event'"),
+        ({"confidence": 95}, "confidence: 95 is not allowed"),
         ({"models": "linaer"}, "models: 'linaer' is not a model"),
     ],
 )
@@ -453,3 +454,70 @@ def test_spend_after_the_last_credit_says_that_the_data_go_on():
     later = pd.DataFrame({"node_id": ["search"], "date": ["2025-02-28"], "spend": [1.0], "currency": "EUR"})
     rows = credit_series(Paths.from_frames(TOUCHPOINTS, ORDERS), "linear", interval="month", spend=later)
     assert not rows["is_partial"].any()
+
+
+@pytest.fixture(scope="module")
+def weeks():
+    """Return touchpoints and orders of four weeks in January and February."""
+    world = simulate("random", users=1_500, seed=3)
+    start = pd.Timestamp("2025-01-15", tz="UTC") - world.touchpoints["date"].min().normalize()
+    orders = world.conversions.assign(date=world.conversions["date"] + start)
+    return world.touchpoints.assign(date=world.touchpoints["date"] + start), orders
+
+
+def bounded(rows, *columns):
+    rows = rows.assign(node=rows["node_id"].fillna("")).sort_values(["model", "node"])
+    return rows[["model", "node", "conversions", *columns]].reset_index(drop=True)
+
+
+BOUNDS = ("low", "high", "value_low", "value_high")
+
+
+@pytest.mark.slow
+def test_the_intervals_of_a_month_are_those_of_its_conversions_alone(weeks):
+    touchpoints, orders = weeks
+    models = ["linear", "time_decay"]
+    rows = credit_series(Paths.from_frames(touchpoints, orders), models, interval="month", confidence=0.9)
+    assert rows.attrs["confidence"] == "0.9"
+    assert sorted(set(rows["month"])) == ["2025-01", "2025-02"]
+    for month in ("2025-01", "2025-02"):
+        own = Paths.from_frames(touchpoints, orders[orders["date"].dt.strftime("%Y-%m") == month])
+        alone = bounded(attribute(own, models, confidence=0.9), *BOUNDS)
+        pd.testing.assert_frame_equal(bounded(rows[rows["month"] == month], *BOUNDS), alone)
+
+
+@pytest.mark.slow
+def test_each_month_has_a_markov_chain_of_its_own(weeks):
+    touchpoints, orders = weeks
+    paths = Paths.from_frames(touchpoints, orders)
+    rows = credit_series(paths, "markov", interval="month", confidence=0.9)
+    last = touchpoints.groupby("user_id")["date"].max().dt.strftime("%Y-%m")
+    never = set(touchpoints["user_id"]) - set(orders["user_id"])
+    for month in ("2025-01", "2025-02"):
+        converted = orders[orders["date"].dt.strftime("%Y-%m") == month]
+        users = set(converted["user_id"]) | {user for user in never if last[user] == month}
+        own = Paths.from_frames(touchpoints[touchpoints["user_id"].isin(users)], converted)
+        alone = bounded(attribute(own, "markov", confidence=0.9), *BOUNDS)
+        pd.testing.assert_frame_equal(bounded(rows[rows["month"] == month], *BOUNDS), alone)
+    without = credit_series(paths, "markov", interval="month")
+    pd.testing.assert_frame_equal(without, rows.drop(columns=list(BOUNDS)))
+
+
+@pytest.mark.slow
+def test_intervals_of_models_that_are_fitted_once_are_jackknifed(weeks):
+    paths = Paths.from_frames(*weeks)
+    rows = bounded(credit_series(paths, "fractribution", interval="year", confidence=0.9), "low", "high")
+    whole = bounded(attribute(paths, "fractribution", confidence=0.9), "low", "high")
+    pd.testing.assert_frame_equal(rows, whole)
+
+
+def test_spend_has_a_cost_with_bounds():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
+    rows = credit_series(paths, "linear", interval="month", confidence=0.9)
+    whole = attribute(Paths.from_frames(TOUCHPOINTS, ORDERS[:2]), "linear", confidence=0.9)
+    high = whole.set_index("node_id").loc["search", "high"]
+    spent = rows[rows["spend"].notna()].set_index("node_id")
+    january = spent[spent["month"] == "2025-01"]
+    assert january.loc["search", "cpa_low"] == pytest.approx(4.0 / high)
+    # Spend without a touchpoint has bought nothing for certain.
+    assert spent.loc["radio", ["low", "high", "roas_high"]].tolist() == [0.0, 0.0, 0.0]

@@ -1,0 +1,88 @@
+"""Conversions in groups: of new and returning customers, and of users or conversions with a property."""
+
+import pandas as pd
+import pytest
+
+from attrib_ds import Paths, attribute, errors
+
+
+def instants(*dates):
+    return pd.to_datetime([f"2025-{date}" for date in dates], utc=True)
+
+
+TOUCHPOINTS = pd.DataFrame(
+    {
+        "user_id": ["u", "u", "v", "w"],
+        "node_id": ["search", "email", "search", "radio"],
+        "date": instants("01-01", "02-01", "02-02", "02-03"),
+    }
+)
+#: u orders three times, v once and a visitor of no visits once; w never does.
+ORDERS = pd.DataFrame(
+    {
+        "event_id": ["b", "a", "c", "d", "e"],
+        "user_id": ["u", "u", "v", "u", "x"],
+        "date": instants("01-02", "02-02", "02-03", "02-04", "02-05"),
+    }
+)
+
+
+def events(groups):
+    return {name: sorted(paths.to_pandas()["event_id"].unique()) for name, paths in groups.items()}
+
+
+def test_customers_are_new_with_their_first_conversion():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    assert events(paths.split("customer")) == {"new": ["b", "c", "e"], "returning": ["a", "d"]}
+    # Those before the period count as conversions before.
+    since = paths.split("customer", since="2025-02-01")
+    assert events(since) == {"new": ["c", "e"], "returning": ["a", "d"]}
+    credits = attribute(since["returning"], "last_touch")
+    assert credits.set_index("node_id")["conversions"].to_dict() == {"email": 2.0}
+    # A period alone knows less.
+    alone = Paths.from_frames(TOUCHPOINTS, ORDERS[ORDERS["date"] >= "2025-02-01"])
+    assert events(alone.split("customer")) == {"new": ["a", "c", "e"], "returning": ["d"]}
+
+
+def test_users_of_another_group_are_no_null_paths():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    # Only w has touchpoints and never converts.
+    for group in paths.split("customer").values():
+        touchpoints = group.touchpoints.anti_join(group.converted, "user_id")
+        assert touchpoints.user_id.to_pyarrow().to_pylist() == ["w"]
+
+
+def test_groups_by_a_property_of_users_or_conversions():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    countries = pd.DataFrame({"user_id": ["u", "v", "w"], "country": ["FR", "DE", "DE"]})
+    by_country = paths.split(countries)
+    # x has no country, so its conversion is in no group.
+    assert events(by_country) == {"DE": ["c"], "FR": ["a", "b", "d"]}
+    assert by_country["DE"].settings["country"] == "DE"
+    assert set(by_country["FR"].touchpoints.user_id.to_pyarrow().to_pylist()) == {"u"}
+    devices = pd.DataFrame({"event_id": ["a", "b", "c"], "device": ["phone", "phone", None]})
+    assert events(paths.split(devices)) == {"phone": ["a", "b"]}
+    for wrong in (countries[["country"]], devices.assign(user_id="u"), pd.concat([countries, countries])):
+        with pytest.raises(errors.InvalidRequest, match="by: has the columns.*'event_id' or 'user_id'"):
+            paths.split(wrong)
+    with pytest.raises(errors.InvalidRequest, match="by: 'country' is not allowed.*customer"):
+        paths.split("country")
+    sequences = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
+    with pytest.raises(errors.InvalidRequest, match="groups of conversions needs the dates"):
+        sequences.split("customer")
+
+
+def test_a_lookback_that_cuts_off_what_led_to_a_tenth_of_the_conversions_warns():
+    users = [f"u{number}" for number in range(100)]
+    touchpoints = pd.DataFrame({"user_id": users, "node_id": "fair", "date": instants("01-01")[0]})
+    deals = pd.DataFrame({"event_id": users, "user_id": users, "date": instants("01-20")[0]})
+    deals.loc[:19, "date"] = instants("05-01")[0]
+    with pytest.warns(
+        errors.InputWarning,
+        match="lookback: 20 of 100 conversions have touchpoints before the lookback of 30D",
+    ):
+        attribute(Paths.from_frames(touchpoints, deals), "linear")
+    attribute(Paths.from_frames(touchpoints, deals, lookback="180D"), "linear")
+    # Fewer may have come back for other reasons.
+    deals.loc[0, "date"] = instants("01-20")[0]
+    attribute(Paths.from_frames(touchpoints, deals), "linear")
