@@ -675,7 +675,8 @@ def test_intervals_of_clusters_without_an_effect_hold_zero_as_often_as_they_say(
             for cluster, found in (("store", excludes), ("user_id", singly)):
                 row = holdout_effects(paths, withheld, cluster=cluster).table(0.9).iloc[0]
                 found.append(row["low"] > 0 or row["high"] < 0)
-    assert 0.05 < np.mean(excludes) < 0.15
+    # With a hundred draws, 3 to 17 of 100 are within chance at one of ten.
+    assert 0.03 <= np.mean(excludes) <= 0.17
     assert np.mean(singly) > 0.3
 
 
