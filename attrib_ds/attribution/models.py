@@ -702,11 +702,12 @@ class DiscreteHazard(PathModel):
     negative, and the parts of a conversion may sum to more than 1 where nodes reinforce each other.
 
     Where people buy in sessions, as in logs of clicks, every conversion comes minutes after a touchpoint, and
-    periods would take the session itself for an effect. Then two probabilities replace that of a period:
-    that a session converts, given the node that opened it and earlier sessions; and that there is a further
+    periods would take the session itself for an effect. Then two probabilities replace that of a period: that
+    a session converts, given the node that opened it and earlier sessions; and that there is a further
     session in a period, given the same. Without a node, the sessions that it opened are gone, unless another
-    would have come in the same period, and the others lose the effects of those. Touchpoints within 30
-    minutes of each other are one session, opened by the first. Conversions outside sessions are baseline.
+    would have come in the same period, and the others lose the effects of those; and if a conversion ends the
+    observation of a user, who does not buy may buy in a later session. Touchpoints within 30 minutes of each
+    other are one session, opened by the first. Conversions outside sessions are baseline.
 
     Adstock is measured at one instant of a period: that of its conversion or, in a period without one, an
     instant drawn from the times of day at which others convert. So touchpoints after a conversion never

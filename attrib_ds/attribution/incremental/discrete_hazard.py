@@ -13,7 +13,7 @@ from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.incremental.histories import Histories, preceding
 from attrib_ds.attribution.incremental.person_periods import Design, Periods, adstock_at, sample_periods
-from attrib_ds.attribution.incremental.sessions import BEFORE, Further, Sessions
+from attrib_ds.attribution.incremental.sessions import BEFORE, Further, Sessions, days_cut_off
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
@@ -181,12 +181,15 @@ class HazardFit:
         effects = self.cases.effects.copy()
         # Sessions of users' own will would have come anyway, with the same opener.
         effects[:, self.further.is_own, -1] = 0.0
-        # The columns are those of the fit, so parts of the opener are lost with it only.
         cases = replace(self.cases, effects=effects)
-        return [
-            1.0 - remaining * (1.0 - lost_without(cases, each, base=self.cases))
-            for each, remaining in zip(self.coefficients, self.further.remaining, strict=False)
-        ]
+        found = []
+        for each, remaining, later in zip(
+            self.coefficients, self.further.remaining, self.further.later, strict=False
+        ):
+            kept = 1.0 - lost_without(cases, each, base=self.cases)
+            chance = probabilities(self.cases.log_odds(each))[:, None] * kept
+            found.append((1.0 - remaining * kept) * np.exp(-later[:, None] * chance))
+        return found
 
     def credits(self) -> Tally:
         """Credit each node with the part of every conversion that would not have happened without it."""
@@ -335,7 +338,7 @@ def _further(
     outcome = np.flatnonzero(is_outcome)
     if not len(outcome):
         share = np.where(np.arange(nodes) == opener[:, None], is_own.astype(np.float64), 1.0)
-        return Further(opener, is_own, [share] * counts)
+        return Further(opener, is_own, [share] * counts, [np.zeros(len(opener))] * counts)
     of_sessions = replace(
         histories, event_user=sessions.user[outcome], event_time=sessions.time[outcome] - BEFORE
     )
@@ -362,14 +365,16 @@ def _further(
     is_opener = np.arange(nodes) == opener[:, None]
     # Sessions of another node, among those of all.
     of_others = 1.0 - np.bincount(sessions.opener[outcome], minlength=nodes) / len(outcome)
-    found = []
+    periods_left = days_cut_off(histories) / as_days(model.step, argument="step")
+    found, later = [], []
     for coefficients in fit.coefficients:
         kept, chance = np.ones(is_opener.shape), np.zeros(len(opener))
         kept[is_modelled] = 1.0 - lost_without(rows, coefficients)
         chance[is_modelled] = probabilities(rows.log_odds(coefficients))
         replaced = np.where(is_own, 1.0, of_others * chance[:, None])
         found.append(np.where(is_opener, kept * replaced, kept))
-    return Further(opener, is_own, found)
+        later.append(chance * periods_left)
+    return Further(opener, is_own, found, later)
 
 
 def lost_without(design: Design, coefficients: Numbers, *, base: Design | None = None) -> Numbers:

@@ -132,12 +132,25 @@ class Further:
         anyway.
     remaining : list of float array, shape (n_conversions, n_nodes)
         Probability that the session would have come without each node: of all users, then without each fold.
+    later : list of float array, shape (n_conversions,)
+        Sessions that were to be expected of the user after it, if the observation ends with the conversion:
+        who does not buy in a session may buy in the next.
     """
 
     opener: Codes
     is_own: Flags
     remaining: list[Numbers]
+    later: list[Numbers]
 
     def at(self, which: Flags) -> Further:
         """Return those of some conversions."""
-        return Further(self.opener[which], self.is_own, [each[which] for each in self.remaining])
+        several = ([each[which] for each in of_folds] for of_folds in (self.remaining, self.later))
+        return Further(self.opener[which], self.is_own, *several)
+
+
+def days_cut_off(histories: Histories) -> Numbers:
+    """Return the days after each conversion that are not observed because it ends the observation."""
+    user = histories.event_user
+    is_only = np.bincount(user, minlength=len(histories.until))[user] == 1
+    is_end = is_only & (histories.until[user] - histories.event_time <= GAP)
+    return np.where(is_end, histories.until.max(initial=0.0) - histories.event_time, 0.0)

@@ -6,7 +6,7 @@ import pytest
 
 from attrib_ds import Paths, estimate_effects
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.sessions import Sessions
+from attrib_ds.attribution.incremental.sessions import Sessions, days_cut_off
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import ConfoundingWarning, InvalidRequest, NotSupported
@@ -118,6 +118,15 @@ def test_results_say_in_what_people_convert():
         DiscreteHazard(scale="days")
 
 
+def test_a_conversion_that_ends_the_observation_cuts_days_off():
+    users = observed(3)
+    users.loc[0, "until"] = START + pd.Timedelta(days=10, minutes=5)
+    touches = [("u0", "ad", 10), ("u1", "ad", 10), ("u2", "ad", 10)]
+    orders = [("u0", 10 + 5 * MINUTES), ("u1", 10 + 5 * MINUTES)]
+    _, histories, _ = sessions_in(paths_of(touches, orders, users=users))
+    assert days_cut_off(histories).tolist() == pytest.approx([20 - 5 * MINUTES, 0])
+
+
 @pytest.mark.slow
 def test_earlier_sessions_with_an_effect_earn_credit():
     # Sessions convert the more often, the more of the ad came before.
@@ -131,7 +140,9 @@ def test_earlier_sessions_with_an_effect_earn_credit():
             if random.random() < 0.02 * (1 + seen):
                 ends[user] = when + 5 * MINUTES
                 orders.append((f"u{user}", ends[user]))
-                lost += 1 - (0.1 if node == "ad" else 1.0) / (1 + seen)
+                # Without the ad, direct visits on the days that are left might have led to an order.
+                share = 1 - (0.1 if node == "ad" else 1.0) / (1 + seen)
+                lost += share * np.exp(-0.02 * 0.2 * (29 - day))
                 break
             seen += node == "ad"
     users = observed(6_000).assign(until=START + pd.to_timedelta((ends * 86_400e6).round(), unit="us"))
