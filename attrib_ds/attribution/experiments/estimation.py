@@ -759,15 +759,18 @@ class HazardEffects(effects.Effects):
         """Judge the model, in all currencies together, and warn if it is confounded."""
         credits, is_control = self._by_fold(self.fit, controls)
         of_controls = judgement.check_controls(credits, is_control, controls, confidence=confidence)
-        judged = judgement.judge(
-            [
-                of_controls,
-                judgement.check_effects(credits[:, ~is_control].sum(axis=1)),
-                judgement.check_checkout(
-                    self.at_checkout, controls, in_sessions=self.sample.further is not None
-                ),
-            ]
-        )
+        net, further = credits[:, ~is_control].sum(axis=1), self.sample.further
+        in_sessions = further is not None
+        checks = [
+            of_controls,
+            judgement.check_effects(net),
+            judgement.check_checkout(self.at_checkout, controls, in_sessions=in_sessions),
+        ]
+        if further is not None:
+            credits, _ = self._by_fold(replace(self.fit, further=further.anyway()), controls)
+            anyway = credits[:, ~is_control].sum(axis=1)
+            checks.append(judgement.check_sessions(net, anyway, confidence=confidence))
+        judged = judgement.judge(checks)
         if is_warning and judged.verdict == "confounded":
             judgement.warn_of_confounding(self.label, of_controls)
         return judged

@@ -189,6 +189,29 @@ def check_checkout(nodes: pd.DataFrame, controls: Sequence[str], *, in_sessions:
     return Check(name, "failed", f"{found}checkout visit them anyway.", settled_by)
 
 
+def check_sessions(net: arrays.Numbers, anyway: arrays.Numbers, *, confidence: float) -> Check:
+    """Compare net effects with those if all sessions would have come anyway, whatever opened them.
+
+    Paths cannot tell: a click that leads to a visit, and one on the way to a visit, leave the same sessions.
+    """
+    change = anyway - net
+    bounds = ratio_bounds(change, np.abs(net), confidence)
+    found = (
+        f"If the sessions that nodes opened had come anyway, they would cause {anyway[0]:,.0f} conversions "
+    )
+    found += f"instead of {net[0]:,.0f}"
+    reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
+    if abs(change[0]) + reach * float(jackknife_error(change[1:])) < NEGLIGIBLE_SHARE * abs(net[0]):
+        return Check("replacement of sessions", "passed", f"{found}: it hardly matters.", "", *bounds)
+    return Check(
+        "replacement of sessions",
+        "cannot tell",
+        f"{found}. Paths do not show who would have come anyway.",
+        "a randomised holdout",
+        *bounds,
+    )
+
+
 def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidence: float) -> Check:
     """Compare net effects with those of a model in which all users are equally active."""
     name, change = "activity of users", unadjusted - net

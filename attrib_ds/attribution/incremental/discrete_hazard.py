@@ -183,12 +183,11 @@ class HazardFit:
         effects[:, self.further.is_own, -1] = 0.0
         cases = replace(self.cases, effects=effects)
         found = []
-        for each, remaining, later in zip(
-            self.coefficients, self.further.remaining, self.further.later, strict=False
-        ):
+        for number, each in enumerate(self.coefficients):
             kept = 1.0 - lost_without(cases, each, base=self.cases)
-            chance = probabilities(self.cases.log_odds(each))[:, None] * kept
-            found.append((1.0 - remaining * kept) * np.exp(-later[:, None] * chance))
+            later = (self.further.periods_left * self.further.chance[number])[:, None]
+            later = later * kept * probabilities(self.cases.log_odds(each))[:, None]
+            found.append((1.0 - self.further.remaining(number) * kept) * np.exp(-later))
         return found
 
     def credits(self) -> Tally:
@@ -336,9 +335,17 @@ def _further(
     is_outcome = sessions.time > histories.since[sessions.user]
     is_outcome &= sessions.time <= histories.until[sessions.user]
     outcome = np.flatnonzero(is_outcome)
+    of_others = 1.0 - np.bincount(sessions.opener[outcome], minlength=nodes) / max(len(outcome), 1)
+    further = Further(
+        opener,
+        is_own,
+        of_others,
+        days_cut_off(histories) / as_days(model.step, argument="step"),
+        [np.zeros(len(opener)) for _ in range(counts)],
+        [np.ones((len(opener), nodes)) for _ in range(counts)],
+    )
     if not len(outcome):
-        share = np.where(np.arange(nodes) == opener[:, None], is_own.astype(np.float64), 1.0)
-        return Further(opener, is_own, [share] * counts, [np.zeros(len(opener))] * counts)
+        return further
     of_sessions = replace(
         histories, event_user=sessions.user[outcome], event_time=sessions.time[outcome] - BEFORE
     )
@@ -362,19 +369,10 @@ def _further(
     place = np.searchsorted(outcome, of_event)
     is_modelled = is_outcome[of_event]
     rows = design.at(place[is_modelled])
-    is_opener = np.arange(nodes) == opener[:, None]
-    # Sessions of another node, among those of all.
-    of_others = 1.0 - np.bincount(sessions.opener[outcome], minlength=nodes) / len(outcome)
-    periods_left = days_cut_off(histories) / as_days(model.step, argument="step")
-    found, later = [], []
-    for coefficients in fit.coefficients:
-        kept, chance = np.ones(is_opener.shape), np.zeros(len(opener))
-        kept[is_modelled] = 1.0 - lost_without(rows, coefficients)
-        chance[is_modelled] = probabilities(rows.log_odds(coefficients))
-        replaced = np.where(is_own, 1.0, of_others * chance[:, None])
-        found.append(np.where(is_opener, kept * replaced, kept))
-        later.append(chance * periods_left)
-    return Further(opener, is_own, found, later)
+    for number, coefficients in enumerate(fit.coefficients):
+        further.kept[number][is_modelled] = 1.0 - lost_without(rows, coefficients)
+        further.chance[number][is_modelled] = probabilities(rows.log_odds(coefficients))
+    return further
 
 
 def lost_without(design: Design, coefficients: Numbers, *, base: Design | None = None) -> Numbers:

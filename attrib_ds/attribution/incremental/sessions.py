@@ -130,22 +130,38 @@ class Further:
     is_own : bool array, shape (n_nodes,)
         Nodes whose sessions users open of their own will, such as negative controls: they would have come
         anyway.
-    remaining : list of float array, shape (n_conversions, n_nodes)
-        Probability that the session would have come without each node: of all users, then without each fold.
-    later : list of float array, shape (n_conversions,)
-        Sessions that were to be expected of the user after it, if the observation ends with the conversion:
-        who does not buy in a session may buy in the next.
+    of_others : float array, shape (n_nodes,)
+        Share of all sessions that other nodes opened.
+    periods_left : float array, shape (n_conversions,)
+        Periods that are not observed because the conversion ends the observation: who does not buy in a
+        session may buy in a later one.
+    chance : list of float array, shape (n_conversions,)
+        Probability of a session in the period: of all users, then without each fold.
+    kept : list of float array, shape (n_conversions, n_nodes)
+        Share of it that is left without the effects of each node's earlier touchpoints.
     """
 
     opener: Codes
     is_own: Flags
-    remaining: list[Numbers]
-    later: list[Numbers]
+    of_others: Numbers
+    periods_left: Numbers
+    chance: list[Numbers]
+    kept: list[Numbers]
 
     def at(self, which: Flags) -> Further:
         """Return those of some conversions."""
-        several = ([each[which] for each in of_folds] for of_folds in (self.remaining, self.later))
-        return Further(self.opener[which], self.is_own, *several)
+        several = ([each[which] for each in of_folds] for of_folds in (self.chance, self.kept))
+        return Further(self.opener[which], self.is_own, self.of_others, self.periods_left[which], *several)
+
+    def anyway(self) -> Further:
+        """Return them if every session would have come anyway, whatever opened it."""
+        return replace(self, is_own=np.ones_like(self.is_own))
+
+    def remaining(self, sample: int) -> Numbers:
+        """Return the probability that each session would have come without each node, in a sample."""
+        is_lost = (np.arange(len(self.is_own)) == self.opener[:, None]) & ~self.is_own
+        replaced = self.of_others * self.chance[sample][:, None]
+        return np.asarray(self.kept[sample] * np.where(is_lost, replaced, 1.0))
 
 
 def days_cut_off(histories: Histories) -> Numbers:

@@ -182,6 +182,17 @@ def test_the_adjustment_for_activity_matters_if_effects_change_by_more_than_chan
     assert verdict.check_activity(net, net + change, confidence=0.95).result == result
 
 
+@pytest.mark.parametrize(
+    ("anyway", "error", "result"),
+    [(900.0, 100.0, "passed"), (900.0, 120.0, "cannot tell"), (100.0, 10.0, "cannot tell")],
+)
+def test_sessions_that_may_have_come_anyway_leave_effects_open(anyway, error, result):
+    # 100 + 1.328 * 100 is less than a quarter of 1,000; 100 + 1.328 * 120 is more.
+    net = sampled([1_000.0], [0.0])[:, 0]
+    change = sampled([anyway - 1_000.0], [error])[:, 0]
+    assert verdict.check_sessions(net, net + change, confidence=0.95).result == result
+
+
 def nodes_at(*, is_at_checkout, share=0.5):
     return pd.DataFrame({"share": [share, 0.0], "is_at_checkout": [is_at_checkout, False]}, index=["a", "b"])
 

@@ -105,6 +105,8 @@ def test_results_say_in_what_people_convert():
     assert effects.warnings == ()
     rows = effects.verdict().set_index("test")
     assert rows.loc["checkout", "result"] == "not applicable"
+    # Nobody knows who would have come without the ad, so nothing is clear.
+    assert rows.loc["replacement of sessions", "result"] == "cannot tell"
     with pytest.raises(NotSupported, match="people convert in sessions"):
         effects.sensitivity()
     with pytest.raises(NotSupported, match="people convert in sessions"):
