@@ -11,7 +11,9 @@ parameters) and credits it with every model. Only one world is in memory at a ti
   difference of their effects per touchpoint is compared with that of the truth, for all pairs of paid channels. Pairs are
   left out if their true effects differ by less than a tenth of the larger, or by less than two standard errors of the
   simulated truth. A model that sees no difference is right in half of the pairs;
-- the verdicts of the controls on a model, and the right decisions in worlds where the verdict is clear.
+- the verdicts on a model, and the right decisions in worlds where the verdict is clear.
+
+``--active`` adds the worlds of ``worlds.py``, all with users of heavy-tailed activity.
 
 The other packages are installed in environments below ``--work``.
 """
@@ -33,6 +35,9 @@ import pandas as pd
 from peers import PEERS, environment
 from results import Row, parser, report
 from scipy.stats import spearmanr
+from worlds import WORLDS
+from worlds import draw as drawn_world
+from worlds import truth as truth_of
 
 import attrib_ds as at
 from attrib_ds.attribution.models import rule_models
@@ -82,6 +87,7 @@ def main() -> None:
     arguments.add_argument("--first-seed", type=int, default=1)
     arguments.add_argument("--varied", type=int, default=0, help="number of worlds with random parameters")
     arguments.add_argument("--scenarios", nargs="*", default=list(SCENARIOS), choices=list(SCENARIOS))
+    arguments.add_argument("--active", nargs="*", default=[], choices=list(WORLDS))
     arguments.add_argument("--models", nargs="*", default=choices, choices=choices)
     arguments.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     arguments.add_argument(
@@ -101,6 +107,9 @@ def main() -> None:
             print(f"{world.name}, {world.kind} parameters, seed {world.seed}", flush=True)
             if options.worlds:
                 pd.DataFrame(results).to_csv(options.worlds, index=False)
+        results += _active(options)
+    if options.worlds:
+        pd.DataFrame(results).to_csv(options.worlds, index=False)
     report(_rows(pd.DataFrame(results), options), options.json)
 
 
@@ -134,12 +143,30 @@ def _judged(
     with warnings.catch_warnings():
         # Warnings of confounding and of nodes at the checkout are counted as verdicts.
         warnings.simplefilter("ignore", UserWarning)
-        yield from _ours([name for name in options.models if name != EXPERIMENT], simulated, truth)
+        labels = [name for name in options.models if name != EXPERIMENT]
+        yield from _ours(labels, _paths(simulated), truth, simulated.scenario.mediations)
         for peer, python in pythons.items():
             yield from _peers(peer, python, simulated, truth, options.timeout)
         del simulated
         if EXPERIMENT in options.models:
             yield from _experiments(world, truth)
+
+
+def _active(options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Compare models with the truth of worlds whose users differ in activity."""
+    labels = [name for name in options.models if name != EXPERIMENT]
+    for name in options.active:
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
+            drawn = drawn_world(WORLDS[name], users=options.users, seed=seed)
+            caused = truth_of(WORLDS[name], users=options.users, plan=seed)
+            nodes = [*caused.index, *CONTROLS]
+            counts = drawn.touchpoints["node_id"].value_counts().reindex(nodes, fill_value=0)
+            truth = Truth(caused.reindex(nodes, fill_value=0.0), counts)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                for row in _ours(labels, drawn.paths(), truth):
+                    yield {"kind": "active", "scenario": name, "seed": seed} | row
+            print(f"{name}, seed {seed}", flush=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,8 +225,9 @@ class Truth:
         return right, pairs
 
 
-def _ours(labels: list[str], simulated: at.Simulation, truth: Truth) -> Iterator[dict[str, object]]:
-    paths = _paths(simulated)
+def _ours(
+    labels: list[str], paths: at.Paths, truth: Truth, mediations: tuple[tuple[str, str, float], ...] = ()
+) -> Iterator[dict[str, object]]:
     for label in labels:
         before = _processor()
         credits = at.attribute(paths, MODELS[label])
@@ -210,7 +238,7 @@ def _ours(labels: list[str], simulated: at.Simulation, truth: Truth) -> Iterator
             yield row | truth.compare(by_node)
             continue
         mediators: dict[str, list[str]] = {}
-        for source, mediator, _ in simulated.scenario.mediations:
+        for source, mediator, _ in mediations:
             mediators.setdefault(source, []).append(mediator)
         effects = at.estimate_effects(paths, controls=CONTROLS)
         table = effects.table().dropna(subset="node_id").set_index("node_id")
@@ -263,7 +291,7 @@ def _processor() -> float:
 def _rows(results: pd.DataFrame, options: argparse.Namespace) -> Iterator[Row]:
     """Return means over worlds, of the errors per scenario and of the cost per fit."""
     for (kind, scenario), part in results.groupby(["kind", "scenario"], sort=False):
-        size = scenario if kind == "fixed" else f"{scenario}, {kind} parameters"
+        size = scenario + {"random": ", random parameters", "active": ", active users"}.get(kind, "")
         for label, runs in part.groupby("model", sort=False):
             yield Row(
                 "truth", label, size, peer="conversions caused in the simulation", figures=_figures(runs)

@@ -21,9 +21,7 @@ NEGLIGIBLE_SHARE: Final = 0.25
 #: The same relative to the sizes of the others' effects, whose net may be zero: more makes it confounded.
 _MIN_SHARE: Final = 0.05
 #: Significance level of the test of confounding.
-SIGNIFICANCE: Final = 0.001
-#: Chance that a model is wrong although it is clear.
-CLEAR_SIGNIFICANCE: Final = 0.025
+SIGNIFICANCE: Final = 0.01
 #: Significance level of each of the two tests that the credit of controls is negligible.
 _EQUIVALENCE: Final = 0.1
 #: Numbers of users beyond these times those at hand are no advice.

@@ -105,9 +105,9 @@ def test_the_samples_have_the_errors_that_they_should():
 @pytest.mark.parametrize(
     ("controls", "error", "others", "failed"),
     [
-        # Two controls: the mean square of 3 and 4 is 12.5, above the 10.2 that chance reaches once in 1,000.
-        ([30.0, -40.0], 10.0, [100.0, 100.0], True),
-        ([30.0, -40.0], 11.2, [100.0, 100.0], False),  # 10.0
+        # Two controls: the mean square of 3 and 4 is 12.5, above the 7.1 that chance reaches once in 200.
+        ([30.0, -40.0], 13.2, [100.0, 100.0], True),  # 7.2
+        ([30.0, -40.0], 13.4, [100.0, 100.0], False),  # 7.0
         ([30.0, -40.0], 10.0, [140.0, 130.0], True),
         ([30.0, -40.0], 10.0, [150.0, 140.0], False),  # less than a quarter of the others
         ([-30.0, -40.0], 10.0, [100.0, 100.0], True),  # harm is no effect either
@@ -136,7 +136,7 @@ def test_harm_and_benefit_of_the_others_do_not_cancel_in_the_share():
         (30.0, 165.0, 1_000.0, 0.0, "passed", (-0.31535, 0.37535)),
         (30.0, 166.0, 1_000.0, 0.0, "cannot tell", (-0.31744, 0.37744)),
         (-30.0, 166.0, 1_000.0, 0.0, "cannot tell", (-0.37744, 0.31744)),
-        (580.0, 180.0, 1_000.0, 0.0, "cannot tell", (0.20326, 0.95674)),
+        (580.0, 185.0, 1_000.0, 0.0, "cannot tell", (0.19279, 0.96721)),
         (580.0, 120.0, 1_000.0, 0.0, "failed", (0.32884, 0.83116)),
         # Others that may have no credit at all leave the share unbounded.
         (0.0, 1.0, 10.0, 8.0, "cannot tell", (-np.inf, np.inf)),
