@@ -138,7 +138,7 @@ def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(file
     arguments = ["attribute", *files, "--models", "linear", "--spend", str(spend)]
     assert main(arguments) == 0
     printed = capsys.readouterr()
-    assert "--currency EUR on the command line" in printed.err
+    assert "pass --currency EUR where they are read" in printed.err
     assert "ROAS" not in printed.out
     assert main([*arguments, "--currency", "EUR"]) == 0
     printed = capsys.readouterr()
