@@ -425,11 +425,7 @@ def _sentences(overview: Overview, paths: Paths | None) -> list[str]:
     total = float(shown["Conversions"].sum())
     if not total > 0:
         return ["No conversions."]
-    return [
-        _what_brought(overview, shown, total),
-        _disagreement(overview),
-        _unknown(overview, total, paths),
-    ]
+    return [_what_brought(overview, shown, total), _disagreement(overview), _unknown(overview, total, paths)]
 
 
 def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:

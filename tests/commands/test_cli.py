@@ -162,7 +162,7 @@ def test_options_say_how_files_are_written(tmp_path, capsys):
     options = [part for role, name in files.items() for part in (f"--{role}", str(tmp_path / name))]
     arguments = ["attribute", *options, "--models", "linear", "--dayfirst", "--currency", "€"]
     assert main(arguments) == 1
-    assert "--encoding cp1252" in capsys.readouterr().err
+    assert "--encoding 'cp1252'" in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252"]) == 1
     assert "--decimal ," in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252", "--decimal", ","]) == 0
