@@ -235,6 +235,7 @@ class CollectHit(ProjectRequest):
     hitId: HitId | None = None
     trackerId: TrackerId | None = None
     isPersistent: Flag = True
+    isAutomated: Flag = False
     referrer: Referrer = ""
     timezoneOffset: Minutes | None = None
     hitType: HitType = "pageview"

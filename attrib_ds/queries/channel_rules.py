@@ -34,6 +34,12 @@ def sites() -> dict[str, dict[str, tuple[str, ...]]]:
     return hosts
 
 
+@cache
+def returning_sites() -> tuple[str, ...]:
+    """Return the hosts from which visitors come back: those of payments, banks and logins."""
+    return tuple(host for _, host in _rows("returning_sites.tsv"))
+
+
 def _rows(file: str) -> list[list[str]]:
     """Return the rows of a table of this package, below its comment and its header."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")

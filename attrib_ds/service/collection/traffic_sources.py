@@ -1,6 +1,5 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -18,25 +17,39 @@ from attrib_ds.service.collection import visitors
 from attrib_ds.service.store.settings import ProjectSettings, read_settings
 from attrib_ds.service.store.tables import arrow_view
 
-#: Source and medium of the clicks that ad platforms mark. The first of them that a URL has counts.
+#: Source and medium of the clicks that platforms mark. The first of them that a URL has counts.
 CLICK_IDS: Final = {
     "gclid": ("google", "cpc"),
     "gbraid": ("google", "cpc"),
     "wbraid": ("google", "cpc"),
     "dclid": ("google", "display"),
     "msclkid": ("bing", "cpc"),
-    "fbclid": ("facebook", "social"),
     "ttclid": ("tiktok", "paid"),
     "li_fat_id": ("linkedin", "paid"),
     "twclid": ("twitter", "paid"),
     "yclid": ("yandex", "cpc"),
+    "sccid": ("snapchat", "paid"),
+    "epik": ("pinterest", "paid"),
+    "rdt_cid": ("reddit", "paid"),
+    "fbclid": ("facebook", "social"),
+    "igshid": ("instagram", "social"),
 }
-#: Facebook marks every outbound link, those of posts too.
-_NOT_ONLY_ADS: Final = "fbclid"
-_PAID: Final = re.compile(r".*cp.*|ppc|retargeting|paid.*", re.IGNORECASE)
+#: Networks that mark every outbound link, those of posts too.
+_NOT_ONLY_ADS: Final = ("fbclid", "igshid")
+_NETWORKS: Final = ("facebook", "fb", "instagram", "ig")
 _UTM: Final = ("utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_term")
+#: The same parameters by the names that Matomo and Piwik give them, and the short one of links between sites.
+_SYNONYMS: Final = {
+    f"{prefix}_{name}": utm
+    for prefix in ("mtm", "pk")
+    for name, utm in (
+        *zip(("source", "medium", "campaign", "content", "keyword"), _UTM, strict=True),
+        *(("cpn", "utm_campaign"), ("kwd", "utm_term")),
+    )
+}
+_SHORT: Final = "ref"
 #: Parameters of a URL that can name a source.
-PARAMETERS: Final = (*_UTM, *CLICK_IDS)
+PARAMETERS: Final = (*_UTM, *_SYNONYMS, *CLICK_IDS, _SHORT)
 #: Medium of the traffic of known sites that are named as the source, which decides their channel.
 _MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
 #: Medium of the nodes of unpaid channels, whose ids have none.
@@ -55,11 +68,6 @@ DEFAULT_SLUG: Final = "default"
 #: Longest value of a parameter that names a source, and longest URL of a page or a referrer.
 LONGEST_WORD: Final = 255
 LONGEST_URL: Final = 2_048
-#: Providers of payments, whose referrers are those of customers who return.
-PAYMENT_HOSTS: Final = (
-    "adyen.com", "afterpay.com", "checkout.com", "checkout.stripe.com", "hooks.stripe.com", "klarna.com",
-    "mollie.com", "pay.amazon.com", "pay.google.com", "paypal.com", "secure.worldpay.com", "sofort.com",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,11 +100,12 @@ def resolve_source(
     Parameters
     ----------
     search : str
-        Query of the page's URL, with or without the question mark.
+        Query of the page's URL, with or without the question mark, and its fragment.
     referrer : str
         URL of the referrer; empty without one.
     is_internal : bool, default False
-        Whether the referrer is a page of the site itself, or of a provider of payments.
+        Whether the referrer is a page of the site itself, or one from which visitors come back, such as that
+        of a payment.
     vendors : collection of str
         ``vendorId`` of each integration.
 
@@ -128,12 +137,16 @@ def _source_of(
             return TrafficSource("campaign", custom_campaign=(vendor, identifiers.slug_of(name), name))
     click = next((name for name in CLICK_IDS if name in values), None)
     if click is not None:
+        # What the link says itself counts; the mark of a click adds what is missing.
         platform, usual = CLICK_IDS[click]
-        is_paid = medium is not None and _PAID.fullmatch(medium) is not None
-        kind = medium if is_paid and click == _NOT_ONLY_ADS else usual
-        is_campaign = click != _NOT_ONLY_ADS or any(utm)
-        nodes = _nodes(Traffic(platform, kind, campaign, ad=content, keyword=term))
-        return TrafficSource("campaign" if is_campaign else "social", nodes)
+        is_ad = click not in _NOT_ONLY_ADS
+        if not is_ad and source is None:
+            network = channel_rules.known_site(referrer)
+            platform = network.name.lower() if network is not None and network.kind == "social" else platform
+        if medium is None and (is_ad or source is None or source.lower() in _NETWORKS):
+            medium = usual
+        nodes = _nodes(Traffic(source or platform, medium, campaign, ad=content, keyword=term))
+        return TrafficSource("campaign" if is_ad or any(utm) else "social", nodes)
     assistant = channel_rules.known_site(f"//{source}") if source and not any(utm[1:]) else None
     if assistant is not None and assistant.kind == "ai":
         return _of_site(assistant.name, "ai")
@@ -141,6 +154,8 @@ def _source_of(
         return TrafficSource("campaign", _nodes(Traffic(source, medium, campaign, ad=content, keyword=term)))
     if is_internal:
         return TrafficSource("internal", chain(Traffic()))
+    if _SHORT in values:
+        return TrafficSource("campaign", _nodes(Traffic(values[_SHORT], "referral")))
     site = channel_rules.known_site(referrer)
     if site is not None and site.kind in _MEDIA:
         return _of_site(site.name, site.kind)
@@ -154,10 +169,12 @@ def _source_of(
 def _values(search: str) -> dict[str, str]:
     """Return the first value of each parameter that can name a source."""
     values: dict[str, str] = {}
-    for name, value in parse_qsl(search.removeprefix("?"), errors="replace"):
+    # Links in HTML that was escaped twice, and parameters after the fragment.
+    text = search.replace("&amp;", "&").replace("#", "&").replace("?", "&")
+    for name, value in parse_qsl(text, errors="replace"):
         word = known_word("".join(letter for letter in value if letter.isprintable()))
         if name.lower() in PARAMETERS and word is not None:
-            values.setdefault(name.lower(), word)
+            values.setdefault(_SYNONYMS.get(name.lower(), name.lower()), word)
     return values
 
 
@@ -297,9 +314,12 @@ def _resolve_agents(connection: Connection, rules: Rules, span: int) -> pa.Table
 def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -> None:
     """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
     # An underscore may be percent-encoded.
-    names = literal(f"(?i)[?&]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
-    search, host = quoted("pageUrl.search"), quoted("pageUrl.hostname")
-    excluded = [name.replace(".", "\\.") for name in (*PAYMENT_HOSTS, *settings.excluded_referrers)]
+    names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
+    host = quoted("pageUrl.hostname")
+    search = f"concat({quoted('pageUrl.search')}, {quoted('pageUrl.hash')})"
+    excluded = [
+        name.replace(".", "\\.") for name in (*channel_rules.returning_sites(), *settings.excluded_referrers)
+    ]
     longest = channel_rules.LONGEST_HOST
     visitors.create_captured_addresses(connection, settings.traffic_filters, hits)
     connection.execute(

@@ -198,7 +198,7 @@ def _record(
         id=id,
         tracker_id=tracker_id or f"hit.{id}",
         user_agent=headers.get("user-agent", ""),
-        is_bot=_is_prefetch(headers),
+        is_bot=hit.isAutomated or _is_prefetch(headers),
         address=address if visitors.captures_address(settings.traffic_filters, address) else None,
     )
 

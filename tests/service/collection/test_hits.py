@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 from datetime import timedelta
 
@@ -82,6 +83,7 @@ def test_the_date_of_ingestion_is_that_of_acceptance(store):
     """G-242: one portion holds many requests, in another order than their views."""
     intake = HitIntake(store)
     intake.submit(record(1)).result(SECONDS)
+    time.sleep(0.005)  # dates have milliseconds
     late = record(2)
     intake.submit(late | {"serverDate": late["serverDate"] - timedelta(minutes=5)}).result(SECONDS)
     intake.close(timeout=SECONDS)

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.service_records import uuid
 
-from attrib_ds import assign_channels
+from attrib_ds import assign_channels, connect, load, search_interactions
+from attrib_ds.queries.channel_rules import returning_sites
 from attrib_ds.service.collection.traffic_sources import resolve_source
 
 GOOGLE = "https://www.google.com/"
@@ -18,8 +20,36 @@ GOOGLE = "https://www.google.com/"
 @pytest.mark.parametrize(
     ("search", "referrer", "kind", "node"),
     [
-        # A click id before the medium, and utm_* before the referrer.
-        ("?gclid=1&utm_source=news&utm_medium=email", GOOGLE, "campaign", "google/cpc"),
+        # What the link says before the mark of a click, which adds what is missing, and both before the referrer.
+        ("?gclid=1&utm_source=news&utm_medium=email", GOOGLE, "campaign", "news/email"),
+        (
+            "?utm_source=newsletter&utm_medium=email&fbclid=1",
+            "https://l.facebook.com/",
+            "campaign",
+            "newsletter/email",
+        ),
+        ("?utm_source=newsletter&fbclid=1", "", "campaign", "newsletter"),
+        ("?utm_source=news&ttclid=1&utm_medium=email", "", "campaign", "news/email"),
+        ("?utm_source=instagram&fbclid=1", "", "campaign", "organic-social/instagram"),
+        ("?utm_campaign=may&gclid=1", "", "campaign", "google/cpc/may"),
+        ("?fbclid=1", "https://l.instagram.com/", "social", "organic-social/instagram"),
+        ("?igshid=1", "", "social", "organic-social/instagram"),
+        ("?ScCid=1", "", "campaign", "snapchat/paid"),
+        ("?epik=1", "https://www.pinterest.com/", "campaign", "pinterest/paid"),
+        ("?rdt_cid=1", "", "campaign", "reddit/paid"),
+        # Matomo's and Piwik's names, links in escaped HTML, fragments, and ref.
+        (
+            "?mtm_source=news&mtm_medium=email&mtm_campaign=may&mtm_kwd=x",
+            GOOGLE,
+            "campaign",
+            "news/email/may///x",
+        ),
+        ("?pk_campaign=may&pk_source=news", "", "campaign", "news//may"),
+        ("?mtm_cpn=may", "", "campaign", "(not set)//may"),
+        ("?a=1&amp;utm_source=news&amp;utm_medium=email", "", "campaign", "news/email"),
+        ("?a=1#utm_source=news&utm_medium=email", "", "campaign", "news/email"),
+        ("?ref=producthunt", "", "campaign", "referral/producthunt"),
+        ("?ref=producthunt&utm_source=news", "", "campaign", "news"),
         ("?gclid=1&utm_campaign=spring&utm_term=boots", "", "campaign", "google/cpc/spring///boots"),
         ("?msclkid=1", "https://www.bing.com/", "campaign", "bing/cpc"),
         ("?GCLID=1", "", "campaign", "google/cpc"),
@@ -32,7 +62,7 @@ GOOGLE = "https://www.google.com/"
         ("?utm_term=boots", GOOGLE, "search", "organic-search/google"),
         # Facebook marks posts too.
         ("?fbclid=1", "https://l.facebook.com/", "social", "organic-social/facebook"),
-        ("?fbclid=1&utm_source=fb&utm_medium=paid_social", "", "campaign", "facebook/paid_social"),
+        ("?fbclid=1&utm_source=fb&utm_medium=paid_social", "", "campaign", "fb/paid_social"),
         # Assistants by referrer, and by the source they add themselves.
         ("", "https://chatgpt.com/", "ai", "ai-assistants/chatgpt"),
         ("?utm_source=chatgpt.com", "", "ai", "ai-assistants/chatgpt"),
@@ -163,3 +193,28 @@ def test_a_node_follows_from_its_id(hits):
     """So that no later hit can change a node, whatever its URL says."""
     nodes = {node for url, referrer in hits for node in resolve_source(urlencode(url), referrer).nodes}
     assert len({node.node_id for node in nodes}) == len(nodes)
+
+
+def test_g240_a_payment_a_bank_or_a_login_is_no_source():
+    hosts = [*returning_sites(), "www.paypal.com", "secure7.arcot.com", "tenant.eu.auth0.com"]
+    others = ["paypal.example", "notpaypal.com", "partner.example"]
+    hits = pd.DataFrame({"referrer": [f"https://{host}/return?id=1" for host in [*hosts, *others]]})
+    hits["hitId"] = [uuid(number + 1) for number in range(len(hits))]
+    hits["trackerId"] = "t-" + hits.index.astype(str)
+    hits["date"], hits["pageUrl"] = pd.Timestamp("2025-03-01T10:00:00Z"), "https://shop.example/thanks"
+    with connect("shop", path=":memory:") as shop:
+        assert load(shop, hits=hits).rejected.empty
+        nodes = search_interactions(shop, bots=None, columns=["nodeId"], limit=None)["nodeId"]
+    assert len(hosts) > 100
+    expected = {"direct": len(hosts)} | {f"referral/{host}": 1 for host in others}
+    assert nodes.value_counts().to_dict() == expected
+
+
+def test_parameters_after_the_fragment_are_read_of_stored_hits():
+    hits = pd.DataFrame(
+        {"hitId": [uuid(1)], "trackerId": ["t"], "date": [pd.Timestamp("2025-03-01T10:00:00Z")]}
+        | {"pageUrl": ["https://shop.example/#/boots?utm_source=news&amp;utm_medium=email"]}
+    )
+    with connect("shop", path=":memory:") as shop:
+        assert load(shop, hits=hits).rejected.empty
+        assert search_interactions(shop, bots=None)["nodeId"].tolist() == ["news/email"]

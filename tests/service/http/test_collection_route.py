@@ -156,8 +156,9 @@ def test_bots_are_kept_and_marked(home):
         assert post(hit(2, trackerId="b"), User_Agent="").status == 202
         assert post(hit(3, trackerId="c"), Sec_Purpose="prefetch;prerender").status == 202
         assert post(hit(4, trackerId="d")).status == 202
+        assert post(hit(5, trackerId="e", isAutomated=True)).status == 202
     found = dict(rows(home, "SELECT trackerId, isBot FROM hits"))
-    assert found == {"a": True, "b": True, "c": True, "d": False}
+    assert found == {"a": True, "b": True, "c": True, "d": False, "e": True}
 
 
 @pytest.mark.slow

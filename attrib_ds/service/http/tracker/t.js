@@ -245,7 +245,9 @@
   /** @param {Hit} hit */
   function sendHit(hit) {
     if (!isStored) landing = landing || hit;
-    post("c", hit.hitId, { ...hit, trackerId: id, isPersistent: isStored, ingestKey: key });
+    // A browser that a program drives says so.
+    const isAutomated = navigator.webdriver || undefined;
+    post("c", hit.hitId, { ...hit, trackerId: id, isPersistent: isStored, isAutomated, ingestKey: key });
   }
 
   /** Do something once the tracker id is that of the visitor.

@@ -53,7 +53,9 @@ def html(script, head="", options=""):
 @pytest.fixture(scope="module")
 def chromium():
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        # Not a driven browser for the script, which would be a bot.
+        arguments = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
         browser.close()
 
@@ -151,6 +153,15 @@ def test_from_a_campaign_link_to_the_interaction_of_an_event(page, tmp_path):
     assert (node, count, is_bot) == ("google/cpc/spring", 3, True)
     assert pages == [("/", None), ("/boots", f"{shop_url}/{CAMPAIGN}"), ("/till", f"{shop_url}/boots")]
     assert events == [(user,)]
+
+
+def test_a_browser_that_is_driven_by_a_program_says_so(page, script):
+    recorder = Recorder(script, {"/driven": "Object.defineProperty(navigator, 'webdriver', {value: true})"})
+    with site(recorder) as url:
+        for path in ("/", "/driven"):
+            page.goto(f"{url}{path}")
+            wait_until(lambda path=path: recorder.hits and recorder.hits[-1]["pageUrl"].endswith(path))
+    assert [hit.get("isAutomated") for hit in recorder.hits] == [None, True]
 
 
 def test_navigation_inside_a_page_is_counted_once(page, script):
