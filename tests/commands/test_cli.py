@@ -164,7 +164,7 @@ def test_options_say_how_files_are_written(tmp_path, capsys):
     assert main(arguments) == 1
     assert "--encoding 'cp1252'" in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252"]) == 1
-    assert "--decimal ," in capsys.readouterr().err
+    assert "--decimal ','" in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252", "--decimal", ","]) == 0
     printed = capsys.readouterr()
     assert "--no-ignore-case" in printed.err
