@@ -58,8 +58,10 @@ CREDITS = at.attribute(PATHS, ["first_touch", "linear"])
 SERIES = at.credit_series(PATHS, "linear", interval="day")
 EXPLANATION = at.explain(PATHS, "linear", "1")
 EXPLANATION.attrs.clear()
+SEGMENTS = pd.DataFrame({"event_id": CONVERSIONS["event_id"].astype(str), "country": "FR"})
 WORLD = at.simulate("random", users=2_000, seed=1, holdout=0.2)
 DRAWS = WORLD.withheld.merge(WORLD.opportunities, how="left")
+SPEND_OF_WORLD = pd.DataFrame({"node_id": ["display"], "spend": [100.0]})
 WORLD_PATHS = at.Paths.from_frames(WORLD.touchpoints, WORLD.conversions, users=WORLD.users)
 VISITS = pd.DataFrame(
     {
@@ -152,6 +154,11 @@ def _send_conversions(given):
 def _series(given):
     spend = SPEND.assign(date="2025-01-01")
     return at.credit_series(PATHS, "linear", interval="month", spend=given(spend))
+
+
+def _report(given):
+    with tempfile.TemporaryDirectory() as folder:
+        return at.report(given(CREDITS), Path(folder, "report.html")).read_text(encoding="utf-8")
 
 
 def _workbook(given):
@@ -259,7 +266,8 @@ def _from_frames(given):
 
 def _journeys(read, *frames, **options):
     def call(given):
-        journeys = read(*map(given, frames), channels=given(at.channel_rules()), **options)
+        added = {name: given(frame) for name, frame in options.items()}
+        journeys = read(*map(given, frames), channels=given(at.channel_rules()), **added)
         return journeys.interactions, journeys.events, journeys.nodes
 
     return call
@@ -274,6 +282,7 @@ CALLS = {
     "Paths.from_sequences": lambda given: at.Paths.from_sequences(
         given(SEQUENCES), path="path", conversions="n", nulls="nulls"
     ).summary(),
+    "Paths.split": lambda given: PATHS.split(given(SEGMENTS))["FR"].to_pandas(),
     "Paths.with_spend": lambda given: at.attribute(PATHS.with_spend(given(SPEND)), "linear"),
     "admin.set_rates": _rates,
     "assign_channels": lambda given: at.assign_channels(
@@ -287,6 +296,9 @@ CALLS = {
     "credit_series": _series,
     "drill_down": lambda given: at.drill_down(given(CREDITS), given(NODES)),
     "experiments.assign": _assign,
+    "experiments.Effects.returns": lambda given: at.experiments.holdout_effects(
+        WORLD_PATHS, withheld=DRAWS
+    ).returns(given(SPEND_OF_WORLD)),
     "experiments.holdout_effects": lambda given: at.experiments.holdout_effects(
         WORLD_PATHS, withheld=given(DRAWS)
     ).table(),
@@ -307,10 +319,13 @@ CALLS = {
     "plots.returns": _plot(at.plots.returns, at.report_returns(CREDITS, SPEND), model="linear"),
     "plots.seasonality": _plot(at.plots.seasonality, INSIGHTS, interval="dayOfWeek"),
     "read_ga4": _journeys(at.read_ga4, GA4),
-    "read_journeys": _journeys(at.read_journeys, TOUCHPOINTS, CONVERSIONS.drop(columns="currency")),
+    "read_journeys": _journeys(
+        at.read_journeys, TOUCHPOINTS, CONVERSIONS.drop(columns="currency"), spend=SPEND
+    ),
     "read_matomo": _journeys(at.read_matomo, MATOMO),
     "read_snowplow": _journeys(at.read_snowplow, SNOWPLOW),
     "plots.series": _plot(at.plots.series, SERIES),
+    "report": _report,
     "report_returns": lambda given: at.report_returns(given(CREDITS), given(SPEND)),
     "roll_up": lambda given: at.roll_up(given(CREDITS), given(NODES), "campaign"),
     "send_conversions": _send_conversions,

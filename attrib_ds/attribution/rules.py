@@ -18,7 +18,7 @@ import pyarrow as pa
 from attrib_ds.attribution import models
 from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.engines.engine import double, number_of, total
+from attrib_ds.attribution.engines.engine import double, exact_sums, number_of, total
 from attrib_ds.attribution.intervals import Limits, Uncertainty, Units, measures_of
 from attrib_ds.attribution.models import Model
 from attrib_ds.attribution.paths.inputs import MILESTONE
@@ -53,7 +53,7 @@ def rule_credits(paths: Paths, models: list[Model], *, uncertainty: Uncertainty 
     if not models:
         return []
     if uncertainty is None:
-        wide = to_pandas(_summed_by_place(paths, models).order_by(*_CELL).to_pyarrow())
+        wide = _summed_by_place(paths, models)
         return [credits_of(wide, index, _CELL) for index in range(len(models))]
     if uncertainty.replicates:
         replicated = ReplicatedCredits.of(paths, models, range(uncertainty.replicates), uncertainty.seed)
@@ -170,26 +170,42 @@ def credit_sums(rows: ir.Table, models: Iterable[int]) -> dict[str, Any]:
     return sums
 
 
-def _summed_by_place(paths: Paths, chosen: list[Model]) -> ir.Table:
+def _summed_by_place(paths: Paths, chosen: list[Model]) -> pd.DataFrame:
     """Sum credits by node and currency, and before by place in the path, on which many weights depend alone.
 
-    There are few places, so these weights and their sums cost next to nothing.
+    There are few places, so these weights cost next to nothing. All sums are rounded once, at the end.
     """
     placed = {index for index, model in enumerate(chosen) if _depends_on_place(model)}
     rows = paths.touches.mutate(
         **{f"w{index}": weighted(paths, model) for index, model in enumerate(chosen) if index not in placed}
     )
-    sums = {"conversions": total(rows.conversions), "value": total(rows.value)}
-    sums |= credit_sums(rows, set(range(len(chosen))) - placed)
+    sums = exact_sums("conversions", rows.conversions) | exact_sums("value", rows.value)
+    for index in set(range(len(chosen))) - placed:
+        weight = rows[f"w{index}"]
+        sums |= exact_sums(f"c{index}_", weight * rows.conversions)
+        sums |= exact_sums(f"v{index}_", weight * rows.value)
     places = rows.group_by([*_CELL, "position", "length"]).agg(**sums)
     places = places.mutate(**{f"w{index}": weighted(paths, chosen[index], places) for index in placed})
-    sums = credit_sums(places, placed)
-    sums |= {
-        name: total(places[name])
-        for name in places.columns
-        if name[0] in "cv" and name[1:].isdigit() and name not in sums
-    }
-    return places.group_by(_CELL).agg(**sums)
+    found = to_pandas(places.to_pyarrow()).sort_values(_CELL, ignore_index=True)
+    wide = found[_CELL].drop_duplicates()
+    starts = wide.index.to_numpy()
+    wide = wide.reset_index(drop=True)
+    for index in range(len(chosen)):
+        for kind, of in (("c", "conversions"), ("v", "value")):
+            name = of if index in placed else f"{kind}{index}_"
+            parts = found[[f"{name}{part}" for part in range(4)]].to_numpy("float64", na_value=np.nan)
+            if index in placed:
+                parts = parts * found[[f"w{index}"]].to_numpy("float64")
+            wide[f"{kind}{index}"] = (
+                [_exact_sum(cell) for cell in np.split(parts, starts[1:])] if len(wide) else 0.0
+            )
+    return wide
+
+
+def _exact_sum(parts: Numbers) -> float:
+    """Add up what is not missing, rounded once; nothing is missing itself."""
+    present = parts[~np.isnan(parts)]
+    return math.fsum(present.tolist()) if present.size else math.nan
 
 
 def _depends_on_place(model: Model) -> bool:

@@ -864,7 +864,7 @@ def in_zone(predicate: Predicate, zone: Callable[[], ZoneInfo]) -> Predicate:
     Examples
     --------
     >>> in_zone(interaction("startDate") <= "2025-04-01", lambda: ZoneInfo("Europe/Paris"))
-    interaction("startDate") <= "2025-04-01T21:59:59.999Z"
+    interaction("startDate") <= "2025-04-01T21:59:59.999999Z"
     """
     if isinstance(predicate, Condition):
         return replace(predicate, rules=tuple(in_zone(rule, zone) for rule in predicate.rules))

@@ -150,7 +150,7 @@ def send_rows(
     >>> amounts = pd.Series([5, 0], index=["x", "y"])
     >>> def send(positions):
     ...     if not amounts.iloc[positions[0]]:
-    ...         raise InvalidRequest("amount: is missing")
+    ...         raise errors.InvalidRequest("amount: is missing")
     ...     return [("created", "a1", None)]
     >>> send_rows(amounts.index, send)
          status   id               error

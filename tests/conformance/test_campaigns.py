@@ -57,7 +57,9 @@ def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
     assert create(listed, "a").status == 409
     assert create(listed, "a", "posters").status == 200
     assert create(fresh, "a").status == 200
-    assert create(fresh, "A").status == 200  # slugs are compared to the letter
+    # The rule makes the same slug of both (G-243).
+    assert create(fresh, "A").status == 409
+    assert create(fresh, "B").ok()["campaignSlug"] == "b"
 
 
 def test_r097_campaigns_of_people_are_explicit_and_those_of_traffic_are_not(service):
@@ -124,8 +126,11 @@ def test_r097_a_campaign_that_traffic_named_by_its_id_is_listed(service):
     node_data = {"vendorId": VENDOR, "campaignId": id}
     body = {"date": NOON, "userData": {"email": email()}, "nodeData": node_data}
     service.send("create_offline_interaction", body=body).ok()
-    (record,) = service.send("list_campaigns", PLACE, {"campaignId": id}).ok()["data"]
-    assert (record["explicit"], record["active"], record["campaignSlug"]) == (False, True, None)
+    # The text is that of a slug; ids are the service's (G-243).
+    assert service.send("list_campaigns", PLACE, {"campaignId": id}).ok()["data"] == []
+    (record,) = service.send("list_campaigns", PLACE, {"campaignSlug": id}).ok()["data"]
+    assert (record["explicit"], record["active"], record["name"]) == (False, True, id)
+    id = record["id"]
     assert service.send("update_campaign", {**PLACE, "id": id}, body={"name": "Mine"}).ok() == {
         "modifiedCount": 1
     }

@@ -42,6 +42,7 @@ READS = {
     "get_user": [({"id": "{user}"}, {}, None)],
     "export_users": [({}, {}, EXPORT)],
     "list_user_events": [({"id": "{user}"}, {}, None)],
+    "search_events": [({}, {}, {}), ({}, {}, {"userIds": ["{user}"], "filter": ["order"]})],
     "list_user_metrics": [({"id": ANNA}, {}, None), ({"id": "{user}"}, {}, None)],
     "list_event_types": [({}, {}, None), ({}, {"search": "a"}, None)],
     "get_event_type": [({"id": "order"}, {}, None), ({"id": "same"}, {}, None)],
@@ -96,6 +97,7 @@ WRITES = {
     "create_key": ({}, {"publicKey": "{public}"}),
     "revoke_key": ({"keyId": "{key}"}, None),
     "restore_project": ({}, b"no backup"),
+    "compact_project": ({}, {}),
 }  # fmt: skip
 #: They are about no project.
 ELSEWHERE = {"exchange_token"}

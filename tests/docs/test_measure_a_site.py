@@ -28,7 +28,16 @@ FOLDER = Path(pages.__file__).parent / "tracker"
 def test_the_page_lists_the_attributes_of_the_script():
     script = (FOLDER / "t.js").read_text(encoding="utf-8")
     names = re.search(r"const \{ (.*) \} = script\.dataset", script)[1].split(", ")
-    assert sorted(re.findall(r"^\| `data-(\w+)", PAGE, flags=re.MULTILINE)) == sorted(names)
+    names += re.findall(r"script\.dataset\.(\w+)", script)
+    assert sorted(re.findall(r"^\| `data-(\w+)", PAGE, flags=re.MULTILINE)) == sorted(set(names))
+
+
+def test_the_page_lists_what_else_is_counted():
+    script = (FOLDER / "t.js").read_text(encoding="utf-8")
+    words = set(re.findall(r'counted\.has\("(\w+)"\)', script))
+    section = PAGE.split("## What else is counted")[1].split("\n## ")[0]
+    assert words == set(re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)) | {"hash"}
+    assert "`hash`" in section
 
 
 def test_settings_and_calls_of_the_page_exist():
@@ -97,12 +106,13 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
         page_here = page_here.replace("https://shop.example", shop_url)
         commands = re.findall(r"^\$ (.+)$", page_here, flags=re.MULTILINE)
         create_key = re.search(r"`(attrib-ds keys create .+?)`", PAGE)[1]
-        declare, credit = blocks("python", page_here)
+        declare, counted, credit = blocks("python", page_here)
         link = re.search(r"came by `(.+?)`", page_here)[1]
         node = re.search(r"node `(.+?)` one conversion", PAGE)[1]
         names: dict[str, object] = {}
         with served([*commands[:-1], create_key, commands[-1]], port):
             exec(declare, names)
+            exec(counted, names)
             with visitor() as page:
                 with page.expect_response("**/c"):
                     page.goto(link)

@@ -96,6 +96,6 @@ def test_the_command_reads_days_and_times(tmp_path, capsys):
     assert main(["attribute", *files, *options]) == 0
     printed = capsys.readouterr().out
     assert "date = day, clock" in printed
-    assert "Mail" in printed.split("Credited conversions")[1]
-    assert "Ads" not in printed.split("Credited conversions")[1]
+    assert "Mail" in printed.split("Conversions Share")[1]
+    assert "Ads" not in printed.split("Conversions Share")[1]
     assert find_columns(tmp_path / "orders.csv", ("date",))[1] == {"date": ["date", "time"]}

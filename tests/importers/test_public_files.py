@@ -269,7 +269,7 @@ def test_wide_journeys_are_read_on_the_command_line(outcomes, tmp_path, capsys):
     assert main(["attribute", "--paths", str(file), "--models", "linear"]) == 0
     shown = capsys.readouterr().out
     assert "path = T_1, T_2, flag = conv_flag" in shown
-    assert [line.split() for line in shown.splitlines()[-2:]] == [["a", "0.5"], ["b", "0.5"]]
+    assert [line.split() for line in shown.splitlines()[-2:]] == [["a", "0.5", "50.0"], ["b", "0.5", "50.0"]]
 
 
 def test_aggregated_paths_of_snowplow_s_fractribution_are_read(tmp_path, capsys):

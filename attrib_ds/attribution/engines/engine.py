@@ -295,11 +295,19 @@ def total(amounts: Any, *, over: Any = None) -> Any:
     Demmel and Nguyen (2013), Fast reproducible floating-point summation, 21st IEEE Symposium on Computer
     Arithmetic, 163-172.
     """
+    first, second, third, fourth = (_sum(part, over) for part in _parts(amounts))
+    return first + (second + (third + fourth))
+
+
+def exact_sums(name: str, amounts: Any) -> dict[str, Any]:
+    """Return four sums, ``name0`` to ``name3``, that add up to that of a column without rounding."""
+    return {f"{name}{index}": part.sum() for index, part in enumerate(_parts(amounts))}
+
+
+def _parts(amounts: Any) -> list[Any]:
     # Each grid rounds the amount itself, not the remainder: the text of a query grows with every nesting.
     rounded = [_on_grid(amounts, bits) for bits in _GRIDS]
-    parts = [rounded[0], *(finer - coarser for coarser, finer in pairwise(rounded)), amounts - rounded[-1]]
-    first, second, third, fourth = (_sum(part, over) for part in parts)
-    return first + (second + (third + fourth))
+    return [rounded[0], *(finer - coarser for coarser, finer in pairwise(rounded)), amounts - rounded[-1]]
 
 
 def _on_grid(amounts: Any, bits: int) -> Any:

@@ -105,7 +105,7 @@ def estimate_effects(
     >>> bool(table["credited"].sum() > 2 * table["caused"].sum())
     True
     >>> effects.verdict()["result"].tolist()
-    ['cannot tell', 'cannot tell', 'passed', 'passed']
+    ['cannot tell', 'passed', 'passed', 'not applicable']
     """
     require_paths(paths)
     hazard = models.model_named(model) if isinstance(model, str) else model
@@ -362,10 +362,10 @@ class HazardEffects(effects.Effects):
         Examples
         --------
         >>> import attrib_ds as at
-        >>> world = at.simulate("random", users=4_000, seed=1)
+        >>> world = at.simulate("random", users=8_000, seed=1)
         >>> paths = at.Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
         >>> effects = at.estimate_effects(paths)
-        >>> whole, tenth = (each.table().set_index("node_id").loc["email", "caused"]
+        >>> whole, tenth = (each.table().set_index("node_id").loc["display", "caused"]
         ...     for each in (effects, effects.exposure(0.1)))
         >>> bool(0 < tenth < 0.1 * whole)
         True
