@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.http_caller import Caller
-from support.website import CHROMIUM, site
+from support.website import ARGUMENTS, CHROMIUM, site
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
@@ -80,7 +80,7 @@ def visitor():
     """A page of a browser that is no bot by its user agent."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0"
         yield browser.new_context(user_agent=agent).new_page()
         browser.close()

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+#: Of a browser that does not tell the script that a program drives it, as bots do.
+ARGUMENTS = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
 
 
 @contextmanager

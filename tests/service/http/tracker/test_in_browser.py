@@ -7,7 +7,7 @@ from uuid import UUID
 
 import duckdb
 import pytest
-from support.website import CHROMIUM, site
+from support.website import ARGUMENTS, CHROMIUM, site
 
 import attrib_ds as at
 from attrib_ds.service.http.server import ServerOptions, running
@@ -53,9 +53,7 @@ def html(script, head="", options=""):
 @pytest.fixture(scope="module")
 def chromium():
     with playwright.sync_playwright() as driver:
-        # Not a driven browser for the script, which would be a bot.
-        arguments = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
         browser.close()
 
