@@ -2,6 +2,7 @@ from .attribution_form import attribution as attribution
 from .attribution_form import own_files as own_files
 from .filter_builder import filters as filters
 from .live_page import live as live
+from .overview_page import overview as overview
 from .record_forms import campaigns as campaigns
 from .record_forms import conversions as conversions
 from .record_forms import create_campaign as create_campaign

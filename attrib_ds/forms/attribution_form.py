@@ -19,7 +19,7 @@ from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, Te
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
-from attrib_ds.plots.overview import MODELS, Overview
+from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
 from attrib_ds.project import Project
 
@@ -75,29 +75,44 @@ def attribution(project: Project) -> Form:
 def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     """Show credits: their sums, a plot, a table and the files to save."""
     paths = form.results["paths"]
-    has_several = credits["model"].nunique() > 1
-    plot = plots.model_comparison(credits) if has_several else plots.credits(credits)
-    description = "Credits of several models" if has_several else "Credited conversions by node"
+    answers = Overview.of(credits)
+    by = "value" if answers.has_value else "conversions"
+    currency = answers.currency or None if by == "value" else None
+    in_plot = credits.assign(model=credits["model"].map(in_words))
+    draw = plots.model_comparison if len(answers.models) > 1 else plots.credits
     report = Download(
         "report.html",
         "text/html",
         lambda: page(Overview.of(credits, paths), title="Credited conversions").encode(),
     )
     files = frame_downloads(credits, "credits", form.code)
+    unit = f" in {currency}" if currency else ""
     return [
-        elements.html(elements.figures(_sums(credits, paths))),
-        elements.image(plot, description),
-        elements.table(credits, "Credits"),
+        elements.html(elements.figures(_sums(credits, paths, answers))),
+        elements.image(draw(in_plot, by=by, currency=currency), f"Credited {by}{unit} by node and model"),
+        elements.table(_in_words(answers), "Credits"),
+        *([elements.table(credits, "Intervals")] if "low" in credits.columns else []),
         Downloads({"Report": report, **files}),
     ]
 
 
-def _sums(credits: Any, paths: Any) -> dict[str, str]:
+def _in_words(answers: Overview) -> Any:
+    """Return the numbers of all models as a table whose titles are words with units."""
+    numbers = answers.numbers.round({each.title: each.decimals for each in answers.measures}).reset_index()
+    numbers = numbers.assign(model=numbers["model"].map(in_words), key=numbers["key"].map(answers.names))
+    # Returns are in view beside what was earned; the rest can be scrolled to.
+    first = [title for name in ("Conversions", "Value", "CPA", "ROAS") for title in answers.titles(name)[:1]]
+    numbers = numbers.rename(columns={"model": "Model", "key": "Channel or campaign"})
+    return numbers[list(dict.fromkeys(["Model", "Channel or campaign", *first, *numbers.columns]))]
+
+
+def _sums(credits: Any, paths: Any, answers: Overview) -> dict[str, str]:
     """Return the sums that stand above the plot, as text."""
     conversions = paths.lengths()["conversions"].sum()
-    of_one_model = credits[credits["model"] == credits["model"].iloc[0]]
+    of_one_model = credits[credits["model"] == answers.models[0]] if answers.models else credits
     unattributed = of_one_model.loc[of_one_model["node_id"].isna(), "conversions"].sum()
     amounts = of_one_model[of_one_model["currency"].notna()].groupby("currency")["value"].sum()
+    amounts = amounts.sort_index(key=lambda names: names != answers.currency, kind="stable")
     return {
         "Conversions": f"{conversions:,.0f}",
         **{f"Value in {currency}": f"{amount:,.0f}" for currency, amount in amounts.items()},

@@ -174,9 +174,8 @@ def _is_number(dtype: Any) -> bool:
 def _digits(column: pd.Series[Any]) -> int:
     """Return how many decimals a column is shown with."""
     numbers = column.dropna().astype(float)
-    if (numbers == numbers.round()).all():
-        return 0
-    return 3 if numbers.abs().max() < 10 else 2
+    most = 3 if numbers.abs().max() < 10 else 2
+    return next((digits for digits in range(most) if (numbers == numbers.round(digits)).all()), most)
 
 
 def _as_text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -274,7 +273,11 @@ class Displayed:
         "set <code>form.value</code>, call <code>form.run()</code> and read <code>form.code</code>"
     )
 
+    def start(self) -> None:
+        """Get the first results, when the widget is about to be shown."""
+
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        self.start()
         texts = {"text/html": self._without_widgets(), "text/plain": repr(self)}
         if hasattr(self.widget, "_repr_mimebundle_"):
             return {**self.widget._repr_mimebundle_(**options), **texts}

@@ -1,6 +1,7 @@
 """A form in a notebook: controls for the arguments of a call, its code, its result and downloads."""
 
 import io
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,8 @@ from attrib_ds.project import Project
 from attrib_ds.records.written_files import csv_text, write_excel
 
 _WORKING: Final = "Working …"
-_EMPTY: Final = '<div class="attrib-empty">Results appear here. Press {action} to get them.</div>'
+_EMPTY: Final = '<div class="attrib-empty">{}</div>'
+_INCOMPLETE: Final = "The result appears here as soon as the fields are filled in."
 
 
 #: The controls of arguments, made from their form fields.
@@ -88,6 +90,8 @@ class Form(Displayed):
         Result of each of its calls, by the variable of the code.
     error : Exception or None
         Error of the last run or change.
+    waits : str
+        Why it waits for its button; empty if it runs as soon as it is shown and complete.
     """
 
     def __init__(
@@ -97,6 +101,8 @@ class Form(Displayed):
         subject: Project | None,
         show: Show,
         value: Mapping[str, Any] | None = None,
+        *,
+        waits: str = "",
     ) -> None:
         title, about, action = texts
         self.result: Any = None
@@ -105,11 +111,13 @@ class Form(Displayed):
         self._result_callbacks: list[Callable[[Any], None]] = []
         self._steps, self._subject, self._show = list(steps), subject, show
         self._controls = {step.function.__name__: step.controls() for step in self._steps}
-        self._has_run = False
+        self._has_run = self._is_started = False
+        self._ran: str | None = None
+        self.waits, self._action = waits, action
         self._code, self._status = elements.html(), elements.html()
         self._messages = elements.output()
-        self._empty = elements.html(_EMPTY.format(action=escape(action)))
-        self._output = elements.box("output", self._empty)
+        empty = elements.html(_EMPTY.format(escape(waits or _INCOMPLETE)))
+        self._output = elements.box("output", empty)
         self._run = elements.button(action, self._press, problem=self._status, is_main=True)
         code = elements.disclosure("Code", self._code)
         self.widget = elements.page(
@@ -149,6 +157,25 @@ class Form(Displayed):
             subject = step.result
         return write_program(lines)
 
+    @property
+    def state(self) -> dict[str, str]:
+        """The arguments that text can hold, as JSON by their names; setting it changes those given."""
+        return {
+            name: json.dumps(value)
+            for name, value in self.value.items()
+            if isinstance(value, str | int | float | list)
+        }
+
+    @state.setter
+    def state(self, state: Mapping[str, str]) -> None:
+        self.value = {name: json.loads(text) for name, text in state.items()}
+
+    def start(self) -> None:
+        """Run at once, or as soon as the fields are filled in, unless the form waits for its button."""
+        self._is_started = True
+        if not self._has_run:
+            self._refresh()
+
     def on_result(self, callback: Callable[[Any], None]) -> None:
         """Call a function with the result of each run."""
         self._result_callbacks.append(callback)
@@ -171,6 +198,8 @@ class Form(Displayed):
         self.error = None
         self._has_run = True
         self._status.value = elements.status(_WORKING)
+        if self.result is None:
+            self._output.children = [elements.html(_EMPTY.format(_WORKING))]
         self._run.disabled = True
         failure: Exception | None = None
         # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
@@ -187,11 +216,13 @@ class Form(Displayed):
         self._messages.outputs = ()
         self._run.disabled = False
         if failure is not None:
-            self._output.children = [self._empty]
+            self._output.children = []
             self._show_problem(failure, elements.alert)
             raise failure
         self.result = result
-        self._status.value = elements.status("Done.")
+        self._ran = self.code
+        self._output.remove_class("attrib-stale")
+        self._status.value = elements.status("Done." if self.waits else "")
         self._output.children = output
         for callback in self._result_callbacks:
             callback(result)
@@ -214,11 +245,21 @@ class Form(Displayed):
             control.mark("")
         self._code.value = elements.status("Fill in the form to see its code.")
         self._status.value = ""
+        self._output.add_class("attrib-stale")
         try:
-            if self._has_run or not self._is_incomplete():
-                self._code.value = elements.code_block(self.code)
+            if not self._has_run and self._is_incomplete():
+                return
+            code = self.code
+            self._code.value = elements.code_block(code)
         except Exception as error:  # noqa: BLE001  (shown in the form)
             self._show_problem(error, elements.status)
+            return
+        if self._ran in (None, code):
+            self._output.remove_class("attrib-stale")
+        else:
+            self._status.value = elements.status(f"Changed since this result. Press {self._action}.")
+        if self._is_started and not self._has_run and not self.waits:
+            self._press()
 
     def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
         """Show a problem beside the button and, if it is that of a field, below the field."""

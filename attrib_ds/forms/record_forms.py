@@ -52,6 +52,9 @@ _TEXTS: Final = {
         "Record",
     ),
 }
+_WAITS: Final = "Nothing is sent before you press {}. To check the rows of the file alone, choose Dry run."
+#: Maximum number of rows, to begin with.
+_FIRST_ROWS: Final = 1000
 #: Columns of a search, to begin with.
 _VISIT_COLUMNS: Final = (
     *("startDate", "type", "nodeId", "userId", "hitCount", "duration", "geo.countryCode", "geo.city"),
@@ -104,7 +107,7 @@ def search(project: Project) -> Form:
         [step],
         project,
         partial(show_frame, caption="Visits", stem="interactions"),
-        {"columns": _VISIT_COLUMNS},
+        {"columns": _VISIT_COLUMNS, "limit": _FIRST_ROWS},
     )
 
 
@@ -163,7 +166,7 @@ def users(project: Project) -> Form:
         [step],
         project,
         partial(show_frame, caption="Users", stem="users"),
-        {"columns": _USER_COLUMNS},
+        {"columns": _USER_COLUMNS, "limit": _FIRST_ROWS},
     )
 
 
@@ -191,7 +194,8 @@ def export(project: Project) -> Form:
     """
     words = {"path": ("File", "Ends with .csv or .xlsx."), **_USER_WORDS}
     step = Step(results.export_users, "file", ("path", "columns", "where"), _OF_USERS, words)
-    return Form(_TEXTS["export"], [step], project, _show_file)
+    waits = "Nothing is written before you press Export."
+    return Form(_TEXTS["export"], [step], project, _show_file, waits=waits)
 
 
 def send_events(project: Project) -> Form:
@@ -226,7 +230,7 @@ def send_events(project: Project) -> Form:
     }
     inputs = {"events": Table, **_event_type(project)}
     step = Step(event_calls.send_events, "sent", ("events", "event_type", "dry_run"), inputs, words)
-    return Form(_TEXTS["events"], [step], project, partial(_show_sent, caption="Events"))
+    return _sending("events", step, project, "Events")
 
 
 def states(project: Project) -> Form:
@@ -254,7 +258,7 @@ def states(project: Project) -> Form:
     ['valid']
     """
     step = Step(event_calls.update_states, "updated", ("updates", "dry_run"), {"updates": Table})
-    return Form(_TEXTS["states"], [step], project, partial(_show_sent, caption="States"))
+    return _sending("states", step, project, "States")
 
 
 def conversions(project: Project) -> Form:
@@ -299,7 +303,7 @@ def conversions(project: Project) -> Form:
         words,
         leave_out=("fields",),
     )
-    return Form(_TEXTS["conversions"], [step], project, partial(_show_sent, caption="Conversions"))
+    return _sending("conversions", step, project, "Conversions")
 
 
 def campaigns(project: Project) -> Form:
@@ -326,7 +330,8 @@ def campaigns(project: Project) -> Form:
     first = ("vendor_id", "name_like")
     step = Step(campaign_calls.list_campaigns, "campaigns", first, _vendor(project))
     show = partial(show_frame, caption="Campaigns", stem="campaigns")
-    return Form(_TEXTS["campaigns"], [step], project, show)
+    first_vendor = {"vendor_id": next(iter(controls.vendors(project)), None)}
+    return Form(_TEXTS["campaigns"], [step], project, show, first_vendor)
 
 
 def create_campaign(project: Project) -> Form:
@@ -353,7 +358,8 @@ def create_campaign(project: Project) -> Form:
     """
     words = {"name": ("Name", "As it appears in tables and plots.")}
     step = Step(campaign_calls.create_campaign, "campaign_id", custom_controls=_vendor(project), words=words)
-    return Form(_TEXTS["campaign"], [step], project, _show_created)
+    waits = "Nothing is created before you press Create."
+    return Form(_TEXTS["campaign"], [step], project, _show_created, waits=waits)
 
 
 def outlays(project: Project) -> Form:
@@ -388,7 +394,13 @@ def outlays(project: Project) -> Form:
     """
     inputs = {**_vendor(project), "frame": Table}
     step = Step(campaign_calls.create_outlays, "recorded", ("vendor_id", "frame", "dry_run"), inputs)
-    return Form(_TEXTS["costs"], [step], project, partial(_show_sent, caption="Costs"))
+    return _sending("costs", step, project, "Costs")
+
+
+def _sending(name: str, step: Step, project: Project, caption: str) -> Form:
+    """Return a form that sends the rows of a file, when its button is pressed."""
+    show = partial(_show_sent, caption=caption)
+    return Form(_TEXTS[name], [step], project, show, waits=_WAITS.format(_TEXTS[name][2]))
 
 
 def filter_controls(project: Project) -> Inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,33 +12,46 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
 
+import anywidget
 import ipywidgets
+import traitlets
 
-from attrib_ds.errors import AttribError, NotSupported
+from attrib_ds.errors import AttribError, NotFound, NotSupported
 from attrib_ds.forms import elements, record_forms
 from attrib_ds.forms.attribution_form import attribution, own_files
 from attrib_ds.forms.elements import Displayed
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.live_page import Live, live
+from attrib_ds.forms.overview_page import OverviewPage, overview
 from attrib_ds.project import Project, connect, home
 from attrib_ds.sample.shop import sample_project
 
-#: Forms of a project by the title of their page.
-_FORMS: Final[dict[str, Callable[[Project], Form | Live]]] = {
+#: A page of a project: it shows something at once, or waits for its button.
+Page = Form | Live | OverviewPage
+#: Pages that look at a project, by title.
+_READING: Final[dict[str, Callable[[Project], Page]]] = {
+    "Overview": overview,
     "Credits": attribution,
-    "Live": live,
     "Visits": record_forms.search,
     "Counts": record_forms.insights,
     "Users": record_forms.users,
-    "Export users": record_forms.export,
-    "Conversions": record_forms.conversions,
-    "Events": record_forms.send_events,
-    "States": record_forms.states,
+    "Live": live,
+}
+#: Pages that change a project, or write files.
+_WRITING: Final[dict[str, Callable[[Project], Page]]] = {
+    "Send conversions": record_forms.conversions,
+    "Send events": record_forms.send_events,
+    "Set states": record_forms.states,
     "Campaigns": record_forms.campaigns,
     "New campaign": record_forms.create_campaign,
-    "Costs": record_forms.outlays,
+    "Record costs": record_forms.outlays,
+    "Export users": record_forms.export,
 }
+_PAGES: Final = _READING | _WRITING
+#: Names in the query of an address; what a page asks has names of its own.
+_PROJECT, _SAMPLE, _PAGE = "in", "sample", "page"
 _TITLE: Final = (
     "<h1>Which marketing led to your conversions?</h1>"
     "<p>Divide orders, leads and their value among the visits before them, by several models side by side. "
@@ -60,30 +74,36 @@ class Workbench(Displayed):
         The widget to display.
     project : Project or None
         The open project.
-    forms : dict of str to Form or Live
-        Forms that were shown, by the title of their page.
+    forms : dict of str to Form, Live or OverviewPage
+        Pages that were shown, by the title of their page.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, query: str = "") -> None:
         self.project: Project | None = None
-        self.forms: dict[str, Form | Live] = {}
+        self.forms: dict[str, Page] = {}
+        self._title = ""
         self._status = elements.html()
-        self._tabs = ipywidgets.ToggleButtons(options=list(_FORMS), description="")
-        self._tabs.observe(lambda _: self._show_form(), names="value")
+        self._tabs = [
+            ipywidgets.ToggleButtons(options=list(pages), value=None, description=label)
+            for label, pages in (("See", _READING), ("Change", _WRITING))
+        ]
+        for tabs in self._tabs:
+            tabs.observe(self._choose, names="value")
         self._heading, self._form_area = elements.html(), elements.box("form-area")
-        self._body = elements.box("body")
-        self.widget = elements.page(self._body)
+        self._body, self._address = elements.box("body"), Address()
+        self.widget = elements.page(self._body, self._address)
         self._connection, self._own_files = connection(), own_files()
         self._connection.on_result(self.open)
-        self.start()
+        self.start_page()
+        if query:
+            self._open_again(dict(parse_qsl(query)))
 
-    def start(self) -> None:
+    def start_page(self) -> None:
         """Show the start page; the project stays open until another is opened."""
-        self._status.value = ""
-        projects = sorted(file.stem for file in home().glob("*.duckdb")) if home().is_dir() else []
-        choice = ipywidgets.Dropdown(options=projects, description="Project")
+        self._status.value = self._address.query = ""
+        choice = ipywidgets.Dropdown(options=_kept(), description="Project")
         opening = self._button("Open", lambda: self._open(connect, choice.value))
-        kept = [elements.box("field", choice), opening] if projects else []
+        kept = [elements.box("field", choice), opening] if choice.options else []
         sample = self._button("Open the sample", lambda: self._open(sample_project), is_main=True)
         files = self._button("Use my files", lambda: self._show_alone(self._own_files))
         service = self._button("Open or connect …", lambda: self._show_alone(self._connection))
@@ -93,31 +113,85 @@ class Workbench(Displayed):
         ]
         self._body.children = [elements.html(_TITLE), elements.box("ways", *cards), self._status]
 
-    def open(self, project: Project) -> None:
-        """Show the forms of a project and close the previous one."""
+    def open(
+        self, project: Project, *, page: str = "Overview", state: Mapping[str, str] | None = None
+    ) -> None:
+        """Show a page of a project, with its state from the address, and close the previous project."""
         if self.project is not None and self.project is not project:
             self.project.close()
-        self.project, self.forms = project, {}
+        self.project, self.forms, self._title = project, {}, ""
         address = project.transport.address
         place = "kept in memory, and lost when the page is closed" if address == ":memory:" else address
         self._heading.value = f"<h1>{project.project_id}</h1>{elements.status(f'Project {place}')}"
-        tabs = elements.box("tabs", self._tabs)
-        self._body.children = [self._bar(self._heading), tabs, self._form_area]
-        first = next(iter(_FORMS))
-        if self._tabs.value == first:
-            self._show_form()
-        self._tabs.value = first
+        self._body.children = [self._bar(self._heading), elements.box("tabs", *self._tabs), self._form_area]
+        self.show(page, state)
 
-    def show(self, title: str) -> Form | Live:
-        """Show the form of a page, and return it."""
-        self._tabs.value = title
+    def show(self, title: str, state: Mapping[str, str] | None = None) -> Page:
+        """Show a page, and return it; setting its state before it gets its first results."""
+        if self.project is None:
+            raise NotFound("open a project first")
+        is_new = title not in self.forms
+        if is_new:
+            self.forms[title] = page = _PAGES[title](self.project)
+            if not isinstance(page, Live):
+                page.on_result(lambda _: self._keep_address())
+            if isinstance(page, OverviewPage):
+                page.on_open(self._open_part)
+            if state and not isinstance(page, Live):
+                with suppress(AttribError, ValueError, TypeError):  # an address can be typed
+                    page.state = state
+        self._title = title
+        for tabs in self._tabs:
+            tabs.value = title if title in tabs.options else None
+        self._form_area.children = [self.forms[title].widget]
+        self._keep_address()
+        self.forms[title].start()
         return self.forms[title]
+
+    def _choose(self, change: Mapping[str, Any]) -> None:
+        if change["new"] not in (None, self._title):
+            try:
+                self.show(change["new"])
+            except AttribError as error:
+                self._form_area.children = [elements.html(elements.alert(elements.error_message(error)))]
+
+    def _open_part(self, value: Mapping[str, Any], note: str) -> None:
+        """Show the credits of a part of the overview."""
+        self.forms.pop("Credits", None)
+        states = {name: json.dumps(each) for name, each in value.items()}
+        self.show("Credits", states).widget.children[0].value = note
+
+    def _keep_address(self) -> None:
+        """Write what is shown into the address, for projects that can be opened by it."""
+        if self.project is None:
+            return
+        page = self.forms.get(self._title)
+        state = {} if page is None or isinstance(page, Live) or getattr(page, "waits", "") else page.state
+        address = self.project.transport.address
+        if address == ":memory:":
+            project = {_SAMPLE: "1"} if self.project.project_id == "sample-shop" else {}
+        else:
+            is_kept = Path(address) == home() / f"{self.project.project_id}.duckdb"
+            project = {_PROJECT: self.project.project_id} if is_kept else {}
+        self._address.query = urlencode({**project, _PAGE: self._title, **state}) if project else ""
+
+    def _open_again(self, asked: dict[str, str]) -> None:
+        """Open what an address names: the sample, or a project that exists where projects are kept."""
+        project, page = asked.pop(_PROJECT, ""), asked.pop(_PAGE, "Overview")
+        is_sample = asked.pop(_SAMPLE, "") != ""
+        if page not in _PAGES or not (is_sample or project in _kept()):
+            return
+        try:
+            self.open(sample_project() if is_sample else connect(project), page=page, state=asked)
+        except AttribError as error:
+            self.start_page()
+            self._status.value = elements.alert(elements.error_message(error))
 
     def _button(self, label: str, on_click: Callable[[], Any], *, is_main: bool = False) -> Any:
         return elements.button(label, on_click, problem=self._status, is_main=is_main)
 
     def _bar(self, *parts: Any) -> Any:
-        back = self._button("← Start", self.start)
+        back = self._button("← Start", self.start_page)
         return elements.row("bar", *parts, back)
 
     def _open(self, opening: Callable[..., Project], *arguments: str) -> None:
@@ -128,21 +202,35 @@ class Workbench(Displayed):
         """Show a form that needs no project."""
         self._body.children = [self._bar(elements.html("<h1>Attribution workbench</h1>")), form.widget]
 
-    def _show_form(self) -> None:
-        if self.project is None:
-            return
-        title = self._tabs.value
-        try:
-            if title not in self.forms:
-                self.forms[title] = _FORMS[title](self.project)
-        except AttribError as error:
-            self._form_area.children = [elements.html(elements.alert(elements.error_message(error)))]
-        else:
-            self._form_area.children = [self.forms[title].widget]
+
+class Address(anywidget.AnyWidget):  # type: ignore[misc]
+    """Keeps the query of the app's address, so that a reload shows the same."""
+
+    _esm = """export default { render({ model, el }) {
+      el.style.display = "none";
+      const keep = () => {
+        const query = model.get("query");
+        const address = location.pathname + (query ? "?" + query : "");
+        if (document.body.dataset.voila) history.replaceState(null, "", address);
+      };
+      model.on("change:query", keep);
+      keep();
+    } };"""
+    query = traitlets.Unicode().tag(sync=True)
 
 
-def workbench() -> Workbench:
+def _kept() -> list[str]:
+    """Return the projects that are kept on this machine."""
+    return sorted(file.stem for file in home().glob("*.duckdb")) if home().is_dir() else []
+
+
+def workbench(query: str = "") -> Workbench:
     """Make the workbench that ``attrib-ds app`` shows.
+
+    Parameters
+    ----------
+    query : str, default ""
+        Query of the page's address, which names a project, a page and what it asks.
 
     Returns
     -------
@@ -158,7 +246,7 @@ def workbench() -> Workbench:
     >>> bench.show("Users")
     <Form of search_users; .value, .code, .run()>
     """
-    return Workbench()
+    return Workbench(query)
 
 
 def connection() -> Form:
@@ -184,7 +272,7 @@ def connection() -> Form:
         "Open",
     )
     step = Step(connect, "project", first=("project_id", "path", "url", "key"))
-    return Form(texts, [step], None, _show_project)
+    return Form(texts, [step], None, _show_project, waits="The project opens when you press Open.")
 
 
 def _show_project(project: Project, _form: Any) -> Sequence[Any]:

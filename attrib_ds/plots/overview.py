@@ -212,7 +212,7 @@ class Overview:
             currency=currencies[0] or "",
             has_value=has_value(rows),
             roles=roles,
-            period=None if paths is None else _period(paths, chosen, currencies[0], days),
+            period=None if paths is None else period_of(paths, chosen, currencies[0], days),
             paths=pd.DataFrame() if paths is None else _frequent(paths, top=12),
             lags=pd.DataFrame() if paths is None or not paths.has_dates else _by_lag(paths.lags()),
         )
@@ -332,7 +332,7 @@ def _names(rows: pd.DataFrame) -> dict[str, str]:
     )
 
 
-def _period(paths: Paths, lead: str, currency: str | None, days: int | None) -> Period | None:
+def period_of(paths: Paths, lead: str, currency: str | None, days: int | None) -> Period | None:
     """Sum conversions and value by day, and divide them into the period and the one before it."""
     if not paths.has_dates:
         return None

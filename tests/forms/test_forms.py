@@ -145,6 +145,7 @@ PASTED = {
     "search": (VALUES["search"], {}, "interactions"),
     "insights": (VALUES["insights"], {}, "counts"),
     "live": (None, {}, "visits"),
+    "overview": (None, {}, "credits"),
     "attribution": (VALUES["attribution"], {}, "credits"),
     "filters": (interaction("duration") > 10, {}, "predicate"),
     "users": ({"where": user("interactionCount") > 20}, {}, "users"),
@@ -529,9 +530,65 @@ def test_the_workbench_switches_projects(tmp_path, monkeypatch):
 def test_the_workbench_makes_a_form_when_its_page_is_shown(shop):
     bench = workbench()
     bench.open(shop)
-    assert list(bench.forms) == ["Credits"]
+    assert list(bench.forms) == ["Overview"]
     assert repr(bench.show("Users")) == "<Form of search_users; .value, .code, .run()>"
-    assert list(bench.forms) == ["Credits", "Users"]
+    assert list(bench.forms) == ["Overview", "Users"]
+
+
+def test_forms_that_read_run_when_they_are_shown_and_those_that_write_do_not(shop):
+    for name in ("search", "insights", "users", "campaigns"):
+        form = getattr(forms, name)(shop)
+        assert form.result is None
+        form._repr_mimebundle_()
+        assert len(form.result) > 0, name
+        assert form.error is None
+    for name in ("export", "send_events", "conversions", "states", "create_campaign", "outlays"):
+        form = getattr(forms, name)(shop)
+        form.start()
+        assert form.result is None
+        assert form.error is None
+        assert f"before you press {form._action}." in shown(form)
+
+
+def test_a_form_runs_as_soon_as_it_is_complete(shop):
+    form = forms.campaigns(shop)
+    form.value = {"vendor_id": None}
+    form.start()
+    assert form.result is None
+    assert "as soon as the fields are filled in" in shown(form)
+    form.value = {"vendor_id": "newsletter"}
+    assert len(form.result) > 0
+
+
+def test_a_result_of_other_values_is_marked(shop):
+    form = forms.search(shop)
+    form.value = {"limit": 3}
+    form.run()
+    assert "attrib-stale" not in form._output._dom_classes
+    form.value = {"limit": 4}
+    assert "attrib-stale" in form._output._dom_classes
+    assert "Changed since this result. Press Search." in shown(form)
+    form.value = {"limit": 3}
+    assert "attrib-stale" not in form._output._dom_classes
+    assert "Changed since" not in shown(form)
+    form.value = {"limit": 4}
+    form.run()
+    assert "attrib-stale" not in form._output._dom_classes
+
+
+def test_credits_are_shown_in_words_with_units_by_what_was_asked(shop):
+    form = forms.attribution(shop)
+    form.run()
+    tables = [part for part in walk(form.widget) if type(part).__name__ == "ITable"]
+    titles = list(tables[0].df.columns)
+    assert titles[:6] == [
+        "Model", "Channel or campaign", "Conversions", "Value, EUR", "CPA, EUR", "ROAS, EUR",
+    ]  # fmt: skip
+    assert set(tables[0].df["Model"]) == {"Last touch", "Linear"}
+    assert 'alt="Credited value in EUR by node and model"' in shown(form)
+    form.value = {"statistic": "event-count"}
+    form.run()
+    assert 'alt="Credited conversions by node and model"' in shown(form)
 
 
 def test_every_control_has_a_label(shop):
