@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -140,21 +140,17 @@ _CREDITS: Final = Step(
 )
 _FIRST_MODELS: Final = ("last_touch", "linear")
 
-#: What a column can be, in words, by role.
+#: What a column of each file can be, in words, by role.
 _ROLES: Final = {
-    "user": "Person",
-    "device": "Device",
-    "node": "Channel or campaign",
-    "date": "Time",
-    "conversion": "Conversion id",
-    "value": "Value",
-    "quantity": "Quantity",
-    "currency": "Currency",
-}
-#: Roles that each file may have.
-_OF_FILES: Final = {
-    "touchpoints": ("user", "device", "node", "date"),
-    "conversions": ("user", "device", "date", "conversion", "value", "quantity", "currency"),
+    "touchpoints": {"user": "Person", "device": "Device", "node": "Channel or campaign", "date": "Time"},
+    "conversions": {
+        "conversion_user": "Person who converted",
+        "conversion_date": "Time of the conversion",
+        "conversion": "Conversion id",
+        "value": "Value",
+        "quantity": "Quantity",
+        "currency": "Currency",
+    },
 }
 _FOUND: Final = "(as found)"
 
@@ -205,7 +201,19 @@ def own_files() -> Form:
         "Two tables as they come out of your tools; columns with common names are found.",
         "Credit",
     )
-    return Form(texts, [journeys, paths, _CREDITS], None, show_credits, {"models": _FIRST_MODELS})
+    waits = "Choose a file of visits and one of conversions. Their first rows appear here, then the credits."
+    steps = [journeys, paths, _CREDITS]
+    form = Form(texts, steps, None, _show_own, {"models": _FIRST_MODELS}, waits=waits)
+    choice: Any = form.control("columns")
+
+    def credit() -> None:
+        form.show_before(*choice.previews.values())
+        if form.result is None and all(control.value is not None for control in files.values()):
+            form.press()
+
+    for control in files.values():
+        control.watch_upload(credit)
+    return form
 
 
 class FileInput(Control):
@@ -219,6 +227,7 @@ class FileInput(Control):
         heading = elements.html(f'<div class="widget-label">{form_field.label}</div>')
         super().__init__(form_field, heading, self._upload, self._chosen, watched=())
         self._path: Path | None = None
+        self._on_upload: list[Callable[[], None]] = []
         self._upload.observe(lambda _: self._keep(), names="value")
 
     @property
@@ -243,27 +252,47 @@ class FileInput(Control):
             path = Path(self._folder.name) / Path(name).name
             path.write_bytes(content)
             self.value = path
+        for callback in self._on_upload:
+            callback()
+
+    def watch_upload(self, callback: Callable[[], None]) -> None:
+        """Call a function when a file has been uploaded, after the watchers of the value."""
+        self._on_upload.append(callback)
 
 
 class ColumnChoice(Control):
-    """A menu for the column of each role; its value has the roles for which another column was chosen."""
+    """A menu for the column of each role, by file; its value has the roles with another column than found."""
 
     def __init__(self, files: Mapping[str, FileInput], form_field: form_fields.FormField) -> None:
         self._files = files
-        self._menus = {
-            role: ipywidgets.Dropdown(options=[_FOUND], description=label) for role, label in _ROLES.items()
-        }
-        self._problem = elements.html()
-        menus = self._menus.values()
-        super().__init__(form_field, elements.box("columns-found", *menus, self._problem), watched=menus)
+        self._found: dict[str, list[str]] = {}
+        #: The first rows of each file, and what it is.
+        self.previews: dict[str, Any] = {name: elements.html() for name in _ROLES}
+        self._menus: dict[str, Any] = {}
+        self._groups, self._problem = {}, elements.html()
+        for name, roles in _ROLES.items():
+            menus = {
+                role: ipywidgets.Dropdown(options=[_FOUND], description=label)
+                for role, label in roles.items()
+            }
+            self._menus |= menus
+            heading = elements.html(f"<h3>Columns of {files[name].form_field.label.lower()}</h3>")
+            self._groups[name] = elements.box("columns-found", heading, *menus.values())
+            self._groups[name].layout.display = "none"
+        super().__init__(form_field, *self._groups.values(), self._problem, watched=self._menus.values())
         self.widget.layout.display = "none"
-        for file in files.values():
-            file.watch(self._find)
+        for name, file in files.items():
+            file.watch(partial(self._find, name))
 
     @property
     def value(self) -> dict[str, str] | None:
         """The chosen columns, by role."""
         chosen = {role: menu.value for role, menu in self._menus.items() if not menu.value.endswith(_FOUND)}
+        # A column that is named for visits counts for conversions too, unless they have one of their own.
+        for role in ("user", "date"):
+            found = self._found.get(f"conversion_{role}", [])
+            if role in chosen and len(found) == 1:
+                chosen.setdefault(f"conversion_{role}", found[0])
         return chosen or None
 
     @value.setter
@@ -277,24 +306,37 @@ class ColumnChoice(Control):
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
 
-    def _find(self) -> None:
-        """Show the columns found in the files."""
-        columns: list[str] = []
-        found: dict[str, dict[str, None]] = {}
-        self._problem.value = ""
-        for name, file in self._files.items():
-            if file.value is None:
-                continue
+    def _find(self, name: str) -> None:
+        """Show the columns found in a file, its first rows and what it is."""
+        file, roles = self._files[name], list(_ROLES[name])
+        self._problem.value = self.previews[name].value = ""
+        columns: tuple[str, ...] = ()
+        found: dict[str, list[str]] = {}
+        if file.value is not None:
             try:
-                names, by_role = find_columns(file.value, _OF_FILES[name])
+                searched = [role.removeprefix("conversion_") for role in roles]
+                columns, by_role, first, note = find_columns(file.value, searched)
             except Exception as error:  # noqa: BLE001  (shown in the form)
                 self._problem.value = elements.alert(elements.error_message(error))
-                continue
-            columns += [column for column in names if column not in columns]
-            for role, of_role in by_role.items():
-                found.setdefault(role, {}).update(dict.fromkeys(of_role))
-        for role, menu in self._menus.items():
-            first = f"{' and '.join(found[role])} {_FOUND}" if role in found else f"none {_FOUND}"
-            menu.options = [first, *columns]
-            menu.value = first
-        self.widget.layout.display = "" if columns or self._problem.value else "none"
+            else:
+                found = {
+                    role: by_role[each] for role, each in zip(roles, searched, strict=True) if each in by_role
+                }
+                label = f"{file.form_field.label}, first rows of {file.value.name}"
+                self.previews[name].value = elements.preview(first, f"{label} ({note})" if note else label)
+        for role in roles:
+            self._found[role] = found.get(role, [])
+            start = f"{' and '.join(found[role])} {_FOUND}" if role in found else f"none {_FOUND}"
+            self._menus[role].options = [start, *columns]
+            self._menus[role].value = start
+        self._groups[name].layout.display = "" if columns else "none"
+        self.widget.layout.display = "" if any(self._found.values()) or self._problem.value else "none"
+
+
+def _show_own(credits: Any, form: Form) -> Sequence[Any]:
+    """Show what was read from the files, and the credits."""
+    counts = form.results["journeys"].counts
+    said = f"{counts.get('interactions', 0):,} visits and {counts.get('events', 0):,} conversions were read."
+    choice: Any = form.control("columns")
+    rows = elements.disclosure("First rows", *choice.previews.values())
+    return [elements.notes([said]), *show_credits(credits, form), rows]

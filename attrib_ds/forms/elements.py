@@ -6,7 +6,9 @@ import asyncio
 import base64
 import io
 import traceback
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +18,7 @@ import pandas as pd
 from itables import JavascriptFunction
 from itables.widget import ITable
 
-from attrib_ds.errors import AttribError
+from attrib_ds import errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,11 +203,43 @@ def alert(message: str) -> str:
 
 def error_message(error: Exception) -> str:
     """Return an exception's message; with its type and function if it is not a user error."""
-    if isinstance(error, AttribError | OSError):
+    if isinstance(error, errors.AttribError | OSError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" ({frames[0].name})" if frames else ""
     return f"{type(error).__name__}{place}: {error}"
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """Collect the warnings of a block, since nobody sees the log of a page."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield messages
+    own = (str(each.message) for each in caught if each.category.__module__ == errors.__name__)
+    messages += dict.fromkeys(own)
+
+
+def notes(messages: Iterable[str]) -> Any:
+    """Return sentences about a result, one below the other; nothing is shown if there are none."""
+    widget = html()
+    lines = "".join(f"<p>{escape(message)}</p>" for message in messages)
+    fill(widget, f'<div role="note" class="attrib-notes">{lines}</div>' if lines else "")
+    return widget
+
+
+def preview(frame: pd.DataFrame, caption: str) -> str:
+    """Return a few rows as an HTML table."""
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in frame.columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        for cells in frame.apply(_as_text).itertuples(index=False)
+    )
+    return (
+        '<div class="attrib-preview" tabindex="0"><table class="attrib-list">'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
 
 
 #: Seconds to wait for the page's echo; without a page none ever comes.

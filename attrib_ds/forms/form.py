@@ -117,8 +117,9 @@ class Form(Displayed):
         self._code, self._status = elements.html(), elements.html()
         self._messages = elements.output()
         empty = elements.html(_EMPTY.format(escape(waits or _INCOMPLETE)))
+        self._before = [empty]
         self._output = elements.box("output", empty)
-        self._run = elements.button(action, self._press, problem=self._status, is_main=True)
+        self._run = elements.button(action, self.press, problem=self._status, is_main=True)
         code = elements.disclosure("Code", self._code)
         self.widget = elements.page(
             elements.html(f"<h2>{escape(title)}</h2><p>{escape(about)}</p>"),
@@ -187,6 +188,17 @@ class Form(Displayed):
             raise InvalidRequest.choice("argument", argument, controls)
         return controls[argument]
 
+    def show_before(self, *parts: Any) -> None:
+        """Show parts where results appear, until there is one."""
+        self._before = [self._before[0], *parts]
+        if self.result is None:
+            self._output.children = self._before
+
+    def press(self) -> None:
+        """Run, and show what fails instead of raising it."""
+        with suppress(Exception):  # run() has shown it
+            self.run()
+
     def run(self) -> Any:
         """Make the call, show its result and return it.
 
@@ -199,12 +211,12 @@ class Form(Displayed):
         self._has_run = True
         self._status.value = elements.status(_WORKING)
         if self.result is None:
-            self._output.children = [elements.html(_EMPTY.format(_WORKING))]
+            self._output.children = [*self._before[1:], elements.html(_EMPTY.format(_WORKING))]
         self._run.disabled = True
         failure: Exception | None = None
         # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
         # exception, so none may leave the block.
-        with self._messages:
+        with self._messages, elements.heard() as messages:
             try:
                 result: Any = self._subject
                 for step in self._steps:
@@ -216,24 +228,20 @@ class Form(Displayed):
         self._messages.outputs = ()
         self._run.disabled = False
         if failure is not None:
-            self._output.children = []
+            self._output.children = self._before
             self._show_problem(failure, elements.alert)
             raise failure
         self.result = result
         self._ran = self.code
         self._output.remove_class("attrib-stale")
         self._status.value = elements.status("Done." if self.waits else "")
-        self._output.children = output
+        self._output.children = [elements.notes(messages), *output]
         for callback in self._result_callbacks:
             callback(result)
         return result
 
     def __repr__(self) -> str:
         return f"<Form of {', '.join(step.function.__name__ for step in self._steps)}; .value, .code, .run()>"
-
-    def _press(self) -> None:
-        with suppress(Exception):  # run() has shown it
-            self.run()
 
     def _refresh(self) -> None:
         """Show the code of the current values, or why there is none.
@@ -259,7 +267,7 @@ class Form(Displayed):
         else:
             self._status.value = elements.status(f"Changed since this result. Press {self._action}.")
         if self._is_started and not self._has_run and not self.waits:
-            self._press()
+            self.press()
 
     def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
         """Show a problem beside the button and, if it is that of a field, below the field."""

@@ -165,12 +165,15 @@ class OverviewPage(elements.Displayed):
         self.error = None
         self._answers.is_stale = True
         try:
-            shown, notes = self._read()
+            with elements.heard() as messages:
+                shown, notes = self._read()
         except Exception as error:
             self.error = error
             elements.fill(self._note, elements.alert(elements.error_message(error)))
             raise
-        elements.fill(self._note, "".join(f'<p class="attrib-help">{escape(note)}</p>' for note in notes))
+        elements.fill(
+            self._note, "".join(f'<p class="attrib-help">{escape(note)}</p>' for note in [*notes, *messages])
+        )
         self._answers.html = report.first_page(shown)
         self._answers.is_stale = False
         elements.fill(self._code, elements.code_block(self.code))

@@ -286,8 +286,14 @@ def _with_spend(
     )
 
 
-def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
-    """Return the columns of a file or frame, and those that have a common name for each role."""
+#: Rows of a preview.
+_FIRST_ROWS: Final = 5
+
+
+def find_columns(
+    rows: object, roles: Iterable[str]
+) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
+    """Return the columns of a file or frame, those of each role, the first rows and what they are."""
     # In another encoding, too, the file has columns.
     table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats(encoding="latin-1"))
     found: dict[str, list[str]] = {}
@@ -301,7 +307,9 @@ def find_columns(rows: object, roles: Iterable[str]) -> tuple[tuple[str, ...], d
     if found.get("device") == found.get("user"):
         # The only id of a table is that of its users.
         found.pop("device", None)
-    return table.source.columns, {role: columns for role, columns in found.items() if columns}
+    first = table.connection.execute(f"SELECT * FROM {table.source.relation} LIMIT {_FIRST_ROWS}").df()
+    found = {role: columns for role, columns in found.items() if columns}
+    return table.source.columns, found, first[list(table.source.columns)], table.note
 
 
 def _user_columns(
