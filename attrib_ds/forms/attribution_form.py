@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -213,6 +214,7 @@ def own_files() -> Form:
 
     for control in files.values():
         control.watch_upload(credit)
+    choice.watch(lambda: credit() if form.error is not None else None)
     return form
 
 
@@ -305,6 +307,19 @@ class ColumnChoice(Control):
             if column is not None and column not in menu.options:
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
+
+    def explain(self, message: str) -> str:
+        """Return an error message with the names that the menus and the files have on the page."""
+        for name, file in self._files.items():
+            message = re.sub(rf"^{name}(?=:)", file.form_field.label, message)
+        labels = {role: menu.description for role, menu in self._menus.items()}
+        for role, label in labels.items():
+            message = message.replace(f"looks like the {role}", f"looks like {label!r}")
+        return re.sub(
+            r"name it with columns=\s*\{'(\w+)': COLUMN\}",
+            lambda match: f"choose it at {labels.get(match[1], match[1])!r}",
+            message,
+        )
 
     def _find(self, name: str) -> None:
         """Show the columns found in a file, its first rows and what it is."""

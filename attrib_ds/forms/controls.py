@@ -81,6 +81,10 @@ class Control:
     def suggest(self, values: Sequence[str]) -> None:
         """Suggest values, if the control can; other values stay allowed."""
 
+    def explain(self, message: str) -> str:
+        """Return an error message in the words of the control."""
+        return message
+
     def mark(self, problem: str) -> None:
         """Show a problem of the value below the input; the help again if there is none."""
         help_text = self.form_field.summary

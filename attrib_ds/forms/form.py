@@ -190,7 +190,7 @@ class Form(Displayed):
 
     def show_before(self, *parts: Any) -> None:
         """Show parts where results appear, until there is one."""
-        self._before = [self._before[0], *parts]
+        self._before = list(parts)
         if self.result is None:
             self._output.children = self._before
 
@@ -211,7 +211,7 @@ class Form(Displayed):
         self._has_run = True
         self._status.value = elements.status(_WORKING)
         if self.result is None:
-            self._output.children = [*self._before[1:], elements.html(_EMPTY.format(_WORKING))]
+            self._output.children = [elements.html(_EMPTY.format(_WORKING))]
         self._run.disabled = True
         failure: Exception | None = None
         # In a notebook, the Output widget shows what the call prints, such as progress. It would swallow an
@@ -273,6 +273,8 @@ class Form(Displayed):
         """Show a problem beside the button and, if it is that of a field, below the field."""
         self.error = error
         message = elements.error_message(error)
+        for control in self._by_argument().values():
+            message = control.explain(message)
         argument = getattr(error, "field", None)
         control = self._by_argument().get(argument or "")
         if control is not None:

@@ -190,7 +190,7 @@ class OverviewPage(elements.Displayed):
             raise errors.NotFound(
                 "there are no conversions yet; send those of a shop or a CRM on the page Send conversions"
             )
-        asked = {
+        asked: dict[str, Any] = {
             "event_type": self._events[self._inputs["conversions"].value],
             "statistic": self._statistic,
             "level": self._level,

@@ -166,7 +166,8 @@ class Workbench(Displayed):
         if self.project is None:
             return
         page = self.forms.get(self._title)
-        state = {} if page is None or isinstance(page, Live) or getattr(page, "waits", "") else page.state
+        has_state = isinstance(page, OverviewPage) or (isinstance(page, Form) and not page.waits)
+        state = page.state if has_state else {}  # type: ignore[union-attr]
         address = self.project.transport.address
         if address == ":memory:":
             project = {_SAMPLE: "1"} if self.project.project_id == "sample-shop" else {}

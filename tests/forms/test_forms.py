@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -30,6 +31,8 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.forms.form import write_call, write_program
 from attrib_ds.forms.form_fields import form_fields
 from attrib_ds.forms.workbench import workbench
+
+EXPORTS = Path(__file__).parents[1] / "importers" / "data" / "exports"
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +225,11 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     form = forms.own_files()
     form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
     button(form.widget, "Credit").click()
-    assert "has no column that looks like the node" in shown(form)
+    # In the words of the page, not of the call.
+    problem = "has no column that looks like &#x27;Channel or campaign&#x27;"
+    assert problem in shown(form)
+    assert "choose it at &#x27;Channel or campaign&#x27;" in shown(form)
+    assert "Visits: visits.csv" in shown(form)
     labelled(form.widget, "Channel or campaign").value = "ad"
     assert "columns={'node': 'ad'}" in form.code
     assert form.run()["node_id"].unique().tolist() == ["search"]
@@ -242,6 +249,35 @@ def test_a_column_of_devices_is_found_and_can_be_chosen(tmp_path):
     assert form.run()["conversions"].tolist() == [0.5, 0.5]
     labelled(form.widget, "Device").value = "browser"
     assert "columns={'device': 'browser'}" in form.code
+
+
+def test_files_show_their_first_rows_and_then_the_credits(tmp_path):
+    orders = (EXPORTS / "shopify.csv").read_bytes()
+    form = forms.own_files()
+    visits = b"email,channel,date\nanna@example.com,search,2025-01-01\n"
+    upload(form.control("touchpoints"), "visits.csv", visits)
+    assert "Visits, first rows of visits.csv" in shown(form)
+    assert form.result is None
+    assert form.error is None
+    upload(form.control("conversions"), "orders.csv", orders)
+    read = form.results["journeys"]
+    assert form.result["conversions"].sum() == 2 * len(read.events) > 0
+    assert f"1 visits and {len(read.events)} conversions were read." in shown(form)
+    # What was understood stands beside the result.
+    assert "Shopify orders" in shown(form).split('class="attrib-notes"')[1]
+
+
+def test_columns_are_chosen_by_file(tmp_path):
+    (tmp_path / "visits.csv").write_text("who,channel,date\nu,search,2025-01-01\n")
+    (tmp_path / "orders.csv").write_text("user,buyer,date\nv,u,2025-01-03\n")
+    form = forms.own_files()
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
+    labelled(form.widget, "Person").value = "who"
+    assert form.value["columns"] == {"user": "who", "conversion_user": "user"}
+    labelled(form.widget, "Person who converted").value = "buyer"
+    assert form.value["columns"] == {"user": "who", "conversion_user": "buyer"}
+    assert "buyer" not in labelled(form.widget, "Person").options
+    assert form.run()["node_id"].unique().tolist() == ["search"]
 
 
 def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
