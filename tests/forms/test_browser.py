@@ -255,6 +255,7 @@ def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.keyboard.press("Space")
     tab_to(page, "▸ More options")
     page.keyboard.press("Enter")
+    page.get_by_label("Lookback window").wait_for()
     tab_to(page, "Lookback window")
     page.keyboard.press("Control+a")
     page.keyboard.type("7D")
