@@ -273,8 +273,8 @@ class Form(Displayed):
         """Show a problem beside the button and, if it is that of a field, below the field."""
         self.error = error
         message = elements.error_message(error)
-        for control in self._by_argument().values():
-            message = control.explain(message)
+        for each in self._by_argument().values():
+            message = each.explain(message)
         argument = getattr(error, "field", None)
         control = self._by_argument().get(argument or "")
         if control is not None:
