@@ -224,7 +224,7 @@ SETTINGS: Final = pa.schema(
         *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "trafficFilters"),
         *_counts("anonymousNodesPerDay"),
         *_text("holdoutKey"),
-        *_flags("respectGpc", "respectDnt", "anonymousIdentification"),
+        *_flags("respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification"),
         *_text("currency", "timezone"),
     ]
 )

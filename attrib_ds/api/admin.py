@@ -367,9 +367,10 @@ def get_settings(project: Project) -> pd.Series[Any]:
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
         ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``,
-        ``anonymousNodesPerDay``, ``respectGpc``, ``respectDnt`` and ``anonymousIdentification``, as in
-        :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the secret that decides from whom holdouts
-        withhold, empty before the first one; ``currency`` and ``timezone``. The last three never change.
+        ``anonymousNodesPerDay``, ``respectGpc``, ``respectDnt``, ``visitorOfTheDay`` and
+        ``anonymousIdentification``, as in :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the secret
+        that decides from whom holdouts withhold, empty before the first one; ``currency`` and ``timezone``.
+        The last three never change.
 
     Examples
     --------
@@ -395,6 +396,7 @@ def update_settings(
     anonymous_nodes_per_day: int | None = None,
     respect_gpc: bool | None = None,
     respect_dnt: bool | None = None,
+    visitor_of_the_day: bool | None = None,
     anonymous_identification: bool | None = None,
 ) -> pd.Series[Any]:
     """Change settings of a project; omitted settings keep their values.
@@ -436,6 +438,10 @@ def update_settings(
         each such hit is a visitor of its own. True by default.
     respect_dnt : bool, optional
         The same for browsers that send Do Not Track. False by default.
+    visitor_of_the_day : bool, optional
+        Whether a served project recognises browsers that keep no id until the end of the day (in the
+        project's time zone), by a hash of address and user agent with a secret of the day. True by default.
+        False makes each page that such a browser loads a visitor of its own.
     anonymous_identification : bool, optional
         Whether events that a served project accepts without a token identify users as those with one do. By
         default (False) one with an email, phone or vendor's id of a user whom an event with a token has

@@ -267,6 +267,7 @@ class UpdateSettings(request.ProjectRequest):
     anonymousNodesPerDay: NodesPerDay | None = None
     respectGpc: values.Flag | None = None
     respectDnt: values.Flag | None = None
+    visitorOfTheDay: values.Flag | None = None
     anonymousIdentification: values.Flag | None = None
 
 

@@ -22,6 +22,7 @@ from attrib_ds.contract.administration import BackUpProject
 from attrib_ds.contract.operation import File
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.service.collection.daily_visitors import forget_salt
 from attrib_ds.service.identity import tombstones
 from attrib_ds.service.identity.merging import find_survivor, split_off
 from attrib_ds.service.store import audit, files
@@ -81,6 +82,7 @@ def copy_database(connection: Connection, catalog: str, path: Path) -> None:
             # One transaction, so that the copy is a snapshot.
             connection.begin()
             connection.execute(f"COPY FROM DATABASE {catalog} TO {name}")
+            forget_salt(connection, f"{name}.settings")
             connection.commit()
             connection.execute(f"CHECKPOINT {name}")
         except BaseException:

@@ -147,6 +147,7 @@ def test_choices_are_read_and_changed():
             anonymous_nodes_per_day=7,
             respect_gpc=False,
             respect_dnt=True,
+            visitor_of_the_day=False,
             anonymous_identification=True,
         )
         assert changed.to_dict() == {
@@ -162,6 +163,7 @@ def test_choices_are_read_and_changed():
             "anonymousNodesPerDay": 7,
             "respectGpc": False,
             "respectDnt": True,
+            "visitorOfTheDay": False,
             "anonymousIdentification": True,
             "currency": "EUR",
             "timezone": "UTC",

@@ -149,6 +149,7 @@ def test_settings_are_shown_and_changed(project, capsys):
         "anonymousNodesPerDay": "10000",
         "respectGpc": "true",
         "respectDnt": "false",
+        "visitorOfTheDay": "true",
         "anonymousIdentification": "false",
         "currency": '"EUR"',
         "timezone": '"UTC"',

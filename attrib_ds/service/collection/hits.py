@@ -15,7 +15,7 @@ from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
 from attrib_ds.records import export_tables, sources
 from attrib_ds.service.campaigns import integrations_of
-from attrib_ds.service.collection import traffic_sources, visitors
+from attrib_ds.service.collection import daily_visitors, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store import intake, tables
 from attrib_ds.service.store.queue import HITS
@@ -97,7 +97,9 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
     def _put(self, items: Sequence[dict[str, Any]]) -> list[None]:
         queue = self._store.queue
         for record in items:
-            queue.put(HITS, record["id"], msgspec.json.encode(record))
+            # A hit comes again under another tracker id when its visitor agrees to be recognised.
+            key = f"{record['id']} {record['trackerId']}"
+            queue.put(HITS, key, msgspec.json.encode(record))
         return [None] * len(items)
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -120,16 +122,22 @@ class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
                 connection, f"({_raw_hits()}) AS raw", rules=rules, span=SPAN
             )
             rows = connection.execute("FROM resolved_hits").to_arrow_table()
-        positions = {id: position for position, id in enumerate(rows["id"].to_pylist())}
-        portion = _Portion(rows, resolved)
-        return [record | {"portion": portion, "position": positions[record["id"]]} for record in records]
+        keys = zip(rows["id"].to_pylist(), rows["trackerId"].to_pylist(), strict=True)
+        positions = {key: position for position, key in enumerate(keys)}
+        arrivals = daily_visitors.read_trackers(entry["trackerId"] for entry in entries)
+        portion = _Portion(rows, resolved, arrivals)
+        return [
+            record
+            | {"portion": portion, "position": positions[entry["id"], entry["trackerId"].split(" ")[0]]}
+            for record, entry in zip(records, entries, strict=True)
+        ]
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
         portion: _Portion = entries[0]["portion"]
         rows = portion.rows.take([entry["position"] for entry in entries])
         with tables.arrow_view(connection, rows) as view:
             connection.execute(f"CREATE TEMP TABLE taken_hits AS FROM {view}")
-        _collect(connection, portion.resolved, project_id=self._store.meta.project_id, ids=self._store.ids)
+        _collect(connection, portion, project_id=self._store.meta.project_id, ids=self._store.ids)
         connection.execute("DROP TABLE temp.taken_hits")
 
     def _set_aside(self, connection: Connection, entry: dict[str, Any]) -> None:
@@ -142,11 +150,10 @@ class _Portion(NamedTuple):
 
     rows: pa.Table
     resolved: traffic_sources.ResolvedHits
+    arrivals: daily_visitors.Arrivals
 
 
-def _collect(
-    connection: Connection, resolved: traffic_sources.ResolvedHits, *, project_id: str, ids: tables.HexIds
-) -> None:
+def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids: tables.HexIds) -> None:
     """Put the taken hits into sessions, inside a transaction; hits that the tables have are left out."""
     marks = (
         f"SELECT id AS row, {sources.literal(tombstones.identity_kind(identities.TRACKER))} AS kind, "
@@ -157,11 +164,40 @@ def _collect(
     if erased is not None:
         # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
-    now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    received = naive(instants.now())
+    now = received.strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     _trash(connection, now)
-    collect(
+    resolved, arrivals = portion.resolved, portion.arrivals
+    new_browsers = _new_browsers(connection, arrivals.browsers)
+    counts = collect(
         connection, "temp.taken_hits", resolved, project_id=project_id, now=now, ids=ids, is_anonymous=True
     )
+    if arrivals.pages:
+        daily_visitors.assign_pages(connection, arrivals.pages, received)
+    ((count,),) = connection.execute("SELECT count(*) FROM temp.taken_hits").fetchall()
+    is_repeated = counts["hits"] < count
+    if (is_repeated or new_browsers) and daily_visitors.find_joining(
+        connection, "temp.taken_hits", new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
+    ):
+        users = daily_visitors.take_visits(connection, ids, received)
+        _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
+        left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
+        merging.renumber(connection, f"SELECT userId FROM {left}")
+        merging.remove_absent(connection, left)
+
+
+def _new_browsers(connection: Connection, browsers: dict[str, str]) -> dict[str, str]:
+    """Return the day's ids that are known, by lasting ones that have no hit yet."""
+    if not browsers:
+        return {}
+    query = "SELECT value FROM identities WHERE kind = ? AND value IN (SELECT unnest(?))"
+    known = connection.execute(query, [identities.TRACKER, list(browsers.values())]).fetchall()
+    candidates = {tracker: visitor for tracker, visitor in browsers.items() if (visitor,) in known}
+    if candidates:
+        query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
+        for (tracker,) in connection.execute(query, [list(candidates)]).fetchall():
+            del candidates[tracker]
+    return candidates
 
 
 def _trash(connection: Connection, now: str) -> None:
@@ -184,6 +220,7 @@ def _raw_hits() -> str:
     given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]} | export_tables.url_parts(
         f"left(pageUrl, {longest})", "pageUrl"
     )
+    given["trackerId"] = "split_part(trackerId, ' ', 1)"
     given["referrer"] = f"left(referrer, {longest})"
     given["truncated"] = (
         f"coalesce(truncated, false) OR greatest(len(pageUrl), len(coalesce(referrer, ''))) > {longest}"
@@ -404,24 +441,32 @@ def collect(
     """
     new_hits = _find_new(connection, hits)
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
+    counts = _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
+    connection.execute("DROP TABLE temp.known_hits")
+    return counts | {"implicit_nodes": nodes}
+
+
+def _recompute(
+    connection: Connection, agents: pa.Table, *, project_id: str, now: str, ids: tables.HexIds
+) -> dict[str, int]:
+    """Store the hits of ``arrived_hits``, which have nodes, and recompute the sessions around them."""
     _assign_trackers(connection, ids)
     since = _since(connection)
     _gather_nearby(connection, since)
     split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
     connection.execute("DROP TABLE temp.nearby_hits")
     _create_sessions(connection, project_id, since)
-    counts = {"hits": 0, "interactions": 0, "implicit_nodes": nodes}
-    counts["hits"] = _store_hits(connection, project_id=project_id, now=now, since=since)
+    hits = _store_hits(connection, project_id=project_id, now=now, since=since)
     # After the new hits are stored, which may be the first of their session.
     connection.execute(
         "CREATE TEMP TABLE first_hits AS "
         f"SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
     )
-    _describe_agents(connection, resolved.agents)
-    counts["interactions"] = _store_sessions(connection, project_id=project_id, now=now, since=since)
-    for table in ("known_hits", "arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
+    _describe_agents(connection, agents)
+    interactions = _store_sessions(connection, project_id=project_id, now=now, since=since)
+    for table in ("arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
         connection.execute(f"DROP TABLE temp.{table}")
-    return counts
+    return {"hits": hits, "interactions": interactions}
 
 
 #: Setting with a day, and the number of nodes that anonymous hits have created on it.
@@ -476,7 +521,8 @@ def _find_new(connection: Connection, hits: str) -> str:
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
     if connection.execute(repeated).fetchone() is None:
         return new
-    first = "row_number() OVER (PARTITION BY id ORDER BY serverDate, trackerId) = 1"
+    order = f"{daily_visitors.TEMPORARY_FIRST}, serverDate, trackerId"
+    first = f"row_number() OVER (PARTITION BY id ORDER BY {order}) = 1"
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 
 

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from attrib_ds.contract import OPERATIONS, administration, events, interactions
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.service.collection import visitors
+from attrib_ds.service.collection import daily_visitors, visitors
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.http import errors, limits, reads
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
@@ -96,8 +96,9 @@ class Pages:
             raise InvalidRequest("the hits of one request must be of one project, with the same ingestKey")
         service, settings = await self._open(request, first.projectId, first.ingestKey, hits=len(hits))
         place = self._place(request.address)
+        visitor = await self._visitor(request, service, settings)
         for hit in hits:
-            record = _record(hit, request, settings) | place
+            record = _record(hit, request, settings, visitor) | place
             await self._store(service, partial(service.start_hit, record))
         return _pixel() if request.method == "GET" else Response(status_code=202)
 
@@ -156,6 +157,19 @@ class Pages:
         request.rate_headers = self.buckets.take([Claim("hits", project_id, hits), *further])
         return service, settings
 
+    async def _visitor(
+        self, request: ServiceRequest, service: Service, settings: ProjectSettings
+    ) -> str | None:
+        """Return the visitor's id of the day, unless the project or the browser wants none."""
+        if not settings.visitor_of_the_day or _refuses_id(request.headers, settings):
+            return None
+        client = request.address, request.headers.get("user-agent", "")
+        visitor = service.visitor_of_the_day(*client)
+        if visitor is None:
+            await self.pool.run_or_reject(service.renew_salt)
+            visitor = service.visitor_of_the_day(*client)
+        return visitor
+
     async def _store(self, service: Service, start: Callable[[], Future[Any] | None]) -> None:
         with self.pool.admission():
             future = start()
@@ -187,16 +201,26 @@ def _listed(body: Any) -> list[Any]:
 
 
 def _record(
-    hit: interactions.CollectHit, request: ServiceRequest, settings: ProjectSettings
+    hit: interactions.CollectHit,
+    request: ServiceRequest,
+    settings: ProjectSettings,
+    visitor: str | None,
 ) -> dict[str, Any]:
     headers, address = request.headers, request.address
     id = (hit.hitId or new_uuid()).lower()
-    # Without an id that the browser may keep, the hit is a visitor of its own.
-    tracker_id = None if hit.isPersistent and _refuses_id(headers, settings) else hit.trackerId
+    tracker_id = hit.trackerId
+    if _refuses_id(headers, settings):
+        # Without an id that the browser may keep, the hit is a visitor of its own.
+        tracker_id = None if hit.isPersistent else tracker_id
+        tracker_id = tracker_id or f"hit.{id}"
+    elif not hit.isPersistent or tracker_id is None:
+        tracker_id = daily_visitors.tracker_of(tracker_id, visitor=visitor, hit_id=id)
+    elif visitor is not None:
+        tracker_id = f"{tracker_id} {visitor}"
     return pending_hit(
         hit,
         id=id,
-        tracker_id=tracker_id or f"hit.{id}",
+        tracker_id=tracker_id,
         user_agent=headers.get("user-agent", ""),
         is_bot=hit.isAutomated or _is_prefetch(headers),
         address=address if visitors.captures_address(settings.traffic_filters, address) else None,

@@ -377,7 +377,7 @@ def assign_identities(
     ).fetchall()
     connection.execute("DROP TABLE temp.contested")
     if may_merge:
-        merge(connection, _merges(connection, contested), now)
+        merge(connection, find_merges(connection, contested), now)
     connection.execute(
         "UPDATE identities SET isAnonymous = false FROM temp.loaded_identities AS loaded "
         "WHERE isAnonymous AND identities.kind = loaded.kind AND identities.value = loaded.value"
@@ -385,7 +385,7 @@ def assign_identities(
     connection.execute("DROP TABLE temp.loaded_identities")
 
 
-def _merges(connection: Connection, contested: list[tuple[str, str]]) -> dict[str, str]:
+def find_merges(connection: Connection, contested: list[tuple[str, str]]) -> dict[str, str]:
     """Return the surviving user by merged user, for pairs of which at most one is identified with a token."""
     people = [user for pair in contested for user in pair]
     identified = read_identified(connection, people, confirmed=True)

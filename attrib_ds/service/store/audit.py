@@ -50,6 +50,7 @@ _DETAILS: Final = {
         "anonymousNodesPerDay",
         "respectGpc",
         "respectDnt",
+        "visitorOfTheDay",
         "anonymousIdentification",
     ),
 }

@@ -51,6 +51,8 @@ class ProjectSettings:
         Store no lasting tracker id of a browser with Global Privacy Control.
     respect_dnt : bool, default False
         Store no lasting tracker id of a browser with Do Not Track.
+    visitor_of_the_day : bool, default True
+        Recognise a browser that keeps no id until the end of the day.
     anonymous_identification : bool, default False
         Let events without a token identify users as those with one do.
     """
@@ -68,6 +70,7 @@ class ProjectSettings:
     anonymous_nodes_per_day: int = 10_000
     respect_gpc: bool = True
     respect_dnt: bool = False
+    visitor_of_the_day: bool = True
     anonymous_identification: bool = False
 
 
@@ -77,7 +80,7 @@ _ATTRIBUTES: Final = {to_camel(field.name): field.name for field in fields(Proje
 
 #: Further settings that the service stores: those that are numbers, and those that are texts.
 _NUMBERS: Final = frozenset({"appliedLogGroup", "appliedHits"})
-_TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "tombstoneSalt"})
+_TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "visitorSalt", "tombstoneSalt"})
 
 
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:

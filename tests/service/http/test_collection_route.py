@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 from datetime import timedelta
+from unittest.mock import ANY
 from urllib.parse import urlencode
 
 import duckdb
@@ -126,8 +127,9 @@ def test_the_pixel_counts_a_page_without_a_script(home):
         # A request for the headers alone counts nothing.
         assert post(None, "HEAD", f"/c?{query}", Referer="https://shop.example/till").status == 200
     stored = rows(home, 'SELECT id, trackerId, timezoneOffset, "pageUrl.pathname" FROM hits')
-    assert [row[1:] for row in stored] == [(f"hit.{id}", -60.0, "/till") for id, *_ in stored]
-    assert rows(home, "SELECT hitCount FROM interactions") == [(1,), (1,)]
+    assert len({id for id, *_ in stored}) == 2
+    assert {row[2:] for row in stored} == {(-60.0, "/till")}
+    assert rows(home, "SELECT hitCount FROM interactions") == [(2,)]
 
 
 @pytest.mark.slow
@@ -235,7 +237,7 @@ def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_p
     for project, (_, _, is_kept) in cases.items():
         assert dict(rows(tmp_path, "SELECT id, trackerId FROM hits", project=project)) == {
             uuid(1): "t-1" if is_kept else f"hit.{uuid(1)}",
-            uuid(2): "of-this-page",
+            uuid(2): ANY if is_kept else "of-this-page",
         }
 
 

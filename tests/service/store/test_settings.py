@@ -19,6 +19,7 @@ DEFAULTS = {
     "holdoutKey": "",
     "anonymousNodesPerDay": 10_000,
     "respectGpc": True,
+    "visitorOfTheDay": True,
     "respectDnt": False,
     "anonymousIdentification": False,
     "currency": "EUR",

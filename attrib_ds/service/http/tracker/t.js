@@ -92,11 +92,9 @@
     isStored = true;
     // What earlier pages could not send comes first.
     takeKept().forEach(send);
-    if (earlier) {
-      id = earlier;
-      // A visitor who has come back: their session needs the page that names its campaign.
-      if (landing) sendHit({ ...landing, hitId: newHitId() });
-    }
+    if (earlier) id = earlier;
+    // The page view again, under the id that lasts: the service joins the visit so far to it.
+    if (landing) sendHit(landing);
     landing = undefined;
     writeCookie(id, LIFETIME);
     waiting.forEach(keep);
@@ -247,7 +245,8 @@
     if (!isStored) landing = landing || hit;
     // A browser that a program drives says so.
     const isAutomated = navigator.webdriver || undefined;
-    post("c", hit.hitId, { ...hit, trackerId: id, isPersistent: isStored, isAutomated, ingestKey: key });
+    // With and without the id that lasts, they are two messages.
+    post("c", hit.hitId + isStored, { ...hit, trackerId: id, isPersistent: isStored, isAutomated, ingestKey: key });
   }
 
   /** Do something once the tracker id is that of the visitor.

@@ -1,0 +1,342 @@
+"""Recognises browsers that keep no id until the day ends, and joins their visits to an id that lasts."""
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from duckdb import DuckDBPyConnection as Connection
+
+from attrib_ds import instants
+from attrib_ds.attribution import calendar
+from attrib_ds.contract.json_values import encode
+from attrib_ds.records.sources import literal
+from attrib_ds.service.identity import identities, merging
+from attrib_ds.service.store import tables
+from attrib_ds.service.store.store import Store
+
+_SETTING: Final = "visitorSalt"
+_DAY: Final = "day."
+#: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
+_PAGE: Final = "page."
+_BYTES: Final = 32
+
+
+class DailySalt:
+    """The secret of a day, by which visitors are recognised until the day ends; thread-safe.
+
+    Parameters
+    ----------
+    project_id, timezone : str
+        Of the project; the day is one of its time zone.
+
+    Examples
+    --------
+    >>> from attrib_ds.service.store.store import Store
+    >>> store, salt = Store.open(":memory:", "shop"), DailySalt("shop", "UTC")
+    >>> salt.visitor("203.0.113.7", "Firefox") is None
+    True
+    >>> salt.renew(store)
+    >>> first = salt.visitor("203.0.113.7", "Firefox")
+    >>> first == salt.visitor("203.0.113.7", "Firefox"), first == salt.visitor("203.0.113.8", "Firefox")
+    (True, False)
+    >>> store.close()
+    """
+
+    def __init__(self, project_id: str, timezone: str) -> None:
+        self._project_id = project_id
+        self._zone = calendar.zone_of(timezone)
+        self._lock = threading.Lock()
+        self._of_day: tuple[str, bytes] | None = None
+
+    def _today(self) -> str:
+        return str(instants.now().astimezone(self._zone).date())
+
+    def visitor(self, address: str, user_agent: str) -> str | None:
+        """Return the tracker id of a visitor until the day ends; None if the salt has to be renewed first."""
+        of_day = self._of_day
+        if of_day is None or of_day[0] != self._today():
+            return None
+        text = json.dumps([self._project_id, address, user_agent])
+        return _DAY + hmac.digest(of_day[1], text.encode(), "sha256").hex()[:32]
+
+    def renew(self, store: Store) -> None:
+        """Take the salt of today from the project, where a new one overwrites that of another day."""
+        today = self._today()
+
+        def write(connection: Connection) -> str:
+            row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
+            day, salt = json.loads(row[0]) if row else (None, "")
+            if day != today:
+                salt = secrets.token_hex(_BYTES)
+                connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
+                connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode([today, salt])])
+            return str(salt)
+
+        with self._lock:
+            if self._of_day is None or self._of_day[0] != today:
+                self._of_day = today, bytes.fromhex(store.write(write))
+
+    def destroy_past(self, store: Store) -> None:
+        """Remove the salt of a day that has ended, on a site that nobody has visited since."""
+        query, today = "SELECT value FROM settings WHERE name = ?", self._today()
+        with self._lock:
+            if self._of_day is not None and self._of_day[0] != today:
+                self._of_day = None
+            with store.cursor() as cursor:
+                row = cursor.execute(query, [_SETTING]).fetchone()
+            if row and json.loads(row[0])[0] != today:
+                store.write(forget_salt)
+
+
+def forget_salt(connection: Connection, table: str = "settings") -> None:
+    """Remove the salt from the settings of a project, or of a copy, which may outlive the day."""
+    connection.execute(f"DELETE FROM {table} WHERE name = ?", [_SETTING])
+
+
+def tracker_of(page: str | None, *, visitor: str | None, hit_id: str) -> str:
+    """Return the tracker id under which a hit is accepted whose browser keeps none.
+
+    Parameters
+    ----------
+    page : str or None
+        Tracker id of the page, which events name, too; None for a pixel.
+    visitor : str or None
+        From :meth:`DailySalt.visitor`; None where visitors of the day are not recognised.
+    hit_id : str
+        Id of the hit.
+
+    Examples
+    --------
+    >>> tracker_of("p-1", visitor="day.5f", hit_id="1"), tracker_of(None, visitor=None, hit_id="1")
+    ('day.5f p-1', 'hit.1')
+    """
+    if page is None:
+        return visitor or f"hit.{hit_id}"
+    return f"{visitor or _PAGE + page} {page}"
+
+
+def _is_kept(tracker: str) -> str:
+    """Return SQL for whether a browser keeps its tracker id."""
+    return f"NOT regexp_matches({tracker}, '^(day|page|hit)[.]')"
+
+
+#: SQL for the order in which the hits of one id are taken: the page view before the consent that joins it.
+TEMPORARY_FIRST: Final = _is_kept("trackerId")
+
+
+class Arrivals(NamedTuple):
+    """What hits tell about visitors beside their tracker id.
+
+    Parameters
+    ----------
+    pages : dict of str to str
+        Tracker id of the day by that of the page.
+    browsers : dict of str to str
+        Tracker id of the day by one that the browser keeps.
+    """
+
+    pages: dict[str, str]
+    browsers: dict[str, str]
+
+
+def read_trackers(texts: Iterable[str]) -> Arrivals:
+    """Return what the tracker ids of accepted hits tell beside the first one.
+
+    Examples
+    --------
+    >>> read_trackers(["day.5f p-1", "c-1 day.5f", "c-2"])
+    Arrivals(pages={'p-1': 'day.5f'}, browsers={'c-1': 'day.5f'})
+    """
+    pages, browsers = {}, {}
+    for text in texts:
+        tracker, _, second = text.partition(" ")
+        if second and tracker.startswith((_DAY, _PAGE)):
+            pages[second] = tracker
+        elif second:
+            browsers[tracker] = second
+    return Arrivals(pages, browsers)
+
+
+def assign_pages(connection: Connection, pages: dict[str, str], now: datetime) -> None:
+    """Give the tracker ids of pages, which events have, to the users of the day's ids."""
+    holders = _holders(connection, [*pages, *pages.values()])
+    rows = [
+        {"kind": identities.TRACKER, "value": page, "userId": holders[visitor], "isAnonymous": False}
+        for page, visitor in pages.items()
+        if page not in holders and visitor in holders
+    ]
+    tables.insert_records(connection, "identities", rows)
+    contested = {
+        page: (holders[page], holders[visitor])
+        for page, visitor in pages.items()
+        if page in holders and visitor in holders and holders[page] != holders[visitor]
+    }
+    if contested:
+        # An event came before the page view. An id that a browser keeps by now stays apart.
+        query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
+        kept = {page for (page,) in connection.execute(query, [list(contested)]).fetchall()}
+        pairs = [pair for page, pair in contested.items() if page not in kept]
+        merging.merge(connection, identities.find_merges(connection, pairs), now)
+
+
+def _holders(connection: Connection, trackers: list[str]) -> dict[str, str]:
+    query = "SELECT value, userId FROM identities WHERE kind = ? AND value IN (SELECT unnest(?))"
+    return dict(connection.execute(query, [identities.TRACKER, trackers]).fetchall())
+
+
+def find_joining(
+    connection: Connection, hits: str, browsers: dict[str, str], *, is_repeated: bool, timeout: int
+) -> bool:
+    """Create ``joined_visits``: visits of the day whose browser has been given a lasting id since.
+
+    A browser proves it by sending a stored hit again, whose id nobody else knows. One that comes with a new
+    id, because the page knew of the consent when it was loaded, must have come from a page of the visit.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction, after the hits were stored.
+    hits : str
+        Table of the hits that arrived, stored or not.
+    browsers : dict of str to str
+        From :func:`read_trackers`, of ids that nobody had before.
+    is_repeated : bool
+        Whether some of the hits were stored before.
+    timeout : int
+        Time without a hit that ends a visit, in milliseconds.
+
+    Returns
+    -------
+    bool
+        Whether there are any. Columns are ``sessionId``, ``visitor``, ``trackerId``, ``hitId`` and
+        ``is_whole``: whether each page view after the first was opened from a page of the visit, so that
+        nobody else with the same address and user agent takes part.
+    """
+    found: list[tuple[str, str, str, str]] = []
+    if is_repeated:
+        found += connection.execute(
+            f"SELECT DISTINCT hit.sessionId, hit.trackerId, taken.trackerId, hit.id FROM {hits} AS taken "
+            f"JOIN hits AS hit USING (id) WHERE {_is_kept('taken.trackerId')} "
+            f"AND regexp_matches(hit.trackerId, '^(day|page)[.]') AND taken.trackerId <> hit.trackerId"
+        ).fetchall()
+    proven = {session for session, *_ in found}
+    for tracker, visitor in browsers.items():
+        row = connection.execute(
+            f"""
+            WITH entry AS (
+                SELECT serverDate, {_page_of("referrer")} AS page FROM {hits}
+                WHERE trackerId = $tracker ORDER BY serverDate, id LIMIT 1
+            ), latest AS (
+                SELECT sessionId FROM hits, entry WHERE trackerId = $visitor
+                AND epoch_ms(entry.serverDate) - epoch_ms(hits.serverDate) BETWEEN 0 AND {timeout - 1}
+                ORDER BY hits.serverDate DESC, id DESC LIMIT 1
+            )
+            SELECT any_value(sessionId) FROM hits WHERE sessionId IN (SELECT sessionId FROM latest)
+            AND {_page_of(_URL)} IN (SELECT page FROM entry) HAVING count(*) > 0
+            """,
+            {"tracker": tracker, "visitor": visitor},
+        ).fetchone()
+        if row is not None and row[0] not in proven:
+            found.append((row[0], visitor, tracker, ""))
+    if not found:
+        return False
+    values = ", ".join(f"({', '.join(map(literal, row))})" for row in found)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE joined_visits AS
+        WITH asked AS (FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId)
+            QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
+        ), views AS (
+            SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
+                {_page_of("referrer")} AS source
+            FROM hits WHERE sessionId IN (SELECT sessionId FROM asked)
+        ), firsts AS (
+            SELECT sessionId, page, min(position) AS seen FROM views GROUP BY ALL
+        ), followed AS (
+            SELECT views.sessionId, count(*) - count(seen) AS entries FROM views LEFT JOIN firsts
+            ON firsts.sessionId = views.sessionId AND firsts.page = source AND seen < position GROUP BY ALL
+        )
+        SELECT asked.*, entries = 1
+            AND count(DISTINCT trackerId) OVER (PARTITION BY sessionId) = 1 AS is_whole
+        FROM asked JOIN followed USING (sessionId) WHERE hitId <> '' OR entries = 1
+        """
+    )
+    return bool(connection.execute("SELECT count(*) FROM temp.joined_visits").fetchall()[0][0])
+
+
+_URL: Final = """concat("pageUrl.origin", "pageUrl.pathname")"""
+
+
+def _page_of(url: str) -> str:
+    """Return SQL for a URL without what a page may tidy away."""
+    return f"rtrim(regexp_replace(coalesce({url}, ''), '[?#].*', ''), '/')"
+
+
+def take_visits(connection: Connection, ids: tables.HexIds, now: datetime) -> list[str]:
+    """Take the hits of ``joined_visits`` out of the tables into ``arrived_hits``, with their new tracker id.
+
+    Returns
+    -------
+    list of str
+        Users who may have no records any more.
+    """
+    connection.execute(
+        """
+        CREATE TEMP TABLE arrived_hits AS
+        SELECT hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId)
+        FROM hits LEFT JOIN temp.joined_visits AS joined
+        ON joined.sessionId = hits.sessionId AND (is_whole OR hitId = hits.id)
+        WHERE hits.sessionId IN (SELECT sessionId FROM temp.joined_visits)
+        QUALIFY row_number() OVER (PARTITION BY hits.id) = 1
+        """
+    )
+    visits = connection.execute(
+        "SELECT sessionId, visitor, trackerId, bool_and(is_whole) FROM temp.joined_visits "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    sessions = [[session for session, *_ in visits]]
+    users = connection.execute(
+        "SELECT DISTINCT userId FROM interactions WHERE _id IN (SELECT unnest(?))", sessions
+    ).fetchall()
+    connection.execute("DELETE FROM interactions WHERE _id IN (SELECT unnest(?))", sessions)
+    connection.execute("DELETE FROM hits WHERE sessionId IN (SELECT unnest(?))", sessions)
+    connection.execute("DROP TABLE temp.joined_visits")
+    for _, visitor, tracker, is_whole in visits:
+        _join_users(connection, visitor, tracker, is_whole=is_whole, ids=ids, now=now)
+    return [user for (user,) in users]
+
+
+def _join_users(
+    connection: Connection, visitor: str, tracker: str, *, is_whole: bool, ids: tables.HexIds, now: datetime
+) -> None:
+    """Make the user of the day's id that of a lasting one, if all that is left of the day is in the visit."""
+    holders = _holders(connection, [visitor, tracker])
+    of_day, own = holders.get(visitor), holders.get(tracker)
+    others = connection.execute("SELECT 1 FROM hits WHERE trackerId = ? LIMIT 1", [visitor]).fetchone()
+    if of_day is not None and is_whole and others is None:
+        # Whoever has this address and user agent from now on is somebody else.
+        connection.execute(
+            "DELETE FROM identities WHERE kind = ? AND value = ?", [identities.TRACKER, visitor]
+        )
+        if own is None:
+            row = {"kind": identities.TRACKER, "value": tracker, "userId": of_day, "isAnonymous": False}
+            tables.insert_records(connection, "identities", [row])
+        elif own != of_day:
+            merging.merge(connection, identities.find_merges(connection, [(own, of_day)]), now)
+    elif own is not None and own == of_day:
+        user = ids.new()
+        connection.execute(
+            "UPDATE identities SET userId = ? WHERE kind = ? AND value = ?",
+            [user, identities.TRACKER, tracker],
+        )
+        connection.execute(
+            "UPDATE events SET userId = ?, updatedAt = greatest(updatedAt, ?) "
+            "WHERE _id IN (SELECT _id FROM raw_events WHERE trackerId = ?)",
+            [user, now, tracker],
+        )
+        seen = "(SELECT userId, createdAt AS seen FROM events WHERE userId = ?)"
+        merging.register(connection, seen, [user])
