@@ -74,7 +74,7 @@ class Service:
         #: Held while the files are rewritten, and by who closes the project.
         self._maintenance = threading.Lock()
         self._closing = connections.Cancellation()
-        self._salt = DailySalt(store.meta.project_id, store.meta.timezone)
+        self.salt = DailySalt(store.meta.project_id, store.meta.timezone)
         self._use(store)
 
     def _use(self, store: Store) -> None:
@@ -300,14 +300,10 @@ class Service:
         """
         return self._start(lambda: self._hits.submit(record))
 
-    def visitor_of_the_day(self, address: str, user_agent: str) -> str | None:
-        """Return the tracker id of a visitor until the day ends; None until the salt is renewed."""
-        return self._salt.visitor(address, user_agent)
-
     def renew_salt(self) -> None:
         """Take the salt of today."""
         with self._shared_access():
-            self._salt.renew(self._store)
+            self.salt.renew(self._store)
 
     def waiting(self) -> dict[str, int]:
         """Return the number of accepted events and hits that are not yet in the tables."""
@@ -434,7 +430,7 @@ class Service:
     def _compact_if_due(self) -> None:
         """Rewrite the files if persons were erased from the tables half a day ago."""
         try:
-            self._salt.destroy_past(self._store)
+            self.salt.destroy_past(self._store)
             if self._address != MEMORY and compaction.is_due(self._store, instants.now()):
                 self._compact(None, timeout=_SECONDS_TO_BE_ALONE / 10)
         except AttribError as error:

@@ -3,7 +3,6 @@
 import hmac
 import json
 import secrets
-import threading
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -22,7 +21,6 @@ _SETTING: Final = "visitorSalt"
 _DAY: Final = "day."
 #: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
 _PAGE: Final = "page."
-_BYTES: Final = 32
 
 
 class DailySalt:
@@ -49,7 +47,6 @@ class DailySalt:
     def __init__(self, project_id: str, timezone: str) -> None:
         self._project_id = project_id
         self._zone = calendar.zone_of(timezone)
-        self._lock = threading.Lock()
         self._of_day: tuple[str, bytes] | None = None
 
     def _today(self) -> str:
@@ -71,25 +68,22 @@ class DailySalt:
             row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
             day, salt = json.loads(row[0]) if row else (None, "")
             if day != today:
-                salt = secrets.token_hex(_BYTES)
+                salt = secrets.token_hex(32)
                 connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
                 connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode([today, salt])])
             return str(salt)
 
-        with self._lock:
-            if self._of_day is None or self._of_day[0] != today:
-                self._of_day = today, bytes.fromhex(store.write(write))
+        self._of_day = today, bytes.fromhex(store.write(write))
 
     def destroy_past(self, store: Store) -> None:
         """Remove the salt of a day that has ended, on a site that nobody has visited since."""
         query, today = "SELECT value FROM settings WHERE name = ?", self._today()
-        with self._lock:
-            if self._of_day is not None and self._of_day[0] != today:
-                self._of_day = None
-            with store.cursor() as cursor:
-                row = cursor.execute(query, [_SETTING]).fetchone()
-            if row and json.loads(row[0])[0] != today:
-                store.write(forget_salt)
+        if self._of_day is not None and self._of_day[0] != today:
+            self._of_day = None
+        with store.cursor() as cursor:
+            row = cursor.execute(query, [_SETTING]).fetchone()
+        if row and json.loads(row[0])[0] != today:
+            store.write(forget_salt)
 
 
 def forget_salt(connection: Connection, table: str = "settings") -> None:
@@ -119,13 +113,9 @@ def tracker_of(page: str | None, *, visitor: str | None, hit_id: str) -> str:
     return f"{visitor or _PAGE + page} {page}"
 
 
-def _is_kept(tracker: str) -> str:
+def is_kept(tracker: str) -> str:
     """Return SQL for whether a browser keeps its tracker id."""
     return f"NOT regexp_matches({tracker}, '^(day|page|hit)[.]')"
-
-
-#: SQL for the order in which the hits of one id are taken: the page view before the consent that joins it.
-TEMPORARY_FIRST: Final = _is_kept("trackerId")
 
 
 class Arrivals(NamedTuple):
@@ -164,23 +154,24 @@ def read_trackers(texts: Iterable[str]) -> Arrivals:
 def assign_pages(connection: Connection, pages: dict[str, str], now: datetime) -> None:
     """Give the tracker ids of pages, which events have, to the users of the day's ids."""
     holders = _holders(connection, [*pages, *pages.values()])
-    rows = [
-        {"kind": identities.TRACKER, "value": page, "userId": holders[visitor], "isAnonymous": False}
-        for page, visitor in pages.items()
-        if page not in holders and visitor in holders
-    ]
-    tables.insert_records(connection, "identities", rows)
-    contested = {
-        page: (holders[page], holders[visitor])
-        for page, visitor in pages.items()
-        if page in holders and visitor in holders and holders[page] != holders[visitor]
+    pairs = {
+        page: (holders.get(page), holders[visitor]) for page, visitor in pages.items() if visitor in holders
     }
+    new = [(page, user) for page, (holder, user) in pairs.items() if holder is None]
+    _insert(connection, new)
+    contested = {page: (holder, user) for page, (holder, user) in pairs.items() if holder not in (None, user)}
     if contested:
         # An event came before the page view. An id that a browser keeps by now stays apart.
         query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
         kept = {page for (page,) in connection.execute(query, [list(contested)]).fetchall()}
-        pairs = [pair for page, pair in contested.items() if page not in kept]
-        merging.merge(connection, identities.find_merges(connection, pairs), now)
+        apart = [(str(holder), user) for page, (holder, user) in contested.items() if page not in kept]
+        merging.merge(connection, identities.find_merges(connection, apart), now)
+
+
+def _insert(connection: Connection, holders: Iterable[tuple[str, str]]) -> None:
+    kind = {"kind": identities.TRACKER, "isAnonymous": False}
+    rows = [kind | {"value": tracker, "userId": user} for tracker, user in holders]
+    tables.insert_records(connection, "identities", rows)
 
 
 def _holders(connection: Connection, trackers: list[str]) -> dict[str, str]:
@@ -216,19 +207,16 @@ def find_joining(
         ``is_whole``: whether each page view after the first was opened from a page of the visit, so that
         nobody else with the same address and user agent takes part.
     """
-    found: list[tuple[str, str, str, str]] = []
-    if is_repeated:
-        found += connection.execute(
-            f"SELECT DISTINCT hit.sessionId, hit.trackerId, taken.trackerId, hit.id FROM {hits} AS taken "
-            f"JOIN hits AS hit USING (id) WHERE {_is_kept('taken.trackerId')} "
-            f"AND regexp_matches(hit.trackerId, '^(day|page)[.]') AND taken.trackerId <> hit.trackerId"
-        ).fetchall()
-    proven = {session for session, *_ in found}
+    repeated = (
+        f"SELECT DISTINCT hit.sessionId, hit.trackerId, taken.trackerId, hit.id FROM {hits} AS taken "
+        f"JOIN hits AS hit USING (id) WHERE {is_kept('taken.trackerId')} "
+        "AND regexp_matches(hit.trackerId, '^(day|page)[.]')"
+    )
+    found = connection.execute(repeated).fetchall() if is_repeated else []
     for tracker, visitor in browsers.items():
         row = connection.execute(
             f"""
-            WITH entry AS (
-                SELECT serverDate, {_page_of("referrer")} AS page FROM {hits}
+            WITH entry AS (SELECT serverDate, {_page_of("referrer")} AS page FROM {hits}
                 WHERE trackerId = $tracker ORDER BY serverDate, id LIMIT 1
             ), latest AS (
                 SELECT sessionId FROM hits, entry WHERE trackerId = $visitor
@@ -240,7 +228,7 @@ def find_joining(
             """,
             {"tracker": tracker, "visitor": visitor},
         ).fetchone()
-        if row is not None and row[0] not in proven:
+        if row is not None:
             found.append((row[0], visitor, tracker, ""))
     if not found:
         return False
@@ -250,12 +238,10 @@ def find_joining(
         CREATE TEMP TABLE joined_visits AS
         WITH asked AS (FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId)
             QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
-        ), views AS (
-            SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
+        ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
                 {_page_of("referrer")} AS source
             FROM hits WHERE sessionId IN (SELECT sessionId FROM asked)
-        ), firsts AS (
-            SELECT sessionId, page, min(position) AS seen FROM views GROUP BY ALL
+        ), firsts AS (SELECT sessionId, page, min(position) AS seen FROM views GROUP BY ALL
         ), followed AS (
             SELECT views.sessionId, count(*) - count(seen) AS entries FROM views LEFT JOIN firsts
             ON firsts.sessionId = views.sessionId AND firsts.page = source AND seen < position GROUP BY ALL
@@ -323,8 +309,7 @@ def _join_users(
             "DELETE FROM identities WHERE kind = ? AND value = ?", [identities.TRACKER, visitor]
         )
         if own is None:
-            row = {"kind": identities.TRACKER, "value": tracker, "userId": of_day, "isAnonymous": False}
-            tables.insert_records(connection, "identities", [row])
+            _insert(connection, [(tracker, of_day)])
         elif own != of_day:
             merging.merge(connection, identities.find_merges(connection, [(own, of_day)]), now)
     elif own is not None and own == of_day:
@@ -338,5 +323,6 @@ def _join_users(
             "WHERE _id IN (SELECT _id FROM raw_events WHERE trackerId = ?)",
             [user, now, tracker],
         )
-        seen = "(SELECT userId, createdAt AS seen FROM events WHERE userId = ?)"
-        merging.register(connection, seen, [user])
+        merging.register(
+            connection, "(SELECT userId, createdAt AS seen FROM events WHERE userId = ?)", [user]
+        )

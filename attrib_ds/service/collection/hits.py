@@ -167,20 +167,25 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
     received = naive(instants.now())
     now = received.strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     _trash(connection, now)
-    resolved, arrivals = portion.resolved, portion.arrivals
-    new_browsers = _new_browsers(connection, arrivals.browsers)
+    new_browsers = _new_browsers(connection, portion.arrivals.browsers)
     counts = collect(
-        connection, "temp.taken_hits", resolved, project_id=project_id, now=now, ids=ids, is_anonymous=True
+        connection,
+        "temp.taken_hits",
+        portion.resolved,
+        project_id=project_id,
+        now=now,
+        ids=ids,
+        is_anonymous=True,
     )
-    if arrivals.pages:
-        daily_visitors.assign_pages(connection, arrivals.pages, received)
+    if portion.arrivals.pages:
+        daily_visitors.assign_pages(connection, portion.arrivals.pages, received)
     ((count,),) = connection.execute("SELECT count(*) FROM temp.taken_hits").fetchall()
     is_repeated = counts["hits"] < count
     if (is_repeated or new_browsers) and daily_visitors.find_joining(
         connection, "temp.taken_hits", new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
     ):
         users = daily_visitors.take_visits(connection, ids, received)
-        _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
+        _recompute(connection, portion.resolved.agents, project_id=project_id, now=now, ids=ids)
         left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
         merging.renumber(connection, f"SELECT userId FROM {left}")
         merging.remove_absent(connection, left)
@@ -193,11 +198,9 @@ def _new_browsers(connection: Connection, browsers: dict[str, str]) -> dict[str,
     query = "SELECT value FROM identities WHERE kind = ? AND value IN (SELECT unnest(?))"
     known = connection.execute(query, [identities.TRACKER, list(browsers.values())]).fetchall()
     candidates = {tracker: visitor for tracker, visitor in browsers.items() if (visitor,) in known}
-    if candidates:
-        query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
-        for (tracker,) in connection.execute(query, [list(candidates)]).fetchall():
-            del candidates[tracker]
-    return candidates
+    query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
+    seen = connection.execute(query, [list(candidates)]).fetchall() if candidates else []
+    return {tracker: visitor for tracker, visitor in candidates.items() if (tracker,) not in seen}
 
 
 def _trash(connection: Connection, now: str) -> None:
@@ -521,7 +524,8 @@ def _find_new(connection: Connection, hits: str) -> str:
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
     if connection.execute(repeated).fetchone() is None:
         return new
-    order = f"{daily_visitors.TEMPORARY_FIRST}, serverDate, trackerId"
+    # The page view before the consent that joins it.
+    order = f"{daily_visitors.is_kept('trackerId')}, serverDate, trackerId"
     first = f"row_number() OVER (PARTITION BY id ORDER BY {order}) = 1"
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
 

@@ -164,11 +164,9 @@ class Pages:
         if not settings.visitor_of_the_day or _refuses_id(request.headers, settings):
             return None
         client = request.address, request.headers.get("user-agent", "")
-        visitor = service.visitor_of_the_day(*client)
-        if visitor is None:
+        if service.salt.visitor(*client) is None:
             await self.pool.run_or_reject(service.renew_salt)
-            visitor = service.visitor_of_the_day(*client)
-        return visitor
+        return service.salt.visitor(*client)
 
     async def _store(self, service: Service, start: Callable[[], Future[Any] | None]) -> None:
         with self.pool.admission():
@@ -211,8 +209,7 @@ def _record(
     tracker_id = hit.trackerId
     if _refuses_id(headers, settings):
         # Without an id that the browser may keep, the hit is a visitor of its own.
-        tracker_id = None if hit.isPersistent else tracker_id
-        tracker_id = tracker_id or f"hit.{id}"
+        tracker_id = (None if hit.isPersistent else tracker_id) or f"hit.{id}"
     elif not hit.isPersistent or tracker_id is None:
         tracker_id = daily_visitors.tracker_of(tracker_id, visitor=visitor, hit_id=id)
     elif visitor is not None:
