@@ -221,7 +221,7 @@ def _ceiling(amount: float) -> float:
 def _rows(head: Sequence[str], rows: Iterable[Sequence[str]], *, attributes: str = "") -> str:
     """Return a table of cells that are HTML; a title may have the class of its column behind a bar."""
     titles = "".join(
-        f'<th scope="col" class="{name}">{text}</th>'
+        f'<th scope="col" class="{name}">{text}</th>' if text else f'<td class="{name}"></td>'
         for text, _, name in (each.partition("|") for each in head)
     )
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for cells in rows)

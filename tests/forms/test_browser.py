@@ -185,7 +185,9 @@ def test_a_large_file_can_be_uploaded(app, page, tmp_path):
         page.get_by_role("button", name="Choose the file of visits").click()
     chooser.value.set_files(tmp_path / "clicks.csv")
     page.get_by_text("clicks.csv", exact=True).wait_for()
-    playwright.expect(page.get_by_label("Person")).to_have_value("user (as found)", timeout=60_000)
+    playwright.expect(page.get_by_label("Person", exact=True)).to_have_value(
+        "user (as found)", timeout=60_000
+    )
 
 
 @pytest.mark.slow
