@@ -253,7 +253,8 @@ class Form(Displayed):
             control.mark("")
         self._code.value = elements.status("Fill in the form to see its code.")
         self._status.value = ""
-        self._output.add_class("attrib-stale")
+        if self._ran is not None:
+            self._output.add_class("attrib-stale")
         try:
             if not self._has_run and self._is_incomplete():
                 return

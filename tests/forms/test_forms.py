@@ -584,6 +584,7 @@ def test_forms_that_read_run_when_they_are_shown_and_those_that_write_do_not(sho
         assert form.result is None
         assert form.error is None
         assert f"before you press {form._action}." in shown(form)
+        assert "attrib-stale" not in form._output._dom_classes
 
 
 def test_a_form_runs_as_soon_as_it_is_complete(shop):
