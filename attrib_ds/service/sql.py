@@ -254,6 +254,9 @@ def _check(query: Node) -> None:
             _refuse(f"the name {named[:80]!r} is not allowed; allowed: letters, digits and underscores")
         if node.get("sample") is not None:
             _refuse("SAMPLE is not allowed")
+        if node.get("type") == "SELECT_NODE":
+            stars = (item for item in node["select_list"] if item["class"] == "STAR")
+            _check_stars([_folded(star["relation_name"]) for star in stars])
     if joined > _MOST_JOINED:
         _refuse(f"texts are joined too often; allowed: {_MOST_JOINED} of them in all")
     if searches > _MOST_SEARCHES:
@@ -263,6 +266,12 @@ def _check(query: Node) -> None:
             f"the patterns are too large together; allowed: {predicates.LARGEST_PATTERNS:,} characters and "
             "classes"
         )
+
+
+def _check_stars(tables: list[str]) -> None:
+    """Refuse repeated stars: queries inside one another double their columns, which no interrupt stops."""
+    if len(tables) > len(set(tables)) or ("" in tables and len(tables) > 1):
+        _refuse("a star is repeated; name each table once before .*, or write one * alone")
 
 
 def _compared(query: Node) -> set[int]:

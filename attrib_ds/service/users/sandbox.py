@@ -107,7 +107,8 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
         ):
             try:
                 ids = _run(sandbox, admitted.text)
-            except duckdb.Error as error:
+            # While rows are fetched, Arrow carries errors of the engine as its own.
+            except (duckdb.Error, OSError, pa.ArrowException) as error:
                 raise _refusal(error, is_over=is_over.is_set()) from None
     return _resolved(backend, ids)
 
@@ -195,11 +196,11 @@ def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
     return pa.table({"_id": sorted(survivors)}, _COLUMNS)
 
 
-def _refusal(error: duckdb.Error, *, is_over: bool) -> InvalidRequest:
+def _refusal(error: Exception, *, is_over: bool) -> InvalidRequest:
     """Translate an error without revealing the tables behind the views."""
-    if is_over or isinstance(error, duckdb.InterruptException):
+    if is_over or isinstance(error, duckdb.InterruptException) or str(error).startswith("INTERRUPT"):
         return _invalid(f"it takes longer than {SECONDS:g} seconds")
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if isinstance(error, duckdb.OutOfMemoryException) or str(error).startswith("Out of Memory"):
         return _invalid(f"it needs more memory than {_MEMORY}")
     if isinstance(error, _REPORTED):
         line = str(error).partition("\n")[0].partition(" Error: ")[2]

@@ -1,7 +1,7 @@
 """Searches and reads users with their properties, events and metrics, page by page."""
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -21,7 +21,7 @@ from attrib_ds.filters import Predicate
 from attrib_ds.queries.insights import matches_type
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.states import ATTRIBUTABLE, as_resource, read_events
-from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.identity.merging import find_survivor, find_survivors
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import read_table, sql_table
@@ -153,7 +153,7 @@ def search_events(store: Store, request: contract.SearchEvents) -> Answer:
     conditions = {
         "userId IN (SELECT unnest(?))": None
         if users is None
-        else lambda connection: [find_survivor(connection, id) for id in users],
+        else lambda connection: _survivors(connection, users),
         "eventDate >= ?": request.since,
         "eventDate <= ?": request.until,
         "updatedAt >= ?": request.changedSince,
@@ -165,6 +165,11 @@ def search_events(store: Store, request: contract.SearchEvents) -> Answer:
             names = kinds.filter(matches_type(kinds, types)).to_pyarrow()["eventType"].to_pylist()
         conditions["eventType IN (SELECT unnest(?))"] = names
     return _listed(store, request, "events", conditions, chosen, "eventDate", read_events, schema.EVENT)
+
+
+def _survivors(connection: Connection, ids: Collection[str]) -> list[str]:
+    survivors = find_survivors(connection, ids)
+    return [survivors.get(id, id) for id in ids]
 
 
 def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer:

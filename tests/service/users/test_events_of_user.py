@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from support.service_records import hex_id, order, send, table, uuid, visit
@@ -155,3 +156,12 @@ def test_g101_many_events_come_in_batches_in_their_order(service):
     assert ids == [uuid(1_000 + n) for n in range(5_000)]
     last = json.loads(batches[-1]["metrics"].to_pylist()[-1])
     assert [(record["key"], record["eventId"]) for record in last] == [("event-count", ids[-1])]
+
+
+def test_events_of_thousands_of_users_are_searched_at_once(service):
+    users = [ANNA, *(hex_id(number) for number in range(100, 10_099))]
+    before = time.process_time()
+    found = send(service, "search_events", userIds=users).read()
+    assert sorted(id[-1] for id in found["_id"].to_pylist()) == ["1", "2", "3", "4"]
+    # A query for each user took 10 s.
+    assert time.process_time() - before < 2

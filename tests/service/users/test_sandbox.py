@@ -324,6 +324,9 @@ HOSTILE = {
     "SELECT concat(_id, _id, _id, _id, _id, _id, _id, _id, _id) FROM users": "joined too often",
     f"WITH c0 AS (SELECT _id FROM users), {CTES} SELECT * FROM c29": "reads too many tables",
     "SELECT u0._id FROM " + ", ".join(f"users u{n}" for n in range(40)): "reads too many tables",
+    "SELECT *, * FROM users": "a star is repeated",
+    "SELECT u.*, U.* FROM users u": "a star is repeated",
+    "SELECT *, u._id, u.* FROM users u": "a star is repeated",
     "SELECT regexp_matches(_id, '((a{1,100}){1,100}){1,100}') FROM users": "repeats too often",
     f"SELECT regexp_matches(_id, '{'(a|b)*' * 60}c') FROM users": "a pattern is too long",
     "SELECT regexp_matches(_id, _id) FROM users": "a pattern must be a text in quotes",
@@ -467,6 +470,22 @@ def test_time_is_limited(big, monkeypatch):
         # The connection of the search is as good as before.
         assert user_ids(backend, "SELECT _id FROM users LIMIT 3").num_rows == 3
     assert threading.active_count() == before
+
+
+def test_errors_while_rows_are_fetched_are_refusals(ask, monkeypatch):
+    # Arrow raises them as OSError, whose text is that of the engine.
+    def fails(error):
+        def run(box, query):
+            raise error
+
+        monkeypatch.setattr(sandbox, "_run", run)
+        with pytest.raises(InvalidRequest) as refused:
+            ask("SELECT _id FROM users")
+        return refused.value.message
+
+    assert fails(OSError("INTERRUPT Error: Interrupted!")) == "sql: it takes longer than 5 seconds"
+    assert fails(OSError("Out of Memory Error: x")) == "sql: it needs more memory than 256MB"
+    assert fails(OSError("IO Error: /home/shop.duckdb")) == "sql: it fails"
 
 
 @pytest.mark.slow
