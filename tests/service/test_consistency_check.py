@@ -122,7 +122,7 @@ DAMAGES = {
         [("unique", "metrics: eventId and key", 1), ("metrics", "not counted once", 1)],
     ),
     "two users of an email": (
-        "INSERT INTO identities SELECT kind, value, (SELECT max(_id) FROM users) FROM identities "
+        "INSERT INTO identities (kind, value, userId) SELECT kind, value, (SELECT max(_id) FROM users) FROM identities "
         "WHERE value = 'anna@example.com'",
         [("unique", "identities: kind and value", 1)],
     ),

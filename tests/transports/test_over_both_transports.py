@@ -182,6 +182,9 @@ def busiest(project):
 #: What is read, by function: calls whose answers must be the same.
 READS = {
     "check": [lambda p: at.admin.check(p)],
+    "conversion_paths": [
+        lambda p: at.conversion_paths(p, event_type="order", until="2025-06-30").to_pandas(),
+    ],
     "event_insights": [
         lambda p: at.event_insights(p, metrics=["event-count", "turnover"], interval="month", **YEAR),
         lambda p: at.event_insights(p, metrics=["event-count"], group_by="event-type", interval="year", **YEAR),
@@ -551,7 +554,6 @@ WRITES = {
 
 #: What a remote project cannot do, and what it says.
 EMBEDDED_ONLY = {
-    "conversion_paths": (lambda p: at.conversion_paths(p, event_type="order"), r"sync\(project, to=…\)"),
     "create_integration": (
         lambda p: at.admin.create_integration(p, "post", name="Post"),
         r"connect\(…, path=…\)",

@@ -326,7 +326,8 @@ class _Source(io.RawIOBase):
 
 
 def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
-    present = dict(zip(batch.schema.names, batch.columns, strict=True))
+    names = _attempt(getattr, batch.schema, "names")  # a damaged one is no text
+    present = dict(zip(names, batch.columns, strict=True))
     arrays = []
     for field in expected:
         array = present.get(field.name, pa.nulls(batch.num_rows, field.type))

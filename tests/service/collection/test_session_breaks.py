@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import sequential_sessions
 
+from attrib_ds.service.collection import hits
 from attrib_ds.service.collection.hits import split_into_sessions
 
 NOON = datetime(2025, 1, 31, 12)
@@ -119,7 +120,7 @@ HITS = st.lists(
 @pytest.mark.slow
 def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
     """With low limits the recursion is taken in most draws."""
-    hits = [
+    viewed = [
         hit(minutes, node=node, campaign=is_campaign, tracker=tracker, id=f"{n:03}")
         for n, (minutes, node, is_campaign, tracker) in enumerate(rows)
     ]
@@ -129,4 +130,4 @@ def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
         patch.setattr(hits, "MOST_HITS", most)
         patch.setattr(sequential_sessions, "LONGEST", timedelta(minutes=longest))
         patch.setattr(sequential_sessions, "MOST_HITS", most)
-        assert split(hits) == sequential_sessions.split(hits)
+        assert split(viewed) == sequential_sessions.split(viewed)

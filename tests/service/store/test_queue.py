@@ -585,7 +585,7 @@ def test_records_stay_in_the_queue_while_the_disk_is_full(service, monkeypatch, 
 
     monkeypatch.setattr(EventIntake, "_write", fail_once)
     ids = accept(service, "a")
-    with pytest.raises(ServiceFailure, match="the disk is full"):
+    with pytest.raises(Unavailable, match="the disk is full"):
         send(service, "get_settings")
     assert "events of shop wait: the project's file could not be written" in caplog.text
     send(service, "get_settings")
