@@ -82,7 +82,7 @@ def to_ibis(
     if nodes is None:
         raise InvalidRequest("nodes: is required for a node predicate")
     node_ids = _column(table, "nodeId", "nodeId")
-    return _join(predicate, partial(_compare_nodes, node_ids=node_ids, nodes=nodes, lineage=_lineage(nodes)))
+    return _join_nodes(predicate, node_ids, nodes)
 
 
 @singledispatch
@@ -124,13 +124,32 @@ def _compare(leaf: predicates.Comparison, *, table: ir.Table) -> ir.BooleanValue
     return reduce(operator.or_, (table[name].notnull() for name in members))
 
 
-def _compare_nodes(
-    leaf: predicates.Comparison, *, node_ids: ir.StringColumn, nodes: ir.Table, lineage: ir.Table
+def _join_nodes(
+    predicate: predicates.Predicate, node_ids: ir.StringColumn, nodes: ir.Table
 ) -> ir.BooleanValue:
-    """Evaluate the positive form of a comparison on the node of a row and its ancestors."""
-    own = nodes.filter(_holds(leaf, _node_value(nodes, leaf.field)))
-    selected = lineage.filter(lineage.ancestor.isin(own["_id"])).node
-    return node_ids.isin(selected).fill_null(False)
+    """Evaluate a predicate once per node, with its ancestors, and look the nodes of rows up."""
+    own: dict[predicates.Comparison, ir.BooleanValue] = {}
+    _join(predicate, lambda leaf: own.setdefault(leaf, _holds(leaf, _node_value(nodes, leaf.field))))
+    outside = _holds_outside(predicate)
+    if not own:
+        return ibis.literal(outside)
+    names = {leaf: f"holds_{number}" for number, leaf in enumerate(own)}
+    lineage, described = _lineage(nodes), nodes.select("_id", **{names[leaf]: own[leaf] for leaf in own})
+    pairs = lineage.inner_join(described, lineage.ancestor == described["_id"])
+    each = pairs.group_by("node").agg(**{name: pairs[name].any() for name in names.values()})
+    holds = _join(predicate, lambda leaf: each[names[leaf]])
+    # Rows without a known node are not among the nodes, so these are the nodes that differ from them.
+    differs = node_ids.isin(each.filter(~holds if outside else holds).node).fill_null(False)
+    return ~differs if outside else differs
+
+
+def _holds_outside(predicate: predicates.Predicate) -> bool:
+    """Evaluate a node predicate for rows without a known node, where no value is found."""
+    if isinstance(predicate, predicates.Condition):
+        rules = [_holds_outside(rule) for rule in predicate.rules]
+        joined = all(rules) if predicate.combinator == "AND" or not rules else any(rules)
+        return joined != predicate.negated
+    return isinstance(predicate, predicates.Comparison) and vocabulary.OPERATORS[predicate.operator].negative
 
 
 def _lineage(nodes: ir.Table) -> ir.Table:

@@ -2,6 +2,8 @@
 
 # ruff: noqa: SIM300  (the fields in capitals are not the constants of these comparisons)
 
+import re
+import time
 from datetime import UTC, datetime
 
 import ibis
@@ -336,3 +338,46 @@ def test_values_never_become_code():
         CITY.matches(r"'; DROP.*\\$"),
     ]:
         assert selected(predicate, visits) == "a"
+
+
+HEAVY = Condition(
+    "node",
+    "OR",
+    tuple(node("nodeName") == f"name {number}" for number in range(85))
+    + tuple(node("campaignName") == f"name {number}" for number in range(85)),
+)
+
+
+def test_many_comparisons_of_nodes_are_made_once_per_node():
+    backend = ibis.duckdb.connect()
+    records = [
+        {
+            "_id": f"n{number}",
+            "type": "ad",
+            "name": f"name {number}",
+            "path": [f"n{number // 10}"] if number > 9 else [],
+        }
+        for number in range(1_000)
+    ]
+    nodes = backend.create_table("nodes", pa.Table.from_pylist(records, schema=NODE))
+    touches = backend.create_table("touches", pa.table({"nodeId": [f"n{number}" for number in range(1_100)]}))
+    began = time.process_time()
+    kept = touches.filter(to_ibis(HEAVY, touches, nodes=nodes)).count().to_pyarrow().as_py()
+    dropped = touches.filter(to_ibis(~HEAVY, touches, nodes=nodes)).count().to_pyarrow().as_py()
+    # A join per comparison took seconds.
+    assert time.process_time() - began < 1
+    named = set(range(85))
+    expected = sum(
+        number in named or (9 < number < 1_000 and number // 10 in named) for number in range(1_100)
+    )
+    assert (kept, dropped) == (expected, 1_100 - expected)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "pyspark", "postgres", "clickhouse"])
+def test_a_filter_on_nodes_joins_them_twice_at_most_on_every_engine(dialect):
+    touches = ibis.table({"nodeId": "string"}, name="touches")
+    nodes = ibis.table(ibis.Schema.from_pyarrow(NODE), name="nodes")
+    for predicate in (HEAVY, ~HEAVY):
+        query = str(ibis.to_sql(touches.filter(to_ibis(predicate, touches, nodes=nodes)), dialect=dialect))
+        assert len(re.findall(r"\bJOIN\b", query)) <= 2
+        assert len(re.findall(r"\bIN\s*\(", query)) == 1
