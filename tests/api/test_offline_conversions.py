@@ -106,7 +106,7 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
             "Closed",
             "31/01/2025",
             "expected a date such as '2025-01-31' or '2025-01-31T12:00:00Z'; pass dayfirst=True or "
-            "dayfirst=False, or --dayfirst or --no-dayfirst in the command, got text '31/01/2025'",
+            "dayfirst=False, got text '31/01/2025'",
         ),
         ("Closed", None, "expected a value, got nothing"),
         ("Closed", "1970-01-01", "expected a date from 1990 to 24 hours ahead, got text '1970-01-01'"),

@@ -231,17 +231,13 @@ def read_accepted(file: Path, owner: int | None = None) -> dict[str, int]:
         return {}
     try:
         with _opened_for_reading(path) as connection:
-            problems = [
-                connection.execute(f"PRAGMA quick_check({table})").fetchall() for table in _DEFINITIONS
-            ]
             tables = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql LIKE '%key%'"))
-            if any(found != [("ok",)] for found in problems) or (
-                tables and tables != {**_DEFINITIONS, "nonces": _NONCES}
-            ):
-                raise _damaged(path, "its content is not that of a queue")
             if not tables:
-                # A process was killed before it had made the tables.
+                # A process was killed before it had made the tables, or is about to make them.
                 return {}
+            problems = [connection.execute(f"PRAGMA quick_check({table})").fetchall() for table in tables]
+            if any(found != [("ok",)] for found in problems) or tables != {**_DEFINITIONS, "nonces": _NONCES}:
+                raise _damaged(path, "its content is not that of a queue")
             ((owned_by,),) = connection.execute("PRAGMA application_id").fetchall()
             if owner and owned_by not in {0, owner}:
                 raise _damaged(path, "it is that of another project")
