@@ -15,6 +15,9 @@ from attrib_ds.filters import predicates, values
 
 #: A node of a syntax tree, as DuckDB writes it with `json_serialize_sql`.
 Node = dict[str, Any]
+Views = Mapping[str, tuple[str, ...]]
+#: Terms by column.
+Sizes = dict[str, int]
 
 _LONGEST: Final = 8_192
 #: Levels of expressions, tables and queries.
@@ -22,6 +25,9 @@ _DEEPEST: Final = 64
 #: Total number of tables read, counting a CTE at each reference: nested CTEs that refer to each other twice
 #: grow exponentially.
 _MOST_TABLES: Final = 32
+#: Terms of one expression once the columns of inner queries are replaced by their expressions. The optimizer
+#: does so to move conditions inwards, and cannot be interrupted.
+_MOST_TERMS: Final = 10_000
 # Repeated concatenation grows texts within one operation of the engine, which neither the memory limit nor an
 # interrupt stops; the same holds for the other limits on texts below.
 _MOST_JOINED: Final = 8
@@ -80,7 +86,7 @@ class Admitted:
     keys: frozenset[str] | None
 
 
-def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
+def admit(sql: str, views: Views) -> Admitted:
     """Validate a query.
 
     Parameters
@@ -121,6 +127,7 @@ def admit(sql: str, views: Mapping[str, tuple[str, ...]]) -> Admitted:
         _check(again)
     read: set[str] = set()
     scans = _count_tables(again["node"], {}, views, read)
+    _sizes(again["node"], {}, {}, views)
     return Admitted(text, _columns(again, read, views), scans, _keys(again))
 
 
@@ -388,9 +395,7 @@ def _text(node: Node) -> str | None:
     return str(node["value"]["value"]) if is_text and not node["value"]["is_null"] else None
 
 
-def _count_tables(
-    node: object, ctes: Mapping[str, int], views: Mapping[str, tuple[str, ...]], read: set[str]
-) -> int:
+def _count_tables(node: object, ctes: Mapping[str, int], views: Views, read: set[str]) -> int:
     """Count the tables that a part of a query reads, CTEs once per reference; add its views to ``read``."""
     total = 0
     if isinstance(node, list):
@@ -413,14 +418,91 @@ def _count_tables(
     return total
 
 
-def _require_view(name: str, views: Mapping[str, tuple[str, ...]]) -> None:
+def _sizes(query: Node, ctes: Mapping[str, Sizes], outer: Sizes, views: Views) -> Sizes:
+    """Return the terms of the columns of a query; under "" those of columns of any name."""
+    own, scope = dict(ctes), dict(outer)
+    for entry in query["cte_map"]["map"]:
+        columns = _sizes(entry["value"]["query"]["node"], own, outer, views)
+        own[_folded(entry["key"])] = {"": max(columns.values())} if entry["value"]["aliases"] else columns
+    if query["type"] == "SET_OPERATION_NODE":
+        sides = [_sizes(query[side], own, outer, views) for side in ("left", "right")]
+        found = [("", max(size for side in sides for size in side.values()))]
+        scope.update(found)
+    else:
+        found, inner = [], _join(query["from_table"], own, scope, views)
+        for item in query["select_list"]:
+            size = _terms(item, own, scope, views)
+            if item["class"] == "STAR":
+                found += inner
+                # Columns that a star replaces or renames.
+                found += (
+                    [("", max(size, *dict(inner).values()))]
+                    if item["replace_list"] or item["rename_list"]
+                    else []
+                )
+                continue
+            name = _folded(item["alias"] or item.get("column_names", [""])[-1])
+            found.append((name, size))
+            if name:
+                scope[name] = max(scope.get(name, 0), size)
+    rest = query.keys() - {"cte_map", "from_table", "select_list", "left", "right"}
+    _terms([query[name] for name in rest], own, scope, views)
+    # The engine numbers repeated names.
+    is_repeated = len(dict(found)) < len(found)
+    return {**dict(found), **({"": max(size for _, size in found)} if is_repeated else {})}
+
+
+def _join(table: Node, ctes: Mapping[str, Sizes], scope: Sizes, views: Views) -> list[tuple[str, int]]:
+    """Return the columns of FROM with their terms, and add them to those that expressions see."""
+    if table["type"] == "JOIN":
+        found = [pair for side in ("left", "right") for pair in _join(table[side], ctes, scope, views)]
+        _terms(table["condition"], ctes, scope, views)
+        return found
+    if table["type"] == "SUBQUERY":
+        sizes = _sizes(table["subquery"]["node"], ctes, scope, views)
+    elif table["type"] == "BASE_TABLE":
+        name = _folded(table["table_name"])
+        sizes = ctes[name] if name in ctes else dict.fromkeys(map(_folded, views[name]), 1)
+    else:
+        values = (value for row in table.get("values", []) for value in row)
+        sizes = {"": max((_terms(value, ctes, scope, views) for value in values), default=1)}
+    if table.get("column_name_alias"):
+        sizes = {"": max(sizes.values())}
+    scope.update({name: max(size, scope.get(name, 0)) for name, size in sizes.items()})
+    return list(sizes.items())
+
+
+def _terms(part: object, ctes: Mapping[str, Sizes], scope: Sizes, views: Views) -> int:
+    """Count the terms of a part of a query, its columns replaced by their expressions; refuse too many."""
+    if isinstance(part, list):
+        return sum(_terms(member, ctes, scope, views) for member in part)
+    if not isinstance(part, dict):
+        return 0
+    if "cte_map" in part:
+        return max(_sizes(part, ctes, scope, views).values())
+    total = sum((_terms(member, ctes, scope, views) for member in part.values()), start="class" in part)
+    if part.get("class") == "COLUMN_REF":
+        name = _folded(part["column_names"][-1])
+        total = max(scope.get(name, max(scope.values())), scope.get("", 1))
+    if total > _MOST_TERMS:
+        _refuse(
+            f"an expression has more than {_MOST_TERMS:,} terms once the columns of inner queries are "
+            "replaced by their expressions; name each computed column fewer times, or nest fewer queries"
+        )
+    # Aggregates and windows are computed before what names them.
+    return (
+        1 if part.get("class") == "WINDOW" or _folded(part.get("function_name", "")) in _AGGREGATES else total
+    )
+
+
+def _require_view(name: str, views: Views) -> None:
     if _folded(name) not in views:
         shown = name if len(name) <= 80 else f"{name[:80]}…"
         close, allowed = closest(_folded(name), views), ", ".join(sorted(views))
         _refuse(f"the table {shown!r} is not known{close}; allowed: {allowed}")
 
 
-def _columns(query: Node, read: set[str], views: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _columns(query: Node, read: set[str], views: Views) -> dict[str, tuple[str, ...]]:
     """Return the columns by view that a query may read."""
     takes_all = False
     named: set[str] = set()

@@ -184,6 +184,56 @@ def test_forms_that_grow_are_refused(sql, problem):
         admit(sql, VIEWS)
 
 
+LEVELS = {
+    "ctes": "WITH t0 AS (SELECT _id, eventCount AS a FROM users){}SELECT _id FROM t12 WHERE a > 1".format(
+        "".join(
+            f", t{n} AS (SELECT _id, CASE WHEN a > 1 THEN a ELSE a END AS a FROM t{n - 1})" for n in range(1, 13)
+        )
+    ),
+    "subqueries": "SELECT _id FROM "
+    + "(SELECT _id, CASE WHEN a > 1 THEN a ELSE a END AS a FROM " * 12
+    + "(SELECT _id, eventCount AS a FROM users)"
+    + ")" * 12
+    + " WHERE a > 1",
+    "set operations": "SELECT _id FROM "
+    + "(SELECT _id, a FROM users SEMI JOIN users x USING (_id), (SELECT 1 AS a) UNION ALL SELECT _id, a + a + a FROM " * 12
+    + "(SELECT _id, eventCount AS a FROM users)"
+    + ")" * 12
+    + " WHERE a > 1",
+    "lateral aliases": "SELECT _id, eventCount AS a0"
+    + "".join(f", a{n - 1} + a{n - 1} + a{n - 1} AS a{n}" for n in range(1, 13))
+    + " FROM users WHERE a12 > 1",
+    "repeated names": "SELECT _id FROM "
+    + "(SELECT _id, 1 AS a, a_1 + a_1 + a_1 AS a FROM " * 12
+    + "(SELECT _id, 1 AS a, eventCount AS a FROM users)"
+    + ")" * 12
+    + " WHERE a_1 > 1",
+    "renamed columns": "SELECT b FROM "
+    + "(SELECT a, b + b + b FROM " * 12
+    + "(SELECT _id, eventCount FROM users) t(a, b)"
+    + ") t(a, b)" * 12,
+    "replaced columns": "SELECT _id FROM "
+    + "(SELECT * REPLACE (eventCount * eventCount + eventCount AS eventCount) FROM " * 12
+    + "users"
+    + ")" * 12
+    + " WHERE eventCount > 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", LEVELS)
+def test_columns_that_multiply_through_inner_queries_are_refused(form):
+    sql = LEVELS[form]
+    with pytest.raises(InvalidRequest, match="more than 10,000 terms once"):
+        admit(sql, VIEWS)
+
+
+def test_levels_of_plain_columns_and_of_aggregates_are_admitted():
+    ctes = "WITH t0 AS (SELECT _id, eventCount AS a FROM users)"
+    for column in ("a", "max(CASE WHEN a > 1 THEN a ELSE a END) OVER (PARTITION BY _id)", "a + 1"):
+        levels = "".join(f", t{n} AS (SELECT _id, {column} AS a FROM t{n - 1})" for n in range(1, 6))
+        assert admit(f"{ctes}{levels} SELECT _id FROM t5 WHERE a > 1", VIEWS).text, column
+
+
 def test_long_queries_are_admitted():
     for sql in [
         "SELECT " + "(" * 4_000 + "1" + ")" * 4_000,
