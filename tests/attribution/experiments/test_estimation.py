@@ -210,7 +210,7 @@ def test_the_statement_says_what_is_identified(effects, holdout, paths):
     statement = effects.identified
     assert "divided by convention, not an effect" in statement
     assert "caused: the direct effect" in statement
-    assert "The data are too few for the negative controls to tell about discrete_hazard" in statement
+    assert "The tests do not settle whether it holds for discrete_hazard" in statement
     assert "no observation periods" not in statement
     assert "the total effect" in holdout.identified
     assert "Combined: the total effect" in effects.combine(holdout).identified

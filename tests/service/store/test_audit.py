@@ -140,7 +140,7 @@ def test_g211_exports_searches_by_sql_and_erasures_always_are(service, anna, acc
     declared = OPERATIONS["search_users"]
     service.stream(declared, build(declared, project_id="shop", fields=[], sqlQuery=sql), account).close()
     ask(service, "delete_user", account=account, id=anna, mode="delete")
-    written = {"sqlQuery": 'SELECT userId AS $value FROM user_fields WHERE value = $value'}
+    written = {"sqlQuery": "SELECT userId AS $value FROM user_fields WHERE value = $value"}
     assert log(service) == [
         (account, "export_users", "shop", {"columns": ["_id", "fields.email"], "type": "csv"}),
         (account, "export_user_data", anna, {}),
