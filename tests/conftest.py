@@ -18,9 +18,11 @@ from attrib_ds import connect, load, sample_project
 from attrib_ds.errors import Unavailable
 from attrib_ds.transports.http import credentials
 
-# Laws whose settings say nothing, and those of law_examples.
-settings.register_profile("quick", max_examples=20)
-settings.register_profile("thorough", max_examples=100)
+# Laws whose settings say nothing, and those of law_examples. A change is judged by the same examples each time;
+# "exploring" draws others with every run.
+settings.register_profile("quick", max_examples=20, derandomize=True)
+settings.register_profile("thorough", max_examples=100, derandomize=True)
+settings.register_profile("exploring", max_examples=100)
 settings.load_profile("quick")
 
 

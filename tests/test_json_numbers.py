@@ -52,11 +52,12 @@ def test_integers_that_python_could_not_read_again_are_refused():
 @example("1000000000000000000.0")
 @example("1e17")
 @example("1e999999999")
+@example("1E-000")
 def test_whole_numbers_have_no_fraction_and_at_most_18_digits(text):
     mantissa, _, power = text.lower().partition("e")
     digits, _, fraction = mantissa.lstrip("-").partition(".")
     expected = None
-    if len(power) < 4:
+    if abs(int(power or 0)) < 1_000:
         # In integers: the digits without their point, and how far it is from their end.
         scale = int(power or 0) - len(fraction)
         number = int(digits + fraction)
