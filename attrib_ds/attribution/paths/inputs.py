@@ -99,7 +99,6 @@ def read_conversions(
     value: str | None,
     currency: str | None,
     columns: Mapping[str, str],
-    anchor: str = "event",
 ) -> ir.Table:
     """Return one row per conversion with its value, currency and milestones."""
     read: dict[str, Any] = {
@@ -124,7 +123,7 @@ def read_conversions(
         reached = source.instants(columns["state"], role="state", optional=True)
         read |= {OCCURRED: read["event_date"], STATE: reached}
     source.check()
-    return anchored(source.table.select(**read), anchor)
+    return source.table.select(**read)
 
 
 def anchored(conversions: ir.Table, anchor: str) -> ir.Table:

@@ -237,7 +237,6 @@ class Paths:
             value=value,
             currency=currency,
             columns=columns,
-            anchor=anchor,
         )
         later = None
         if adjustments is not None:
@@ -247,6 +246,7 @@ class Paths:
                 date=date,
             )
             amounts.warn_of_later_amounts(converted, later)
+        converted = inputs.anchored(converted, anchor)
         converted, later = apply_later_amounts(converted, later, money)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])
