@@ -1,5 +1,6 @@
 """Value of conversions with later amounts and in several currencies."""
 
+import warnings
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
@@ -209,13 +210,14 @@ def test_the_state_does_not_decide_the_rate():
     assert values(paths)["social"] == pytest.approx((60 * 0.9) / 2 + 40)
 
 
-@pytest.mark.filterwarnings("error")
 def test_later_amounts_of_a_conversion_that_has_not_reached_its_state_are_not_unknown():
     won = MIXED.assign(won=[pd.NaT, *days("03-01", "03-01")])
     later = pd.DataFrame({"event_id": MIXED["event_id"].iloc[:1], "date": days("02-01"), "value": -1.0})
-    Paths.from_frames(
-        TOUCHPOINTS, won, adjustments=later, columns={"state": "won"}, in_currency="EUR", rates=RATES
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", errors.InputWarning)
+        Paths.from_frames(
+            TOUCHPOINTS, won, adjustments=later, columns={"state": "won"}, in_currency="EUR", rates=RATES
+        )
 
 
 @pytest.mark.parametrize(
