@@ -221,7 +221,7 @@ SETTINGS: Final = pa.schema(
         *_counts("retentionDurationInDays"),
         *_texts("piiFields"),
         *_flags("requireTokenForEvents"),
-        *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "trafficFilters"),
+        *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "domains", "trafficFilters"),
         *_counts("anonymousNodesPerDay"),
         *_text("holdoutKey"),
         *_flags("respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification"),

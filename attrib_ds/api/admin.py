@@ -366,8 +366,8 @@ def get_settings(project: Project) -> pd.Series[Any]:
     -------
     Series
         ``lenientOptionalFields``, ``retentionDurationInDays``, ``piiFields``, ``requireTokenForEvents``,
-        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``trafficFilters``,
-        ``anonymousNodesPerDay``, ``respectGpc``, ``respectDnt``, ``visitorOfTheDay`` and
+        ``ingestKeys``, ``allowedOrigins``, ``excludedReferrers``, ``domains``,
+        ``trafficFilters``, ``anonymousNodesPerDay``, ``respectGpc``, ``respectDnt``, ``visitorOfTheDay`` and
         ``anonymousIdentification``, as in :func:`attrib_ds.admin.update_settings`; ``holdoutKey``, the secret
         that decides from whom holdouts withhold, empty before the first one; ``currency`` and ``timezone``.
         The last three never change.
@@ -392,6 +392,7 @@ def update_settings(
     ingest_keys: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
     excluded_referrers: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
     traffic_filters: Sequence[str] | None = None,
     anonymous_nodes_per_day: int | None = None,
     respect_gpc: bool | None = None,
@@ -425,6 +426,10 @@ def update_settings(
     excluded_referrers : sequence of str, optional
         Hosts, with their subdomains, whose visitors return to the site: a hit with such a referrer opens no
         session, and is direct if it begins one. Payment providers are known; none further by default.
+    domains : sequence of str, optional
+        Domains of the site, with their subdomains, such as ``["shop.example", "checkout.example"]``: visitors
+        who come from one of them open no session, and links between them can carry the tracker id. The
+        registrable domain of the page is always one. None further by default.
     traffic_filters : sequence of str, optional
         Filters of raw hits: ``"address:203.0.113.0/24"``, ``"referrer:spam.example"`` and
         ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).

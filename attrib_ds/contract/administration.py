@@ -263,6 +263,7 @@ class UpdateSettings(request.ProjectRequest):
     ingestKeys: Annotated[tuple[IngestKey, ...], values.BOUNDED] | None = None
     allowedOrigins: Annotated[tuple[Origin, ...], values.BOUNDED] | None = None
     excludedReferrers: Annotated[tuple[Host, ...], values.BOUNDED] | None = None
+    domains: Annotated[tuple[Host, ...], values.BOUNDED] | None = None
     trafficFilters: Annotated[tuple[TrafficFilter, ...], values.BOUNDED] | None = None
     anonymousNodesPerDay: NodesPerDay | None = None
     respectGpc: values.Flag | None = None

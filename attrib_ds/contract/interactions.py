@@ -213,6 +213,7 @@ PageUrl = Annotated[
     ),
 ]
 Referrer = Annotated[str, json_values.text()]
+LinkValue = Annotated[str, json_values.pattern("[A-Za-z0-9_=-]{1,1024}", "a value that /link has signed")]
 HitType = Annotated[str, json_values.pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
 Minutes = Annotated[
     int,
@@ -228,7 +229,8 @@ class CollectHit(ProjectRequest):
     """A hit of a page.
 
     ``date`` and ``sentAt`` are of the browser's clock; only their difference counts. ``isPersistent`` tells
-    whether the browser keeps the tracker id beyond the page. A pixel leaves out what it does not know.
+    whether the browser keeps the tracker id beyond the page, ``cookieDomain`` of which domain its cookie is;
+    empty is the host alone. A pixel leaves out what it does not know.
     """
 
     pageUrl: PageUrl
@@ -236,6 +238,7 @@ class CollectHit(ProjectRequest):
     trackerId: TrackerId | None = None
     isPersistent: Flag = True
     isAutomated: Flag = False
+    cookieDomain: Referrer | None = None
     referrer: Referrer = ""
     timezoneOffset: Minutes | None = None
     hitType: HitType = "pageview"
@@ -313,6 +316,32 @@ class CollectOpportunity(ProjectRequest):
     isPersistent: Flag = True
     referrer: Referrer = ""
     ingestKey: administration.IngestKey | None = None
+
+
+class SignLink(ProjectRequest):
+    """A page asks for the value of a link to another domain of its site, or for the tracker id in one."""
+
+    trackerId: TrackerId | None = None
+    link: LinkValue | None = None
+    referrer: Referrer = ""
+    ingestKey: administration.IngestKey | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.trackerId is None) == (self.link is None):
+            raise disagreement(("trackerId", "or {link} is required, and not both"))
+        return self
+
+
+def read_link(values: Mapping[str, Any]) -> SignLink:
+    """Return the request of a page about a link; unknown members are ignored.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not allowed; members are named by JSON pointers.
+    """
+    return _read(SignLink, values)
 
 
 def opportunity_type(project_id: str) -> events.CreateEventType:

@@ -14,6 +14,7 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 import pandas as pd
+from publicsuffixlist import PublicSuffixList
 
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -116,6 +117,24 @@ def referrer_host(referrer: str) -> str:
 def bounded_host(host: str) -> str:
     """Return at most what DNS allows of a host; its end, which names the site, is kept."""
     return ".".join(host[-LONGEST_HOST:].split(".")[-_MOST_LABELS:])
+
+
+def registrable_domain(host: str) -> str | None:
+    """Return the part of a host that somebody has registered; None of addresses and public suffixes.
+
+    Examples
+    --------
+    >>> registrable_domain("blog.shop.co.uk"), registrable_domain("shop.github.io")
+    ('shop.co.uk', 'shop.github.io')
+    >>> registrable_domain("co.uk"), registrable_domain("192.0.2.1"), registrable_domain("localhost")
+    (None, None, None)
+    """
+    return None if host.endswith(tuple("]0123456789")) else _public_suffixes().privatesuffix(host)
+
+
+@cache
+def _public_suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
 
 
 def _site_of(host: str, sites: Mapping[str, Site]) -> Site | None:

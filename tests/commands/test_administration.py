@@ -144,6 +144,7 @@ def test_settings_are_shown_and_changed(project, capsys):
         "ingestKeys": "[]",
         "allowedOrigins": "[]",
         "excludedReferrers": "[]",
+        "domains": "[]",
         "trafficFilters": "[]",
         "holdoutKey": '""',
         "anonymousNodesPerDay": "10000",

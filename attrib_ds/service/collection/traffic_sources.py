@@ -296,7 +296,7 @@ def resolve_hits(
             LEFT JOIN {view} AS agents ON hit.userAgent = agents.ua
             """
         )
-    for table in ("keyed_hits", "sources", "captured_addresses"):
+    for table in ("keyed_hits", "sources", "captured_addresses", "internal_pairs"):
         connection.execute(f"DROP TABLE temp.{table}")
     return ResolvedHits(into, tuple(sources), agents)
 
@@ -317,29 +317,23 @@ def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -
     names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
     host = quoted("pageUrl.hostname")
     search = f"concat({quoted('pageUrl.search')}, {quoted('pageUrl.hash')})"
-    excluded = [
-        name.replace(".", "\\.") for name in (*channel_rules.returning_sites(), *settings.excluded_referrers)
-    ]
     longest = channel_rules.LONGEST_HOST
+    hosts = (
+        f"SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page, "
+        f"rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.') "
+        f"AS whole_referrer, right(whole_page, {longest}) AS page_host, "
+        f"right(whole_referrer, {longest}) AS referrer_host FROM {hits}"
+    )
     visitors.create_captured_addresses(connection, settings.traffic_filters, hits)
+    _create_internal_pairs(connection, hosts, settings)
     connection.execute(
         f"""
         CREATE TEMP TABLE keyed_hits AS
-        WITH hosts AS (
-            SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
-                rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
-                    AS whole_referrer,
-                right(whole_page, {longest}) AS page_host, right(whole_referrer, {longest}) AS referrer_host
-            FROM {hits}
-        ), internal AS (
-            SELECT *, referrer_host <> '' AND (
-                referrer_host = page_host
-                OR (page_host <> '' AND ends_with(referrer_host, '.' || page_host))
-                OR (contains(referrer_host, '.') AND ends_with(page_host, '.' || referrer_host))
-                OR regexp_full_match(referrer_host, {literal(f"(.*[.])?({'|'.join(excluded)})")})
-                ) AS is_internal,
+        WITH hosts AS ({hosts}), internal AS (
+            SELECT * REPLACE (coalesce(is_internal, false) AS is_internal),
                 {visitors.capture_sql(settings.traffic_filters, captured="filters")} AS trafficFilterId
             FROM hosts LEFT JOIN temp.captured_addresses USING (address)
+            LEFT JOIN temp.internal_pairs USING (page_host, referrer_host)
         )
         SELECT * EXCLUDE (page_host, referrer_host, filters, whole_page, whole_referrer) REPLACE (
                 right({host}, {longest}) AS {host},
@@ -351,6 +345,47 @@ def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -
         FROM internal
         """
     )
+
+
+def _create_internal_pairs(connection: Connection, hosts: str, settings: ProjectSettings) -> None:
+    """Create ``internal_pairs``: hosts of pages and referrers whose visitors do not come from outside."""
+    excluded = {*channel_rules.returning_sites(), *settings.excluded_referrers, *settings.domains}
+    query = f"SELECT DISTINCT page_host, referrer_host FROM ({hosts}) WHERE referrer_host <> ''"
+    found = connection.execute(query).fetchall()
+    pairs = [(page, other, True) for page, other in found if is_internal(page, other, excluded)]
+    names, kinds = ("page_host", "referrer_host", "is_internal"), (pa.string(), pa.string(), pa.bool_())
+    columns = zip(*pairs, strict=True) if pairs else ([], [], [])
+    table = pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names)
+    with arrow_view(connection, table) as view:
+        connection.execute(f"CREATE TEMP TABLE internal_pairs AS FROM {view}")
+
+
+def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
+    """Return whether a visitor comes from the site itself, or from where visitors return.
+
+    Parameters
+    ----------
+    page, referrer : str
+        Hosts, in lower case and without ``www.``.
+    excluded : collection of str
+        Domains of the site, and hosts from which visitors return; with their subdomains.
+
+    Examples
+    --------
+    >>> is_internal("help.shop.example", "blog.shop.example"), is_internal("a.github.io", "b.github.io")
+    (True, False)
+    >>> is_internal("shop.example", "eu.checkout.example", ["checkout.example"])
+    True
+    """
+    labels = referrer.split(".")
+    if referrer == page or any(".".join(labels[start:]) in excluded for start in range(len(labels))):
+        return True
+    domain = channel_rules.registrable_domain(referrer)
+    if domain is None or domain != channel_rules.registrable_domain(page):
+        return False
+    # Sites that Google hosts are not its search engine.
+    site = channel_rules.known_site(f"//{referrer}")
+    return site is None or site.kind != "search"
 
 
 _FIELDS: Final = {

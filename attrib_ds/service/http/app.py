@@ -32,7 +32,7 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 #: Status in the log of a request whose client has gone before the response.
 _CLIENT_HAS_GONE: Final = 499
-#: Headers of every response, unless it has others. Any origin is allowed, since cookies are never used.
+#: Headers of every response, unless it has others. Any origin is allowed, since cookies are never read.
 _COMMON: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -105,6 +105,7 @@ class App:
         self._fixed: dict[bytes, dict[str, Answer]] = {
             b"/auth/oidc/token": {"POST": tokens.answer},
             b"/c": {"GET": pages.collect, "POST": pages.collect},
+            b"/link": {"POST": pages.link},
             b"/show": {"POST": pages.show},
             b"/t.js": {"GET": tracking_script().answer},
             b"/api/openapi.json": {"GET": _constant(json.dumps(openapi.document(), separators=(",", ":")))},

@@ -1,9 +1,10 @@
-"""What pages send without a token: hits to ``/c``, requests for a holdout to ``/show``; and their script."""
+"""What pages send without a token: hits to ``/c``, questions to ``/show`` and ``/link``; and their script."""
 
 import gzip
+import json
 import logging
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,13 +12,17 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from hashlib import sha384
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Final
 
+from cryptography.fernet import Fernet, InvalidToken
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
+from attrib_ds import instants
 from attrib_ds.contract import OPERATIONS, administration, events, interactions
 from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.queries import channel_rules
 from attrib_ds.service.collection import daily_visitors, visitors
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.http import errors, limits, reads
@@ -29,15 +34,78 @@ from attrib_ds.service.store.tables import new_uuid
 
 _MOST_BYTES_OF_HIT: Final = 16 * 1024
 _MOST_HITS: Final = 50
-_MOST_BYTES_OF_OPPORTUNITY: Final = 4 * 1024
+_MOST_BYTES_OF_QUESTION: Final = 4 * 1024
 _PREFETCH: Final = ("purpose", "sec-purpose", "x-moz")
 #: A transparent image of one pixel.
 _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
-#: Comments of the script that fill their lines, and indentation.
-_UNSERVED: Final = re.compile(r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)\n|^ +", re.MULTILINE)
+#: Comments of the script that fill their lines, those of types, and indentation.
+_UNSERVED: Final = re.compile(
+    r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)\n|/\*\* @(?:[^*]|\*(?!/))*\*/ ?|^ +", re.MULTILINE
+)
 _SECONDS_TO_CACHE: Final = 3_600
+#: Thirteen months: the lifetime of the cookie, and the tracker ids that the script makes.
+_SECONDS_OF_COOKIE: Final = 34_128_000
+_OF_SCRIPT: Final = re.compile(r"[\w-]{36}", re.ASCII)
+_DOMAIN: Final = re.compile(r"(?:[a-z0-9_-]+(?:\.[a-z0-9_-]+)+)?")
+#: For which a link is valid, and number of links in that time that can be followed.
+_SECONDS_OF_LINK: Final = 120
+_MOST_FOLLOWED: Final = 100_000
 _CREATE: Final = OPERATIONS["create_event"]
 _log: Final = logging.getLogger(__name__)
+
+
+class Links:
+    """Signs tracker ids for links to another domain of a site, and reads each link once.
+
+    The key ends with the process, so that no link of an earlier one can be read again. The tracker id is
+    encrypted: a link may be in logs and messages.
+
+    Examples
+    --------
+    >>> links = Links()
+    >>> link = links.sign("shop", "t-1", "Firefox")
+    >>> links.read(link, "shop", "Safari"), links.read(link, "shop", "Firefox")
+    (None, 't-1')
+    >>> links.read(link, "shop", "Firefox")
+    """
+
+    def __init__(self) -> None:
+        self._fernet = Fernet(Fernet.generate_key())
+        #: Dates of links that were followed, by signature; oldest first, nearly.
+        self._followed: dict[bytes, int] = {}
+
+    def sign(self, project_id: str, tracker_id: str, user_agent: str) -> str:
+        """Return the value of a link for a tracker id, which the same browser can follow."""
+        content = json.dumps([tracker_id, project_id, _digest(user_agent)]).encode()
+        return self._fernet.encrypt_at_time(content, _now()).decode()
+
+    def read(self, link: str, project_id: str, user_agent: str) -> str | None:
+        """Return the tracker id in a link; None unless it is valid and followed for the first time."""
+        now = _now()
+        try:
+            content = self._fernet.decrypt_at_time(link, _SECONDS_OF_LINK, now)
+        except InvalidToken:
+            return None
+        tracker_id, *rest = json.loads(content)
+        if rest != [project_id, _digest(user_agent)]:
+            return None
+        for signature, date in list(islice(self._followed.items(), 2)):
+            if date < now - _SECONDS_OF_LINK:
+                del self._followed[signature]
+        # A text may write the same bytes in several ways.
+        signature = urlsafe_b64decode(link)[-32:]
+        if signature in self._followed or len(self._followed) >= _MOST_FOLLOWED:
+            return None
+        self._followed[signature] = now
+        return str(tracker_id)
+
+
+def _now() -> int:
+    return int(instants.now().timestamp())
+
+
+def _digest(text: str) -> str:
+    return sha384(text.encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -64,6 +132,7 @@ class Pages:
     buckets: Buckets
     lookup: visitors.AddressLookup
     arrivals: reads.Arrivals = field(default_factory=reads.Arrivals)
+    links: Links = field(default_factory=Links)
 
     async def collect(self, request: ServiceRequest) -> Response:
         """Store a hit, or several of one page, and answer once they are durable.
@@ -100,7 +169,12 @@ class Pages:
         for hit in hits:
             record = _record(hit, request, settings, visitor) | place
             await self._store(service, partial(service.start_hit, record))
-        return _pixel() if request.method == "GET" else Response(status_code=202)
+        if request.method == "GET":
+            return _pixel()
+        response = Response(status_code=202)
+        if not _refuses_id(request.headers, settings):
+            _keep_id(response, hits[-1], request)
+        return response
 
     async def show(self, request: ServiceRequest) -> Response:
         """Tell whether to show the placement of a holdout, once the opportunity is durable.
@@ -116,7 +190,7 @@ class Pages:
             stored, and the page shows the placement.
         """
         self._count(request, "hits-by-address", network_of(request.address))
-        opportunity = interactions.read_opportunity(await self._body(request, _MOST_BYTES_OF_OPPORTUNITY))
+        opportunity = interactions.read_opportunity(await self._body(request, _MOST_BYTES_OF_QUESTION))
         service, settings = await self._open(request, opportunity.projectId, opportunity.ingestKey)
         holdout = administration.find_holdout(settings.holdouts, opportunity.holdout)
         if holdout is None:
@@ -133,6 +207,31 @@ class Pages:
         event = _event(opportunity, holdout, is_withheld=is_withheld)
         await self._store(service, lambda: service.start(_CREATE, event))
         return JSONResponse({"show": not is_withheld})
+
+    async def link(self, request: ServiceRequest) -> Response:
+        """Sign a tracker id for a link to another domain of the site, or answer the one in a link.
+
+        Only a page of the setting ``domains`` gets an answer, and only if it was opened from another one of
+        them: a link in a message or on another site is followed without the id.
+
+        Raises
+        ------
+        HttpError, AttribError
+            If a check fails, or the page is of no domain of the setting.
+        """
+        self._count(request, "hits-by-address", network_of(request.address))
+        asked = interactions.read_link(await self._body(request, _MOST_BYTES_OF_QUESTION))
+        _, settings = await self._open(request, asked.projectId, asked.ingestKey)
+        if not _is_own(request.headers.get("origin", ""), settings):
+            raise errors.HttpError(403, "the origin of the page is none of the setting domains")
+        user_agent = request.headers.get("user-agent", "")
+        if _refuses_id(request.headers, settings):
+            return JSONResponse({})
+        if asked.trackerId is not None:
+            return JSONResponse({"link": self.links.sign(asked.projectId, asked.trackerId, user_agent)})
+        if asked.link is None or not _is_own(asked.referrer, settings):
+            return JSONResponse({})
+        return JSONResponse({"trackerId": self.links.read(asked.link, asked.projectId, user_agent)})
 
     def _count(self, request: ServiceRequest, name: str, caller: str) -> None:
         request.rate_headers = self.buckets.take([Claim(name, caller)])
@@ -264,6 +363,35 @@ def _refuses_id(headers: Headers, settings: ProjectSettings) -> bool:
     )
 
 
+def _is_own(url: str, settings: ProjectSettings) -> bool:
+    """Return whether a page is of a domain of the site."""
+    host = f".{channel_rules.referrer_host(url)}"
+    return any(host.endswith(f".{domain}") for domain in settings.domains)
+
+
+def _keep_id(response: Response, hit: interactions.CollectHit, request: ServiceRequest) -> None:
+    """Keep the tracker id in a cookie of the page's own host, as the script does.
+
+    Browsers let it live longer than one that a script has set. A page of another origin sets none: it
+    would choose who the visitor is.
+    """
+    tracker_id = hit.trackerId or ""
+    if (
+        hit.isPersistent
+        and _DOMAIN.fullmatch("." if hit.cookieDomain is None else hit.cookieDomain)
+        and _OF_SCRIPT.fullmatch(tracker_id)
+        and request.headers.get("sec-fetch-site") == "same-origin"
+    ):
+        response.set_cookie(
+            f"attrib-{hit.projectId}",
+            tracker_id,
+            max_age=_SECONDS_OF_COOKIE,
+            domain=hit.cookieDomain or None,
+            secure=request.url.scheme == "https",
+            samesite="lax",
+        )
+
+
 def _pixel() -> Response:
     return Response(_PIXEL, media_type="image/gif")
 
@@ -309,7 +437,7 @@ def tracking_script() -> Script:
     Examples
     --------
     >>> script = tracking_script()
-    >>> len(script.compressed) < 4_000, script.integrity[:7]
+    >>> len(script.compressed) < 6_000, script.integrity[:7]
     (True, 'sha384-')
     """
     source = files("attrib_ds.service.http").joinpath("tracker/t.js").read_text(encoding="utf-8")

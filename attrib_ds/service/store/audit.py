@@ -47,6 +47,7 @@ _DETAILS: Final = {
         "requireTokenForEvents",
         "allowedOrigins",
         "excludedReferrers",
+        "domains",
         "anonymousNodesPerDay",
         "respectGpc",
         "respectDnt",

@@ -39,6 +39,8 @@ class ProjectSettings:
         Without a token, accept events and hits only from these origins; empty for any.
     excluded_referrers : tuple of str
         Hosts whose referrers are no traffic sources, besides those of payment providers.
+    domains : tuple of str
+        Domains of the site: no traffic sources, and a tracker id follows links between them.
     traffic_filters : tuple of str
         Filters that capture hits.
     holdouts : tuple of str
@@ -64,6 +66,7 @@ class ProjectSettings:
     ingest_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     excluded_referrers: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
     traffic_filters: tuple[str, ...] = ()
     holdouts: tuple[str, ...] = ()
     holdout_key: str = ""

@@ -263,16 +263,18 @@ def test_traffic_filters_mark_what_they_capture(memory_store, rows):
 
 
 def test_excluded_referrers_open_no_session(memory_store, rows):
-    send(Service(memory_store, ":memory:"), "update_settings", excluded_referrers=["pay.example"])
+    excluded = {"excluded_referrers": ["pay.example"], "domains": ["till.example"]}
+    send(Service(memory_store, ":memory:"), "update_settings", **excluded)
     load(
         memory_store,
         hit(1, 0, ADS),
         hit(2, 5, "/thanks?utm_source=bank", referrer="https://3ds.pay.example/"),
+        hit(5, 6, "/?utm_source=till", referrer="https://eu.till.example/"),
         hit(3, 100, "/thanks", referrer="https://pay.example/"),
         hit(4, 200, "/thanks", referrer="https://notpay.example/"),
     )
     assert sessions(rows) == [
-        (1, 2, "google/cpc/spring"),
+        (1, 3, "google/cpc/spring"),
         (3, 1, "direct"),
         (4, 1, "referral/notpay.example"),
     ]

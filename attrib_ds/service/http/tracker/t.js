@@ -3,15 +3,20 @@
  * Measures the page views of a website. Served at /t.js; the how-to "Measure a site" describes its use.
  *
  * Nothing is kept in the browser before consent: until then the tracker id is in memory and ends with the page.
+ * With consent it is in a cookie of the registrable domain, and links to other domains of the site carry it.
  */
 (function () {
   "use strict";
   const script = /** @type {HTMLScriptElement | null} */ (document.currentScript);
   if (!script || !script.dataset.project || (window.attrib && "trackerId" in window.attrib)) return;
-  const { project, key, domain, consent, gpc, dnt } = script.dataset;
+  const { project, key, domain, consent, gpc, dnt, link } = script.dataset;
   // What is counted beside page views, such as "links downloads".
   const counted = new Set((script.dataset.count || "").split(/\s+/));
+  // Other domains of the site.
+  const partners = (link || "").toLowerCase().split(/\s+/).filter(Boolean);
   const base = script.src.replace(/[^/]*$/, "");
+  // The service sets cookies itself where it is part of the site.
+  const isServed = base.startsWith(location.origin + "/");
   const cookie = "attrib-" + project;
   const shelf = cookie + ":";
   const refuses =
@@ -30,6 +35,10 @@
   const MOST_WAIT = 2000;
   // Milliseconds for which a placement waits for the answer whether to show it.
   const LONGEST_QUESTION = 1000;
+  // Parameter of links to other domains, and milliseconds after which its value is asked for again, and not used.
+  const LINK = "_attrib";
+  const AGING = 60000;
+  const OLDEST = 110000;
 
   let id = newId();
   let isStored = false;
@@ -43,6 +52,13 @@
   let held = [];
   let isDenied = false;
   let wait = 0;
+  /** Domain of the cookie; empty is the host alone. */
+  let home = domain || "";
+  /** Value that the link to this page brought. */
+  let brought = "";
+  let isAsking = false;
+  /** Value for the next link to another domain. */
+  let offer = { value: "", owner: "", made: 0 };
   /** Number of depths that the page was scrolled to. */
   let depth = 0;
   /** Messages that the service has not accepted yet.
@@ -79,16 +95,71 @@
     return safely(() => (document.cookie.match("(?:^|; )" + cookie + "=([\\w-]{36})(?:;|$)") || [])[1]);
   }
 
-  /** @param {string} value @param {number} seconds */
-  function writeCookie(value, seconds) {
-    const where = (domain ? "; Domain=" + domain : "") + (location.protocol === "https:" ? "; Secure" : "");
-    safely(() => (document.cookie = `${cookie}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${where}`));
+  /** @param {string} value @param {number} seconds @param {string} of domain @param {string} name */
+  function writeCookie(value, seconds, of, name = cookie) {
+    const where = (of ? "; Domain=" + of : "") + (location.protocol === "https:" ? "; Secure" : "");
+    safely(() => (document.cookie = `${name}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${where}`));
+  }
+
+  /** @returns {string[]} domains that a cookie of this page may have, the widest first */
+  function widening() {
+    const labels = /^[\d.]+$|:/.test(location.hostname) ? [] : location.hostname.split(".");
+    return labels.slice(1).map((_, count) => labels.slice(-2 - count).join("."));
+  }
+
+  /** Find the widest domain whose cookies the browser accepts: only the browser knows who may register names. */
+  function findHome() {
+    if (domain !== undefined) return;
+    const name = cookie + "-test";
+    const isAccepted = /** @param {string} of */ (of) => {
+      writeCookie("1", 10, of, name);
+      const isThere = safely(() => document.cookie.includes(name + "=1"));
+      writeCookie("", 0, of, name);
+      return isThere;
+    };
+    home = widening().find(isAccepted) || "";
+  }
+
+  /** Remove the cookie of every domain. */
+  function removeCookie() {
+    for (const of of ["", home, ...widening()]) writeCookie("", 0, of);
+  }
+
+  /** Ask the service, which has a second to answer.
+   * @param {string} path @param {object} content @returns {Promise<any>} */
+  async function ask(path, content) {
+    const response = await fetch(base + path, {
+      method: "POST",
+      body: JSON.stringify({ projectId: project, ...content, ingestKey: key }),
+      credentials: "omit",
+      signal: AbortSignal.timeout(LONGEST_QUESTION),
+    });
+    return response.json();
   }
 
   function grant() {
     isGranted = true;
-    if (isStored || refuses) return;
-    const earlier = readCookie();
+    if (isStored || refuses || isAsking) return;
+    if (!brought) {
+      store(readCookie());
+      return;
+    }
+    // Whoever follows a link between the site's domains is the same visitor, whatever the cookie was here.
+    const question = ask("link", { link: brought, referrer: document.referrer.slice(0, LONGEST_REFERRER) });
+    brought = "";
+    isAsking = true;
+    const go = /** @param {unknown} found */ (found) =>
+      safely(() => {
+        if (isGranted && !isStored) store(/^[\w-]{36}$/.test(String(found)) ? String(found) : readCookie());
+        isAsking = false;
+        release();
+      });
+    question.then((answer) => go(answer.trackerId), go);
+  }
+
+  /** Keep the id that lasts. @param {string | undefined} earlier */
+  function store(earlier) {
+    findHome();
     isStored = true;
     // What earlier pages could not send comes first.
     takeKept().forEach(send);
@@ -96,7 +167,8 @@
     // The page view again, under the id that lasts: the service joins the visit so far to it.
     if (landing) sendHit(landing);
     landing = undefined;
-    writeCookie(id, LIFETIME);
+    // Safari ends a cookie sooner that a script has written last.
+    if (!isServed || readCookie() !== id) writeCookie(id, LIFETIME, home);
     waiting.forEach(keep);
   }
 
@@ -104,7 +176,7 @@
   function deny(forgets) {
     isGranted = false;
     if (forgets) {
-      writeCookie("", 0);
+      removeCookie();
       takeKept();
     }
     if (isStored) id = newId();
@@ -159,14 +231,18 @@
     if (isStored) keep(message);
     message.timer = undefined;
     message.attempts += 1;
+    const isKept = isStored;
     fetch(base + message.path, {
       method: "POST",
       body: body(message),
       keepalive: true,
-      credentials: "omit",
+      // The answer may have a cookie.
+      credentials: isKept ? "same-origin" : "omit",
       headers: headers(message),
     }).then(
       (response) => {
+        // Consent was withdrawn meanwhile.
+        if (isKept && !isStored) removeCookie();
         if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
         else finish(message);
       },
@@ -194,7 +270,8 @@
   /** The difference of both times of the browser's clock counts, so that the clock may be wrong.
    * @param {Message} message */
   function body({ path, content }) {
-    return JSON.stringify(path === "c" ? { ...content, sentAt: new Date().toISOString() } : content);
+    const cookieDomain = isStored ? home : undefined;
+    return JSON.stringify(path === "c" ? { ...content, cookieDomain, sentAt: new Date().toISOString() } : content);
   }
 
   /** @param {Message} message @returns {Record<string, string> | undefined} */
@@ -226,6 +303,7 @@
 
   /** Send without waiting what a closing page would lose; a request under way goes on by itself. */
   function flush() {
+    isAsking = false;
     release();
     for (const message of waiting) {
       if (message.timer === undefined) continue;
@@ -258,6 +336,7 @@
 
   /** Do what waits; further things do not wait. */
   function release() {
+    if (isAsking) return;
     const work = held || [];
     held = undefined;
     wait = 0;
@@ -325,6 +404,79 @@
       attrib.event("scroll-depth", { percent: DEPTHS[depth], url: shown });
   }
 
+  /** @param {string} url @returns {string} without the value that a link has brought */
+  function clean(url) {
+    return url.replace(/([?&])_attrib=[^&#]*(&?)/, (_, before, after) => (after ? before : ""));
+  }
+
+  /** @param {string | null} address @returns {URL | undefined} one of another domain of the site */
+  function partner(address) {
+    const url = safely(() => new URL(address || "", document.baseURI));
+    if (!url || !isStored || (url.protocol !== "https:" && url.protocol !== location.protocol)) return undefined;
+    const isOf = /** @param {string} name */ (name) => ("." + url.hostname).endsWith("." + name);
+    return !isOf(home || location.hostname) && partners.some(isOf) ? url : undefined;
+  }
+
+  /** @param {Element} form @param {Element | null} button @returns {[Element, string]} what says where it is sent */
+  function destination(form, button) {
+    return button && button.hasAttribute("formaction") ? [button, "formaction"] : [form, "action"];
+  }
+
+  /** Ask for the value of the next link. */
+  function prepare() {
+    const now = Date.now();
+    if (offer.owner === id && now - offer.made < AGING) return;
+    const owner = id;
+    const former = offer;
+    offer = { ...former, value: former.owner === id ? former.value : "", owner, made: now };
+    ask("link", { trackerId: owner }).then(
+      ({ link }) => {
+        if (isStored && owner === id) offer = { value: link || "", owner, made: now };
+      },
+      () => (offer = former),
+    );
+  }
+
+  /** Add the value to a link or a form that is followed now, and take it away again: it counts once.
+   * @param {Event} event */
+  function decorate(event) {
+    const { target } = event;
+    if (!(target instanceof Element) || /** @type {MouseEvent} */ (event).button === 2) return;
+    const button = event.type === "submit" ? /** @type {SubmitEvent} */ (event).submitter : null;
+    const link = event.type === "submit" ? target : target.closest("a[href], area[href]");
+    if (!link) return;
+    const [holder, name] = event.type === "submit" ? destination(link, button) : [link, "href"];
+    const address = holder.getAttribute(name);
+    const url = partner(address);
+    if (!url || address === null || !offer.value || offer.owner !== id || Date.now() - offer.made > OLDEST) return;
+    const value = offer.value;
+    offer = { value: "", owner: "", made: 0 };
+    const method = (button && button.getAttribute("formmethod")) || link.getAttribute("method");
+    if (event.type === "submit" && !/^post$/i.test(method || "")) {
+      const field = Object.assign(document.createElement("input"), { type: "hidden", name: LINK, value });
+      link.append(field);
+      setTimeout(() => field.remove());
+    } else {
+      url.searchParams.set(LINK, value);
+      holder.setAttribute(name, url.href);
+      setTimeout(() => holder.setAttribute(name, address));
+    }
+  }
+
+  /** Let links and forms to other domains of the site carry the id. */
+  function connect() {
+    const isNear = /** @param {Event} event */ ({ target }) =>
+      target instanceof Element && [target.closest("a[href], area[href]"), target.closest("form")].some(leads);
+    const leads = /** @param {Element | null} link */ (link) =>
+      link && partner(link.getAttribute(link.matches("form") ? "action" : "href"));
+    for (const name of ["pointerover", "focusin", "touchstart"])
+      addEventListener(name, (event) => safely(() => isNear(event) && prepare()), { capture: true, passive: true });
+    for (const name of ["click", "auxclick", "submit"]) addEventListener(name, (event) => safely(() => decorate(event)), true);
+    const look = () => safely(() => [...document.querySelectorAll("a[href], area[href], form")].some(leads) && prepare());
+    if (document.readyState === "complete") look();
+    else addEventListener("load", look);
+  }
+
   /** Count what the page asks for in data-count. */
   function count() {
     if (counted.has("links") || counted.has("downloads"))
@@ -341,18 +493,24 @@
   }
 
   function start() {
-    if (refuses && readCookie()) writeCookie("", 0);
+    if (refuses && readCookie()) removeCookie();
+    safely(() => {
+      // Neither the address bar nor a page view has the value: whoever copies the address is somebody else.
+      brought = new URL(location.href).searchParams.get(LINK) || "";
+      if (brought) history.replaceState(history.state, "", clean(location.href));
+    });
     safely(listen);
     addEventListener("load", () => safely(listen));
     if (isGranted || (!isDenied && readCookie())) grant();
     // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
     const opened = safely(() => performance.getEntriesByType("navigation")[0].name);
-    show(opened);
+    show(opened && clean(opened));
     showReplaced();
     if (Array.isArray(early)) attrib.push(...early);
     if (wait && !isStored) setTimeout(release, wait);
     else release();
     safely(count);
+    if (partners.length) safely(connect);
     watch("pushState", () => show());
     watch("replaceState", showReplaced);
     addEventListener("popstate", () => safely(() => show()));
@@ -385,15 +543,9 @@
       let isShown = true;
       try {
         await new Promise((resolve) => onceKnown(() => resolve(undefined)));
-        const asked = { projectId: project, holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
+        const asked = { holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
         const referrer = document.referrer.slice(0, LONGEST_REFERRER);
-        const response = await fetch(base + "show", {
-          method: "POST",
-          body: JSON.stringify({ ...asked, referrer, ingestKey: key }),
-          credentials: "omit",
-          signal: AbortSignal.timeout(LONGEST_QUESTION),
-        });
-        isShown = (await response.json()).show !== false;
+        isShown = (await ask("show", { ...asked, referrer })).show !== false;
       } catch {
         // Without an answer, the page is as it would be without the experiment.
       }
