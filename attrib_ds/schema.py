@@ -209,6 +209,28 @@ INTERACTION_INSIGHT: Final = pa.schema(
     [*_text("group", "interval"), *_counts("sessionCount", "hitCount"), *_numbers("durationSum")]
 )
 
+#: Views of a page, and the visits that begin, end, or both, with one of them.
+PAGE_INSIGHT: Final = pa.schema(
+    [
+        *_text("page", "group", "interval"),
+        *_counts("views", "sessions", "users", "entries", "exits", "bounces"),
+    ]
+)
+
+#: Steps of a funnel; shares of the step before and of the first step, and the median time since the former.
+FUNNEL_STEP: Final = pa.schema(
+    [
+        *_text("group"),
+        *_counts("step"),
+        *_text("name"),
+        *_counts("count"),
+        *_numbers("share", "first_share", "median_seconds"),
+    ]
+)
+
+#: First views of a page, one per visit.
+PAGE_CONVERSION: Final = pa.schema([*_text("_id", "userId"), *_instants("eventDate")])
+
 EVENT_INSIGHT: Final = pa.schema([*_text("identifier", "interval"), *_json("values")])
 
 #: Exchange rates to the project's currency, each with its first date.
@@ -279,6 +301,9 @@ RESOURCES: Final[dict[str, pa.Schema]] = {
     "Integration": INTEGRATION,
     "InteractionInsight": INTERACTION_INSIGHT,
     "EventInsight": EVENT_INSIGHT,
+    "PageInsight": PAGE_INSIGHT,
+    "FunnelStep": FUNNEL_STEP,
+    "PageConversion": PAGE_CONVERSION,
     "Node": NODE,
     "Rate": RATE,
     "Settings": SETTINGS,

@@ -84,6 +84,8 @@ def test_answers_of_the_service(shop):
     results = {
         "search_interactions": at.search_interactions(shop),
         "interaction_insights": at.interaction_insights(shop, interval="week", group_by="referrerType"),
+        "page_insights": at.page_insights(shop, interval="week", group_by="channel"),
+        "funnel": at.funnel(shop, ["/", "order"]),
         "event_insights": at.event_insights(
             shop, metrics=["event-count"], since="2025-01-01", until="2025-04-01", group_by="event-type"
         ),

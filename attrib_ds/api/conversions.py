@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -38,7 +38,8 @@ _TYPES = ("session", "offline")
 def conversion_paths(
     project: Project,
     *,
-    event_type: str | Sequence[str],
+    event_type: str | Sequence[str] | None = None,
+    conversion_page: str | None = None,
     statistic: str = "event-count",
     state: str | None = None,
     since: datetime | date | str | None = None,
@@ -58,14 +59,17 @@ def conversion_paths(
     rates: Frame | None = None,
     later_rate: str = "original",
 ) -> Paths:
-    """Find the touchpoints that led to the events of one or more types.
+    """Find the touchpoints that led to events, or to visits of a page.
 
     Parameters
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
-    event_type : str or sequence of str
+    event_type : str or sequence of str, optional
         References of the event types whose events are conversions.
+    conversion_page : str, optional
+        Instead of ``event_type``: path of the page that tells of a conversion, such as ``"/thank-you"`` or
+        ``"/orders/*/thanks"``. Each visit with a view of it is one conversion, at its first view.
     statistic : str, default "event-count"
         Statistic of the events that is credited beside the number of conversions, such as ``"turnover"``. An
         event without it is a conversion of value 0. Changes by later updates count as later amounts, at the
@@ -149,7 +153,11 @@ def conversion_paths(
     ['first_touch', 'last_touch']
     """
     tables = tables_of(project)
-    event_types = _event_types(tables, event_type)
+    if (event_type is None) == (conversion_page is None):
+        raise InvalidRequest("event_type: pass either an event type or conversion_page")
+    if conversion_page is not None:
+        tables = replace(tables, events=_with_views(project, tables, conversion_page))
+    event_types = _event_types(tables, event_type or str(conversion_page))
     period = _Period.of(project, since, until)
     window = Window.of(
         lookback,
@@ -206,6 +214,16 @@ def conversion_paths(
         | period.described(),
         owner=project,
     )
+
+
+def _with_views(project: Project, tables: Tables, page: str) -> ir.Table:
+    """Return the events, and the first view of a page in each visit as events of a type named after it."""
+    views = to_pandas(project.send("page_conversions", page=page).read())
+    if views.empty:
+        raise InvalidRequest(f"conversion_page: no visit has a view of {page!r}")
+    views["eventDate"] = views["eventDate"].dt.tz_localize(None)
+    columns = ["_id", "userId", "eventDate", "eventType"]
+    return tables.events.select(columns).union(project_tables.lazy(views.assign(eventType=page)[columns]))
 
 
 @dataclass(frozen=True)

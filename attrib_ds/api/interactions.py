@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -339,6 +339,152 @@ def interaction_insights(
         last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
         _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
     return frame
+
+
+def page_insights(
+    project: Project,
+    *,
+    page: str | None = None,
+    group_by: str | None = None,
+    interval: str | None = None,
+    where: Predicate | None = None,
+    nodes: Predicate | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    sort: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    filtered: bool | None = False,
+    bots: bool | None = False,
+    timezone: str | None = None,
+) -> pd.DataFrame:
+    """Count the views of pages, and the visits that enter and leave on them.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    page : str, optional
+        Only this page, such as ``"/thank-you"``, or those that a pattern with ``*`` stands for, such as
+        ``"/blog/*"``.
+    group_by : str, optional
+        What the visits are grouped by: ``"channel"`` or ``"campaign"`` of their source, or a property of
+        interactions, such as ``"geo.countryCode"``.
+    interval : str, optional
+        As in :func:`attrib_ds.interaction_insights`, but for ``custom``; that of the date of the view.
+    where, nodes, filtered, bots
+        On the visits whose views count, as in :func:`attrib_ds.search_interactions`.
+    since, until : datetime, date or str, optional
+        Bounds of the date of the view, both inclusive. Days and instants are read as in
+        :func:`attrib_ds.search_interactions`.
+    sort : str or sequence of str, optional
+        Columns of the result to sort by, with ``-`` in front for descending: ``"-entries"``. By default
+        ``["interval", "-views", "page", "group"]``.
+    limit : int, optional
+        Maximum number of rows; no limit by default.
+    timezone : str, optional
+        As in :func:`attrib_ds.interaction_insights`.
+
+    Returns
+    -------
+    DataFrame
+        One row per page, group and interval with views: ``page``, ``group``, ``interval`` (str), and counts
+        (Int64): ``views``; ``sessions`` and ``users`` that viewed the page; ``entries``, the views that are
+        the first of their visit; ``exits``, the last; ``bounces``, the only one. With a calendar interval
+        also ``is_partial`` (boolean), as in :func:`attrib_ds.interaction_insights`.
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, there would be more than 100,000 rows, or the project has visits
+        without their hits, as a mirror without ``hits=True``; the message names it.
+
+    Notes
+    -----
+    A page is the path of the URL, without a slash at its end, without query and fragment; a fragment that is
+    a route (``#/basket``) belongs to it. Views are hits of the type ``pageview``. Each visit with a view
+    enters on one page and leaves on one, so that over all pages and days, entries are as many as exits. First
+    and last are told by all views of a visit, also those outside the period. Bounces divided by entries are
+    the bounce rate of a page, exits divided by views its exit rate. For a goal, ``page="/thank-you"`` counts
+    the visits that reach it in ``sessions``.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> pages = at.page_insights(at.sample_project(), group_by="channel", sort="-entries", limit=1)
+    >>> pages[["page", "group"]].values.tolist()
+    [['/', 'Organic Search']]
+    """
+    since = project.bound(since, argument="since", timezone=timezone)
+    until = project.bound(until, argument="until", timezone=timezone)
+    frame = to_pandas(project.send("page_insights", **given(locals())).read())
+    if interval in calendar.INTERVALS:
+        last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
+        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
+    return frame
+
+
+def funnel(
+    project: Project,
+    steps: Sequence[str],
+    *,
+    window: str | timedelta = "1D",
+    group_by: str | None = None,
+    where: Predicate | None = None,
+    nodes: Predicate | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    filtered: bool | None = False,
+    bots: bool | None = False,
+) -> pd.DataFrame:
+    """Count the users, or visits, that take steps in their order.
+
+    Parameters
+    ----------
+    project : Project
+        From :func:`attrib_ds.connect`.
+    steps : sequence of str
+        2 to 10 steps: pages as in :func:`attrib_ds.page_insights` (with a ``/`` or ``*``), and event types.
+    window : str or timedelta, default "1D"
+        Longest time from the first step to the last one, by user: ``"30min"``, ``"12h"``, ``"7D"``; or
+        ``"session"``: all steps within one visit.
+    group_by : str, optional
+        As in :func:`attrib_ds.page_insights`; of the visit of the first step.
+    where, nodes, filtered, bots
+        On the visits whose views are steps, as in :func:`attrib_ds.search_interactions`. Events count with
+        any visit, unless the window is a session.
+    since, until : datetime, date or str, optional
+        Bounds of the date of the first step, both inclusive; the window may end after them.
+
+    Returns
+    -------
+    DataFrame
+        One row per group and step, groups by descending count: ``group`` (str), ``step`` (Int64, from 1),
+        ``name`` (str), ``count`` (Int64, users or visits that reach the step), ``share`` and ``first_share``
+        (float64, of those that reach the step before and the first one), ``median_seconds`` (float64, since
+        the step before).
+
+    Raises
+    ------
+    InvalidRequest
+        If an argument is not allowed, there would be more than 100,000 rows, or the project has visits
+        without their hits; the message names it.
+
+    Notes
+    -----
+    Steps are ordered, not strict: anything may happen between them. A step is the first view or event of its
+    kind after the step before, so that one view is never two steps. Each first step begins an attempt; a user
+    counts once, by the attempt that gets furthest, and by the earliest of several. At the same instant, a
+    view comes before an event. An event belongs to the latest visit of its user that began before it, until
+    30 minutes after the last hit of the visit.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> steps = at.funnel(at.sample_project(), ["/", "order"], window="7D")
+    >>> steps["count"].is_monotonic_decreasing
+    True
+    """
+    return to_pandas(project.send("funnel", **given(locals())).read())
 
 
 def event_insights(

@@ -1,5 +1,6 @@
 """Requests about interactions and nodes, and the hits and opportunities that pages send."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
@@ -23,12 +24,23 @@ from attrib_ds.contract.values import (
     sorting,
     whole,
 )
-from attrib_ds.schema import INTERACTION, INTERACTION_INSIGHT, NODE_TYPES, is_json, properties
+from attrib_ds.schema import (
+    INTERACTION,
+    INTERACTION_INSIGHT,
+    NODE_TYPES,
+    PAGE_INSIGHT,
+    is_json,
+    properties,
+)
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
 
 MOST_SEGMENTS: Final = 1_000
+MOST_STEPS: Final = 10
+_LONGEST_WINDOW: Final = timedelta(days=366)
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "D": 86_400}
+_A_PAGE: Final = "the path of a page, such as '/thank-you' or '/blog/*'"
 
 #: Ids, by which counters cannot be grouped.
 _UNGROUPED: Final = {"_id", "firstHitId"}
@@ -56,6 +68,34 @@ def _check_group(value: Any) -> str:
     raise json_values.Refused(
         f"{problem}{json_values.nearest(value, GROUPABLE)}; allowed: {json_values.listed(GROUPABLE)}"
     )
+
+
+def is_page(step: str) -> bool:
+    """Return whether a step of a funnel is a page, and not an event type."""
+    return "/" in step or "*" in step
+
+
+def window_of(text: str) -> timedelta | None:
+    """Return the length of the window of a funnel; None for a session.
+
+    Examples
+    --------
+    >>> window_of("36h"), window_of("session")
+    (datetime.timedelta(days=1, seconds=43200), None)
+    """
+    if text == "session":
+        return None
+    unit = text.lstrip("0123456789")
+    return timedelta(seconds=int(text.removesuffix(unit)) * _SECONDS[unit])
+
+
+def _check_window(value: Any) -> str:
+    text = f"{value / timedelta(seconds=1):.0f}s" if isinstance(value, timedelta) else value
+    if not isinstance(text, str) or not re.fullmatch("session|[1-9][0-9]{0,7}(s|min|h|D)", text):
+        raise json_values.Refused
+    if (window_of(text) or timedelta()) > _LONGEST_WINDOW:
+        raise json_values.Refused
+    return text
 
 
 def _check_node_data(value: Any) -> dict[str, Any]:
@@ -86,6 +126,28 @@ Group = Annotated[
     ),
 ]
 Interval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC, "custom")]
+LEVELS: Final = ("channel", "campaign")
+#: Groups of visits: a level of their traffic source, or a property.
+VisitGroup = Annotated[str, json_values.choice(*LEVELS, *GROUPABLE)]
+CalendarInterval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC)]
+PageSort = Annotated[dict[str, int], sorting(tuple(PAGE_INSIGHT.names))]
+Page = Annotated[
+    str, json_values.pattern(r"[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*", _A_PAGE, longest=2_048)
+]
+Step = Annotated[
+    str,
+    json_values.pattern(
+        r"[^\s\x00\ud800-\udfff]+", f"{_A_PAGE}, or the reference of an event type", longest=2_048
+    ),
+]
+FunnelWindow = Annotated[
+    str,
+    json_values.Rule(
+        _check_window,
+        "'session', or a time such as '30min', '12h' or '7D' (s, min, h, D), up to 366 days",
+        {"type": "string", "pattern": "^(session|[1-9][0-9]*(s|min|h|D))$"},
+    ),
+]
 NodeData = Annotated[
     dict[str, Any],
     json_values.Rule(
@@ -158,6 +220,31 @@ class InteractionInsights(Population):
             problem = f"{json_values.shown(self.segmentCount)} is not allowed; expected {expected}"
             raise disagreement(("segmentCount", problem))
         return self
+
+
+class PageInsights(Population):
+    """Count the views of pages; the bounds are those of the views' dates."""
+
+    page: Page | None = None
+    group: VisitGroup | None = None
+    interval: CalendarInterval | None = None
+    sort: PageSort | None = None
+    limit: Limit | None = None
+    timezone: TimeZone | None = None
+
+
+class Funnel(Population):
+    """Count who takes steps in their order; the bounds are those of the first step's date."""
+
+    steps: Annotated[tuple[Step, ...], json_values.Size(lowest=2, highest=MOST_STEPS)]
+    window: FunnelWindow = "1D"
+    group: VisitGroup | None = None
+
+
+class PageConversions(Population):
+    """Get the first view of a page in each visit that has one."""
+
+    page: Page
 
 
 class CreateOfflineInteraction(ProjectRequest):

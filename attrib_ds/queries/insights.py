@@ -253,25 +253,43 @@ def count_interactions(
         durationSum=(selected.duration * 1e6).round().cast("int64").sum().coalesce(0) / 1e6,
     )
     label = as_text if segments is not None or request.interval is None else INTERVALS[request.interval].label
-    table = fetch(_labelled(counted, request.sort or {}, label), schema.INTERACTION_INSIGHT)
+    query = labelled(counted, request.sort or {}, label, order={"interval": 1, "group": 1})
+    table = fetch(query.select(schema.INTERACTION_INSIGHT.names), schema.INTERACTION_INSIGHT)
     return Answer.of(segments.label(table) if segments is not None else table)
 
 
-def _labelled(counted: ir.Table, sort: dict[str, int], label: Callable[[Any], Any]) -> ir.Table:
-    """Sort the records, intervals by time and not by text, and label the intervals."""
+def labelled(
+    counted: ir.Table, sort: Mapping[str, int], label: Callable[[Any], Any], *, order: Mapping[str, int]
+) -> ir.Table:
+    """Sort the records, intervals by time and not by text, and label the intervals.
+
+    Parameters
+    ----------
+    counted : ibis.Table
+        Counters, ``group_key`` if there are groups and ``interval_key`` if there are intervals.
+    sort, order : mapping of str to int
+        Columns to sort by with 1 or -1, and those that break ties.
+    label : callable
+        Maps the key of an interval to its label.
+
+    Returns
+    -------
+    ibis.Table
+        With the columns ``group`` and ``interval``, null where there are none.
+    """
     columns = {"group": "group_key", "interval": "interval_key"}
     missing = {*columns.values()} - {*counted.columns}
     with_keys = counted.mutate(**dict.fromkeys(missing, ibis.null("string")))
-    order = []
-    for name in dict.fromkeys([*sort, "interval", "group"]):
+    keys = []
+    for name in dict.fromkeys([*sort, *order]):
         column = with_keys[columns.get(name, name)]
-        is_ascending = sort.get(name, 1) == 1
-        order.append(column.asc(nulls_first=False) if is_ascending else column.desc(nulls_first=False))
+        is_ascending = (sort.get(name) or order[name]) == 1
+        keys.append(column.asc(nulls_first=False) if is_ascending else column.desc(nulls_first=False))
     labels = {
         "group": with_keys.group_key.cast("string"),
         "interval": label(with_keys.interval_key).cast("string"),
     }
-    return with_keys.order_by(order).mutate(**labels).select(schema.INTERACTION_INSIGHT.names)
+    return with_keys.order_by(keys).mutate(**labels)
 
 
 def _segments(request: InteractionInsights) -> Segments | None:
@@ -314,7 +332,7 @@ def filter_interactions(interactions: ir.Table, request: Population, *, nodes: i
     return interactions.filter(conditions) if conditions else interactions
 
 
-_MOST_RECORDS: Final = 100_000
+MOST_RECORDS: Final = 100_000
 #: Any twelve years contain every day of the year and every week number.
 _DAYS_OF_ALL_SEASONS: Final = 12 * 366
 _COUNT: Final = "event-count"
@@ -464,7 +482,7 @@ def matches_type(table: ir.Table, condition: tuple[str, ...] | Predicate) -> Any
 
 def _labels(request: EventInsights, groups: int) -> list[str]:
     """Return the labels of the intervals between the bounds, in order."""
-    most = _MOST_RECORDS // max(groups, 1)
+    most = MOST_RECORDS // max(groups, 1)
     is_linear = request.interval in LINEAR
     write = _DAY_LABELS[request.interval]
     labels: dict[str, None] = {}
@@ -474,7 +492,7 @@ def _labels(request: EventInsights, groups: int) -> list[str]:
         labels[write(day)] = None
         if len(labels) > most:
             raise InvalidRequest(
-                f"interval: {request.interval!r} makes more than {_MOST_RECORDS:,} records; allowed: a "
+                f"interval: {request.interval!r} makes more than {MOST_RECORDS:,} records; allowed: a "
                 "longer interval, or a shorter date range"
             )
     return list(labels) if is_linear else sorted(labels, key=int)

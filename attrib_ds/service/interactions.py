@@ -17,6 +17,7 @@ from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.instants import naive
+from attrib_ds.queries import page_views
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_campaign, insert_campaigns, require
 from attrib_ds.service.events.validation import Conventions as Settings
@@ -86,6 +87,40 @@ def interaction_insights(store: Store, request: contract.InteractionInsights) ->
     """Count interactions by group and interval; see :func:`.count_interactions`."""
     with store.read() as backend:
         return count_interactions(backend.table("interactions"), request, nodes=node_table(backend))
+
+
+def page_insights(store: Store, request: contract.PageInsights) -> Answer:
+    """Count the views of pages; see :func:`.count_pages`."""
+    with store.read() as backend:
+        return page_views.count_pages(*_views(backend), request, nodes=node_table(backend))
+
+
+def funnel(store: Store, request: contract.Funnel) -> Answer:
+    """Count the steps of a funnel; see :func:`.count_funnel`."""
+    with store.read() as backend:
+        events = backend.table("events")
+        return page_views.count_funnel(*_views(backend), events, request, nodes=node_table(backend))
+
+
+def page_conversions(store: Store, request: contract.PageConversions) -> Answer:
+    """Return the first views of a page; see :func:`.first_views`."""
+    with store.read() as backend:
+        return page_views.first_views(*_views(backend), request, nodes=node_table(backend))
+
+
+def _views(backend: Backend) -> tuple[ir.Table, ir.Table]:
+    """Return hits and interactions; refuse a project with visits whose hits it does not have."""
+    hits, interactions = backend.table("hits"), backend.table("interactions")
+    has_hits, has_counts = (
+        bool(rows.limit(1).count().to_pyarrow().as_py())
+        for rows in (hits, interactions.filter(interactions.hitCount > 0))
+    )
+    if has_counts and not has_hits:
+        raise InvalidRequest(
+            "project_id: the project has visits without their hits; load the hits too, or mirror it with "
+            "hits=True"
+        )
+    return hits, interactions
 
 
 def list_nodes(store: Store, request: contract.ListNodes) -> Answer:

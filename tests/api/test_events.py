@@ -12,9 +12,7 @@ from attrib_ds import (
     event,
     event_insights,
     get_event,
-    get_event_type,
     list_event_types,
-    list_trashed_events,
     schema,
     search_events,
     send_events,
@@ -23,7 +21,9 @@ from attrib_ds import (
 )
 from attrib_ds.api.admin import (
     archive_event_type,
+    get_event_type,
     get_raw_event,
+    list_trashed_events,
     replay_events,
     restore_event_type,
     update_event_type,

@@ -170,6 +170,9 @@ ANSWERS = {
     "update_outlay": ("modified", None, True),
     "exchange_token": ("token", None, True),
     "search_events": ("page", "Event", True),
+    "page_insights": ("array", "PageInsight", True),
+    "funnel": ("array", "FunnelStep", True),
+    "page_conversions": ("array", "PageConversion", True),
     "list_nodes": ("page", "Node", True),
     "get_node": ("record", "Node", True),
     "create_audience": ("record", "Audience", True),
@@ -218,6 +221,9 @@ def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> 
     assert [operation.title for operation in OPERATIONS.values() if not operation.extension] == TITLES
     assert {operation.name for operation in OPERATIONS.values() if operation.extension} == {
         "search_events",
+        "page_insights",
+        "funnel",
+        "page_conversions",
         "list_nodes",
         "get_node",
         "create_audience",

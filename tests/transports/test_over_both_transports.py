@@ -145,7 +145,7 @@ def outlay_of(project):
 
 def event_of(project):
     metrics = [] if project.project_id == "empty-shop" else [uuid(1)]
-    trashed = first(at.list_trashed_events(project), otherwise="")
+    trashed = first(at.admin.list_trashed_events(project), otherwise="")
     return trashed or (metrics or [uuid(9)])[0]
 
 
@@ -194,7 +194,7 @@ READS = {
     "get_audience": [lambda p: at.admin.get_audience(p, first(at.admin.list_audiences(p)))],
     "get_campaign": [lambda p: at.get_campaign(p, "ads", campaign_of(p))],
     "get_event": [lambda p: at.get_event(p, event_of(p)), lambda p: at.get_event(p, uuid(99))],
-    "get_event_type": [lambda p: at.get_event_type(p, "lead"), lambda p: at.get_event_type(p, "nothing")],
+    "get_event_type": [lambda p: at.admin.get_event_type(p, "lead"), lambda p: at.admin.get_event_type(p, "nothing")],
     "get_interaction": [
         lambda p: at.get_interaction(p, first(at.search_interactions(p, limit=1))),
         lambda p: at.get_interaction(p, "x"),
@@ -208,6 +208,15 @@ READS = {
         lambda p: at.interaction_insights(p, group_by="geo.countryCode", interval="month", bots=None, filtered=None),
         lambda p: at.interaction_insights(p, interval="custom", segments=3, **YEAR),
         lambda p: at.interaction_insights(p, group_by="geo"),
+    ],
+    "page_insights": [
+        lambda p: at.page_insights(p),
+        lambda p: at.page_insights(p, page="/b*", group_by="channel", interval="month", sort="-entries", limit=3),
+        lambda p: at.page_insights(p, interval="custom"),
+    ],
+    "funnel": [
+        lambda p: at.funnel(p, ["/*", "order"], window="7D", group_by="geo.countryCode"),
+        lambda p: at.funnel(p, ["/"]),
     ],
     # Who asked differs, so what was asked is compared where settings are updated.
     "list_audit": [lambda p: at.admin.list_audit(p, operation_name="split_user")],
@@ -234,7 +243,7 @@ READS = {
         lambda p: at.list_user_metrics(p, busiest(p), type="state", limit=1),
         lambda p: at.list_user_metrics(p, hex_id(0)),
     ],
-    "list_trashed_events": [lambda p: at.list_trashed_events(p), lambda p: at.list_trashed_events(p, limit=0)],
+    "list_trashed_events": [lambda p: at.admin.list_trashed_events(p), lambda p: at.admin.list_trashed_events(p, limit=0)],
     "search_events": [
         lambda p: at.search_events(p),
         lambda p: at.search_events(p, event_type="order", **YEAR),
@@ -314,7 +323,7 @@ def updated_statistics(project):
 
 def replayed(project):
     at.send_events(project, leads("replay"), event_type="later")
-    trashed = at.list_trashed_events(project)["_id"].tolist()
+    trashed = at.admin.list_trashed_events(project)["_id"].tolist()
     at.create_event_type(project, "later", name="Later", fields=FIELDS)
     return [
         at.admin.replay_events(project, [*trashed, uuid(99)]).sort_values(

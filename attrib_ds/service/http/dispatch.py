@@ -33,7 +33,7 @@ from attrib_ds.service.store.tables import new_uuid
 #: Operations by the scope that they require.
 _BY_SCOPE: Final = {
     "interactions:read": "search_interactions get_interaction list_hits interaction_insights list_nodes "
-    "get_node",
+    "get_node page_insights page_conversions funnel",
     "interactions:write": "create_offline_interaction",
     "events:read": "search_events get_event get_raw_event list_trashed_events event_insights",
     "events:write": "create_event create_event_sync create_events validate_event replay_event "
@@ -62,6 +62,7 @@ EVENT_OPERATIONS: Final = _ONE_EVENT | {"create_events", "validate_event"}
 _HEAVY: Final = (
     *("back_up_project", "check_project", "compact_project"),
     *("interaction_insights", "event_insights", "export_users"),
+    *("page_insights", "page_conversions", "funnel"),
 )
 _HEAVY_UNLIMITED: Final = ("search_events", "search_interactions", "search_users")
 _MOST_BYTES: Final = 32 * limits.MEBIBYTE
@@ -208,6 +209,8 @@ class Dispatcher:
                 self._check_grant(access, project_id)
             if access is None:
                 _check_event_types(_events(arguments))
+        if isinstance(arguments, interactions.Funnel) and not all(map(interactions.is_page, arguments.steps)):
+            _check_scope(access, REQUIRED_SCOPES["event_insights"])
         # Reading an attribute that a request lacks is slow.
         if vars(arguments).get("sqlQuery") is not None:
             _check_scope(access, _SQL_SCOPE)

@@ -267,6 +267,16 @@ def test_a_search_by_sql_needs_a_scope_of_its_own(server, home):
     assert statuses["users:read users:sql"] != 403
 
 
+def test_a_funnel_of_events_needs_the_scope_of_events_too(server, home):
+    """G-262."""
+    key = create_key(home, home / "funnel.json", projects=["shop"])
+    caller = Caller(server, token_of(server, key, scope="interactions:read"))
+    steps = (["/", "/basket"], ["/", "order"])
+    assert [caller.operation("funnel", {"steps": list(each)}).status for each in steps] == [200, 403]
+    both = Caller(server, token_of(server, key, scope="interactions:read events:read"))
+    assert both.operation("funnel", {"steps": ["/", "order"]}).status == 200
+
+
 def test_g179_the_path_is_checked_after_permission(call):
     for name in ["get_interaction", "get_user"]:
         path = path_of(OPERATIONS[name]).replace("0" * 24, "NOT-AN-ID")
