@@ -380,6 +380,6 @@ def overview(project: Project) -> OverviewPage:
     >>> page = forms.overview(sample_project())
     >>> page.state = {"period": "4 weeks", "model": "Linear"}
     >>> round(float(page.run()["share"].sum()), 6)
-    2.0
+    1.0
     """
     return OverviewPage(project)
