@@ -131,13 +131,14 @@ LEVELS: Final = ("channel", "campaign")
 VisitGroup = Annotated[str, json_values.choice(*LEVELS, *GROUPABLE)]
 CalendarInterval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC)]
 PageSort = Annotated[dict[str, int], sorting(tuple(PAGE_INSIGHT.names))]
-Page = Annotated[
-    str, json_values.pattern(r"[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*", _A_PAGE, longest=2_048)
-]
+_PAGE: Final = r"[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*"
+Page = Annotated[str, json_values.pattern(_PAGE, _A_PAGE, longest=2_048)]
 Step = Annotated[
     str,
     json_values.pattern(
-        r"[^\s\x00\ud800-\udfff]+", f"{_A_PAGE}, or the reference of an event type", longest=2_048
+        f"(?:{_PAGE}|[a-z0-9]+(?:[-_][a-z0-9]+)*)",
+        f"{_A_PAGE}, or the reference of an event type",
+        longest=2_048,
     ),
 ]
 FunnelWindow = Annotated[

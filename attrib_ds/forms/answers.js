@@ -7,6 +7,7 @@ function render({ model, el }) {
     if (!model.get("can_open")) return;
     for (const heading of page.querySelectorAll("section > h2")) {
       const title = heading.textContent;
+      if (model.get("without_form").includes(title)) continue;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "attrib-open";

@@ -17,11 +17,11 @@ import pandas as pd
 import traitlets
 
 from attrib_ds import errors, instants
-from attrib_ds.api import events
+from attrib_ds.api import events, interactions
 from attrib_ds.api.conversions import conversion_paths
-from attrib_ds.api.interactions import search_interactions
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.filters import interaction, node
 from attrib_ds.forms import controls, elements, form
 from attrib_ds.plots import report
 from attrib_ds.plots.overview import MODELS, Overview, period_of
@@ -86,6 +86,9 @@ class OverviewPage(elements.Displayed):
             "model": _menu("Model", list(_MODELS), "Last touch"),
             "beside": _menu("Beside it", list(_MODELS), "Linear"),
         }
+        self._inputs["funnel"] = ipywidgets.Text(
+            description="Funnel", placeholder="/ > /basket > order", continuous_update=False
+        )
         self._note, self._code = elements.html(), elements.html()
         self._answers = Answers(self._open_part)
         for name, widget in self._inputs.items():
@@ -114,8 +117,8 @@ class OverviewPage(elements.Displayed):
                 if name not in self._inputs:
                     raise errors.InvalidRequest.choice("state", name, self._inputs)
                 widget = self._inputs[name]
-                if name in ("since", "until"):
-                    widget.value = date.fromisoformat(text)
+                if name in ("since", "until", "funnel"):
+                    widget.value = text if name == "funnel" else date.fromisoformat(text)
                     continue
                 if name == "value":
                     self._list_values()
@@ -137,7 +140,7 @@ class OverviewPage(elements.Displayed):
         lines += self.results["filter"]
         models = {"models": repr(self._models())}
         lines.append(form.write_call(attribute, "paths", models, result="credits"))
-        lines.append("at.report(credits, 'report.html', paths=paths)")
+        lines += ["at.report(credits, 'report.html', paths=paths)", *self.results["pages"]]
         return form.write_program(lines)
 
     def start(self) -> None:
@@ -210,8 +213,42 @@ class OverviewPage(elements.Displayed):
         self.results = {"arguments": arguments, "filter": code, "paths": paths, "credits": credits}
         shown = Overview.of(credits, paths, lead=models[0])
         period = period_of(both, models[0], shown.currency or None, days)
+        shown = self._with_pages(shown, since, until, notes)
         notes.insert(0, f"{_day(since)} to {_day(until)}, {paths.timezone}.")
         return replace(shown, period=period), notes
+
+    def _with_pages(self, shown: Overview, since: date, until: date, notes: list[str]) -> Overview:
+        """Add the pages of the period's visits, and the funnel that is given; nothing without hits."""
+        asked: dict[str, Any] = {"since": str(since), "until": str(until)}
+        only, chosen = self._inputs["only"].value, self._inputs["value"].value
+        if only == _CHANNEL and chosen:
+            asked["nodes"] = node(_CHANNEL.lower()) == chosen
+        elif only != _ALL and chosen:
+            asked["where"] = interaction(_OF_VISITS[only]) == chosen
+        arguments = {name: repr(value) for name, value in asked.items()}
+        lines = self.results["pages"] = []
+
+        def read(result: str, function: Callable[..., pd.DataFrame], **more: Any) -> pd.DataFrame:
+            extra = {name: repr(value) for name, value in more.items()}
+            found = function(self._project, **asked, **more)
+            lines.append(form.write_call(function, "project", arguments | extra, result=result))
+            return found
+
+        try:
+            pages = read("pages", interactions.page_insights, sort="-views", limit=10)
+            entries = read(
+                "entries", interactions.page_insights, group_by="channel", sort="-entries", limit=10
+            )
+        except (errors.InvalidRequest, errors.Forbidden, errors.NotFound, errors.NotSupported):
+            lines.clear()
+            return shown
+        steps, funnel = [step.strip() for step in self._inputs["funnel"].value.split(">")], pd.DataFrame()
+        if steps != [""]:
+            try:
+                funnel = read("steps", interactions.funnel, steps=steps)
+            except errors.AttribError as error:
+                notes.append(f"Funnel: {error.message}")
+        return replace(shown, pages=pages, entries=entries[entries["entries"] > 0], funnel=funnel)
 
     def _models(self) -> list[str]:
         return list(dict.fromkeys(_MODELS[self._inputs[name].value] for name in ("model", "beside")))
@@ -273,7 +310,9 @@ class OverviewPage(elements.Displayed):
     def _last_visits(self, field: str) -> pd.DataFrame:
         if field not in self._people:
             columns = ["userId", field]
-            visits = search_interactions(self._project, columns=columns, sort="startDate").dropna()
+            visits = interactions.search_interactions(
+                self._project, columns=columns, sort="startDate"
+            ).dropna()
             visits = visits.drop_duplicates("userId", keep="last").drop(columns="_id")
             self._people[field] = visits.rename(columns={"userId": "user_id"})
         return self._people[field]
@@ -343,6 +382,7 @@ class Answers(anywidget.AnyWidget):  # type: ignore[misc]
     _css = report.STYLE
     html = traitlets.Unicode().tag(sync=True)
     is_stale = traitlets.Bool(default_value=True).tag(sync=True)
+    without_form = traitlets.List([report.PAGES, report.ENTRIES, report.FUNNEL]).tag(sync=True)
     can_open = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, on_open: Callable[[str], None]) -> None:

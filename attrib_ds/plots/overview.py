@@ -142,6 +142,9 @@ class Overview:
         The most frequent paths; empty without paths.
     lags : DataFrame
         Share of conversions by the days from the first and the last touchpoint; empty without dates.
+    pages, entries, funnel : DataFrame
+        From :func:`attrib_ds.page_insights`, in all and by source, and from :func:`attrib_ds.funnel`; empty
+        where there are none.
     """
 
     models: list[str]
@@ -157,6 +160,9 @@ class Overview:
     period: Period | None
     paths: pd.DataFrame
     lags: pd.DataFrame
+    pages: pd.DataFrame = field(default_factory=pd.DataFrame)
+    entries: pd.DataFrame = field(default_factory=pd.DataFrame)
+    funnel: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def of(

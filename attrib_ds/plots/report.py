@@ -15,7 +15,7 @@ import pandas as pd
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots.labels import distinct
+from attrib_ds.plots.labels import distinct, shorten
 from attrib_ds.plots.overview import MODELS, Measure, Overview, Period, in_words, number, percent
 from attrib_ds.records.frames import Frame, read_frame
 from attrib_ds.records.written_files import write_excel
@@ -29,6 +29,11 @@ main { max-width: 68rem; margin: 0 auto; padding: 1.75rem 1.25rem 3rem; } \
 _MOST_NODES: Final = 10
 #: Maximum number of characters of a name on the first page.
 _NARROW: Final = 22
+_WIDE: Final = 34
+#: Headings of parts that are not about credit.
+PAGES: Final = "Pages that visits enter and leave on"
+ENTRIES: Final = "Where sources enter"
+FUNNEL: Final = "How far users get"
 _FIRST: Final = "Channel or campaign"
 _ONE: Final = Measure("", decimals=1)
 
@@ -139,7 +144,13 @@ def first_page(overview: Overview) -> str:
     """
     said = "".join(f"<li>{escape(sentence)}</li>" for sentence in overview.sentences)
     sections = [*_over_time(overview), _credit(overview), _roles(overview)]
-    sections += [_returns(overview), _changes(overview)]
+    sections += [
+        _returns(overview),
+        _changes(overview),
+        _pages(overview),
+        _entries(overview),
+        _funnel(overview),
+    ]
     drawn = "".join(f"<section>{section}</section>" for section in sections if section)
     drawn, said = (html.replace(" %", "&nbsp;%") for html in (drawn, said))
     return f'<ul class="said">{said}</ul><div class="parts">{drawn}</div>'
@@ -368,6 +379,86 @@ def _changes(overview: Overview) -> str:
     text = f"{in_words(overview.lead)}: credited conversions in the last {period.name} and in those before."
     head = ["", "|draw", "Change", f"Last {period.name}", "Before"]
     return _section("What changed most", escape(text), head, rows)
+
+
+def _ratio(part: Any, whole: Any) -> str:
+    return percent(part / whole) if whole else ""
+
+
+def _page(path: Any) -> str:
+    name = printable("(unknown)" if pd.isna(path) else str(path))
+    return f'<span title="{escape(name)}">{escape(shorten(name, width=_WIDE))}</span>'
+
+
+def _pages(overview: Overview) -> str:
+    if overview.pages.empty:
+        return ""
+    columns = ["page", "views", "entries", "bounces", "exits"]
+    rows = [
+        [
+            _page(page),
+            number(views),
+            number(entries),
+            _ratio(bounces, entries),
+            number(exits),
+            _ratio(exits, views),
+        ]
+        for page, views, entries, bounces, exits in overview.pages[columns].itertuples(index=False)
+    ]
+    text = (
+        "Entries and exits are the first and the last view of a visit. Bounce rate: entries that are the "
+        "only view. Exit rate: views that are exits."
+    )
+    head = ["", "Views", "Entries", "Bounce rate", "Exits", "Exit rate"]
+    return _section(PAGES, text, head, rows)
+
+
+def _entries(overview: Overview) -> str:
+    if overview.entries.empty:
+        return ""
+    most = overview.entries["entries"].max()
+    rows = [
+        [
+            escape(printable("(none)" if pd.isna(group) else group)),
+            _page(page),
+            _drawn(_bar(0, 100 * entries / most)),
+            number(entries),
+            _ratio(bounces, entries),
+        ]
+        for group, page, entries, bounces in overview.entries[
+            ["group", "page", "entries", "bounces"]
+        ].itertuples(index=False)
+    ]
+    text = "Visits by the channel of their source and the page of their first view."
+    return _section(ENTRIES, text, ["", "Page|name", "|half", "Entries", "Bounce rate"], rows)
+
+
+def _funnel(overview: Overview) -> str:
+    if overview.funnel.empty:
+        return ""
+    rows = [
+        [
+            _page(name),
+            _drawn(_bar(0, 100 * float(first) if first == first else 0.0)),
+            number(count),
+            "" if place == 1 or pd.isna(share) else percent(share),
+            "" if pd.isna(median) else _time(median),
+        ]
+        for place, name, count, share, first, median in overview.funnel[
+            ["step", "name", "count", "share", "first_share", "median_seconds"]
+        ].itertuples(index=False)
+    ]
+    text = (
+        "Users who take these steps in this order within a day; share and median time from the step before."
+    )
+    return _section(FUNNEL, text, ["", "|draw", "Users", "Share", "Time"], rows)
+
+
+def _time(seconds: float) -> str:
+    """Return a duration in its largest unit."""
+    units = {"days": 86_400, "hours": 3_600, "min": 60}
+    unit = next((name for name, length in units.items() if seconds >= 2 * length), "s")
+    return f"{number(round(seconds / units.get(unit, 1), 1))} {unit}"
 
 
 def _table(overview: Overview) -> str:

@@ -15,7 +15,7 @@ from ibis.backends.duckdb import Backend
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
-from attrib_ds.errors import InvalidRequest, NotFound
+from attrib_ds.errors import InvalidRequest, NotFound, check_choice
 from attrib_ds.instants import naive
 from attrib_ds.queries import page_views
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
@@ -98,7 +98,14 @@ def page_insights(store: Store, request: contract.PageInsights) -> Answer:
 def funnel(store: Store, request: contract.Funnel) -> Answer:
     """Count the steps of a funnel; see :func:`.count_funnel`."""
     with store.read() as backend:
-        events = backend.table("events")
+        events, types = backend.table("events"), backend.table("event_types")
+        known = {
+            *types.reference.to_pyarrow().to_pylist(),
+            *events.select("eventType").distinct().eventType.to_pyarrow().to_pylist(),
+        }
+        for step in request.steps:
+            if not contract.is_page(step):
+                check_choice("steps", step, known)
         return page_views.count_funnel(*_views(backend), events, request, nodes=node_table(backend))
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,13 +14,14 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+from support.website import ARGUMENTS, CHROMIUM
 
 from attrib_ds import connect, create_event_type
+from attrib_ds.plots.report import PAGES
 from attrib_ds.service.accounts.accounts import create_key
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 #: Screenshots, kept for review.
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 CREDITS = "Credited value in EUR by node and model"
@@ -71,7 +71,7 @@ def serving(command, port, folder, **environment):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         chromium.close()
 
@@ -218,6 +218,8 @@ def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, browser, scheme,
         page.get_by_role("button", name=title, exact=True).click()
         end = page.locator(".attrib-action, .attrib-asked, .attrib-live-nothing")
         end.wait_for()
+        if title == "Overview":
+            page.get_by_role("heading", name=PAGES).wait_for()
         page.get_by_role("button", name="More options").or_(end).first.click()
         assert_accessible(page)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
@@ -448,9 +450,11 @@ def test_forms_work_in_jupyterlab(page, tmp_path):
         page.get_by_text("form = forms.insights").first.click()
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         page.keyboard.press("Shift+Enter")
-        page.get_by_label("Interval").select_option("month")
+        # Defaults run at once, and their table has a button of the same name.
+        page.get_by_label("Interval", exact=True).select_option("month")
         page.get_by_role("button", name="Count", exact=True).click()
         page.get_by_role("img", name="Interactions over time").wait_for()
+        page.get_by_role("cell", name="2025-06", exact=True).wait_for()
         months = (
             page.get_by_role("table").get_by_role("cell", name=re.compile(r"^2025-\d\d$")).all_inner_texts()
         )

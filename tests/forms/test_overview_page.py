@@ -1,11 +1,23 @@
 """The first page of a project: its numbers are those of the functions, and the address holds what it shows."""
 
+import re
+
 import ibis
 import pandas as pd
 import pytest
 from support.widget_tree import shown
 
-from attrib_ds import attribute, connect, conversion_paths, create_event_type, forms, sample_project
+from attrib_ds import (
+    attribute,
+    connect,
+    conversion_paths,
+    create_event_type,
+    forms,
+    funnel,
+    interaction,
+    page_insights,
+    sample_project,
+)
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.forms.workbench import _READING, _WRITING, workbench
 
@@ -72,6 +84,38 @@ def test_a_channel_keeps_the_conversions_with_a_visit_of_it(shop):
     rows = conversion_paths(shop, **ASKED, since="2025-04-08", until="2025-06-30").to_pandas()
     with_email = rows[rows["node_name"] == "Email"]["event_id"].nunique()
     assert credits.loc[credits["model"] == "first_touch", "conversions"].sum() == pytest.approx(with_email)
+
+
+def test_pages_and_the_funnel_are_those_of_the_functions(shop):
+    page = forms.overview(shop)
+    page.state = {
+        "period": "4 weeks",
+        "funnel": "/ > /products/* > order",
+        "only": "Device",
+        "value": "mobile",
+    }
+    page.run()
+    period = {"since": "2025-06-03", "until": "2025-06-30"}
+    mobile = {**period, "where": interaction("userAgent.device.type") == "mobile"}
+    tables = re.findall("<tbody>(.*?)</tbody>", page._answers.html)[-3:]
+    pages, entries, steps = (
+        [[re.sub("<.*?>", "", cell) for cell in row.split("</td>")] for row in table.split("</tr>")[:-1]]
+        for table in tables
+    )
+    expected = page_insights(shop, **mobile, sort="-views", limit=10)
+    assert [row[:2] for row in pages] == [
+        [path, f"{views:,}"] for path, views in zip(expected["page"], expected["views"], strict=True)
+    ]
+    expected = page_insights(shop, **mobile, group_by="channel", sort="-entries", limit=10)
+    assert [row[:2] for row in entries] == expected[["group", "page"]].to_numpy().tolist()
+    expected = funnel(shop, ["/", "/products/*", "order"], **mobile)
+    assert [int(row[2]) for row in steps] == expected["count"].tolist()
+    assert page.state["funnel"] == "/ > /products/* > order"
+    assert "steps=['/', '/products/*', 'order']" in page.code
+    page.state = {"funnel": "/ > Order"}
+    page.run()
+    assert "Funnel: steps/1: &#x27;Order&#x27; is not allowed" in shown(page)
+    assert "How far users get" not in page._answers.html
 
 
 def test_a_changed_menu_shows_other_numbers_at_once(shop):

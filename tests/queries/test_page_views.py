@@ -354,6 +354,7 @@ def test_conversions_by_page_that_cannot_be(shop, arguments, message):
             {"steps": ["/", "order"], "window": "0D"},
             "window: '0D' is not allowed; expected 'session', or a time",
         ),
+        ({"steps": ["/", "ordre"]}, "steps: 'ordre' is not allowed .did you mean 'order'"),
         ({"steps": ["/", "order"], "window": "367D"}, "window: "),
         ({"steps": ["/", "order"], "group_by": "city"}, "group_by: .*did you mean"),
     ],
