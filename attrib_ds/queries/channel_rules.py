@@ -213,8 +213,8 @@ _NAMES: Final = {
     "social": "facebook|fb|instagram|ig|meta|messenger|linkedin|lnkd|twitter|x|pinterest|reddit|tiktok|"
     "snapchat|vk|vkontakte|xing|threads|mastodon|bluesky|bsky|quora|tumblr|whatsapp|telegram|weibo|wechat|"
     "discord|hacker ?news",
-    "video": "youtube|vimeo|dailymotion|twitch|wistia|youku",
-    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|igshopping|shopping",
+    "video": "youtube|yt|vimeo|dailymotion|twitch|wistia|youku",
+    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|shopify|igshopping|shopping",
     "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
     "email": "gmail",
 }

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import urlencode
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.service_records import uuid
 
-from attrib_ds import assign_channels, connect, load, search_interactions
+from attrib_ds import admin, assign_channels, connect, list_nodes, load, search_interactions
 from attrib_ds.queries.channel_rules import returning_sites
-from attrib_ds.service.collection.traffic_sources import resolve_source
+from attrib_ds.service.collection.traffic_sources import is_internal, resolve_source
 
 GOOGLE = "https://www.google.com/"
 
@@ -196,18 +198,47 @@ def test_a_node_follows_from_its_id(hits):
 
 
 def test_g240_a_payment_a_bank_or_a_login_is_no_source():
-    hosts = [*returning_sites(), "www.paypal.com", "secure7.arcot.com", "tenant.eu.auth0.com"]
-    others = ["paypal.example", "notpaypal.com", "partner.example"]
-    hits = pd.DataFrame({"referrer": [f"https://{host}/return?id=1" for host in [*hosts, *others]]})
-    hits["hitId"] = [uuid(number + 1) for number in range(len(hits))]
-    hits["trackerId"] = "t-" + hits.index.astype(str)
-    hits["date"], hits["pageUrl"] = pd.Timestamp("2025-03-01T10:00:00Z"), "https://shop.example/thanks"
-    with connect("shop", path=":memory:") as shop:
-        assert load(shop, hits=hits).rejected.empty
-        nodes = search_interactions(shop, bots=None, columns=["nodeId"], limit=None)["nodeId"]
+    hosts = [*returning_sites(), "paypal.com", "secure7.arcot.com", "tenant.eu.auth0.com"]
     assert len(hosts) > 100
-    expected = {"direct": len(hosts)} | {f"referral/{host}": 1 for host in others}
-    assert nodes.value_counts().to_dict() == expected
+    assert [host for host in hosts if not is_internal("shop.example", host, set(returning_sites()))] == []
+    others = ["paypal.example", "notpaypal.com", "partner.example", "com", "example"]
+    assert [host for host in others if is_internal("shop.example", host, set(returning_sites()))] == []
+
+
+PAIRS = pd.read_csv(Path(__file__).with_name("pairs.tsv"), sep="\t", skiprows=1, keep_default_na=False)
+
+
+def test_pairs_of_url_and_referrer():
+    """The source of each pair as the first hit, and whether it ends a session five minutes old (G-190)."""
+    pages = "https://shop.example/" + PAIRS["page"].str.removeprefix("/")
+    pages = PAIRS["page"].where(PAIRS["page"].str.startswith("http"), pages)
+    hosts = pages.str.extract("(https?://[^/]+)")[0]
+    hits = [
+        {"trackerId": f"{kind}{number}", "date": f"2025-03-01T10:{minutes}:00Z", "pageUrl": page} | more
+        for number, page in enumerate(pages)
+        for kind, minutes, page, more in [
+            ("first-", "05", page, {"referrer": PAIRS["referrer"][number]}),
+            ("later-", "00", f"{hosts[number]}/?utm_source=seed&utm_medium=seed", {"referrer": ""}),
+            ("later-", "05", page, {"referrer": PAIRS["referrer"][number]}),
+        ]
+    ]
+    frame = pd.DataFrame(hits).assign(hitId=[uuid(number + 1) for number in range(len(hits))])
+    frame["date"] = pd.to_datetime(frame["date"])
+    with connect("shop", path=":memory:") as shop:
+        admin.update_settings(shop, domains=["till.example"])
+        assert load(shop, hits=frame).rejected.empty
+        found = search_interactions(shop, bots=None, limit=None, columns=["nodeId", "firstHitId"])
+        nodes = list_nodes(shop).set_index("_id")
+    found["row"] = found["firstHitId"].map(dict(zip(frame["hitId"], frame.index, strict=True)))
+    node_of = found.set_index("row")["nodeId"]
+    opens = (PAIRS.index * 3 + 2).isin(node_of.index)
+    columns = ["channel", "source", "medium", "campaignSlug"]
+    seen = nodes.loc[node_of[PAIRS.index * 3], columns].fillna("").set_axis(PAIRS.index)
+    seen = seen.rename(columns={"campaignSlug": "campaign"}).assign(opens=np.where(opens, "yes", "no"))
+    expected = PAIRS[["channel", "source", "medium", "campaign", "opens"]]
+    wrong = (seen.astype(str) != expected).any(axis=1)
+    assert len(PAIRS) > 150
+    assert not wrong.any(), PAIRS[wrong].join(seen[wrong].add_suffix(" found")).to_csv(sep="\t")
 
 
 def test_parameters_after_the_fragment_are_read_of_stored_hits():
