@@ -214,7 +214,8 @@ _NAMES: Final = {
     "snapchat|vk|vkontakte|xing|threads|mastodon|bluesky|bsky|quora|tumblr|whatsapp|telegram|weibo|wechat|"
     "discord|hacker ?news",
     "video": "youtube|yt|vimeo|dailymotion|twitch|wistia|youku",
-    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|shopify|igshopping|shopping",
+    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|shopify|"
+    "igshopping|shopping",
     "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
     "email": "gmail",
 }
