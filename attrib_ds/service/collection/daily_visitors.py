@@ -224,7 +224,7 @@ def find_joining(
                 ORDER BY hits.serverDate DESC, id DESC LIMIT 1
             )
             SELECT any_value(sessionId) FROM hits WHERE sessionId IN (SELECT sessionId FROM latest)
-            AND {_page_of(_URL)} IN (SELECT page FROM entry) HAVING count(*) > 0
+            AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
             {"tracker": tracker, "visitor": visitor},
         ).fetchone()
@@ -244,7 +244,8 @@ def find_joining(
         ), firsts AS (SELECT sessionId, page, min(position) AS seen FROM views GROUP BY ALL
         ), followed AS (
             SELECT views.sessionId, count(*) - count(seen) AS entries FROM views LEFT JOIN firsts
-            ON firsts.sessionId = views.sessionId AND firsts.page = source AND seen < position GROUP BY ALL
+            ON firsts.sessionId = views.sessionId AND {_has_led("firsts.page", "source")} AND seen < position
+            GROUP BY ALL
         )
         SELECT asked.*, entries = 1
             AND count(DISTINCT trackerId) OVER (PARTITION BY sessionId) = 1 AS is_whole
@@ -260,6 +261,11 @@ _URL: Final = """concat("pageUrl.origin", "pageUrl.pathname")"""
 def _page_of(url: str) -> str:
     """Return SQL for a URL without what a page may tidy away."""
     return f"rtrim(regexp_replace(coalesce({url}, ''), '[?#].*', ''), '/')"
+
+
+def _has_led(page: str, referrer: str) -> str:
+    """Return SQL for whether a page was the referrer; to another origin, browsers tell the origin alone."""
+    return f"({page} = {referrer} OR regexp_replace({page}, '(://[^/]*)/.*', '\\1') = {referrer})"
 
 
 def take_visits(connection: Connection, ids: tables.HexIds, now: datetime) -> list[str]:

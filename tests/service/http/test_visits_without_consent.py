@@ -186,6 +186,33 @@ def test_g239_consent_that_a_page_is_loaded_with_joins_the_visit(shop):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("referrer", "expected"),
+    # Browsers tell another origin no path.
+    [
+        (f"{SHOP}/", [("google/cpc/spring", 3)]),
+        (f"{SHOP}/other", [("google/cpc/spring", 2), ("direct", 1)]),
+        ("https://other.shop.example/", [("google/cpc/spring", 2), ("direct", 1)]),
+    ],
+)
+def test_g239_consent_on_another_domain_joins_the_visit(shop, referrer, expected):
+    with at.connect("shop", path=shop / "shop.duckdb") as project:
+        at.admin.update_settings(project, domains=["shop.example", "till.example"])
+    landing = CAMPAIGN.replace("/?", "/landing?")
+
+    def act(site):
+        site.view(1, landing, tracker="p-1")
+        site.view(2, "/boots", tracker="p-2", referrer=landing)
+
+    visit(shop, act)
+    visit(
+        shop,
+        lambda site: site.view(3, "https://till.example/pay", tracker="new", referrer=referrer, keeps=True),
+    )
+    assert rows(shop, SESSIONS) == expected
+
+
+@pytest.mark.slow
 def test_g239_consent_joins_nobody_else_at_a_shared_address(shop):
     def act(site):
         site.view(1, CAMPAIGN, tracker="p-1")
