@@ -88,6 +88,7 @@ def test_touchpoints_add_up_to_the_credits(shop, label):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("label", HAZARDS)
 def test_touchpoints_of_hazards_add_up_to_the_credits(world, label):
     assert_adds_up(world, {label: HAZARDS[label]})
