@@ -284,12 +284,12 @@ class NodeSets:
 
 def _counted(steps: Steps) -> ir.Table:
     rows = steps.table
-    constant = ["fold", *steps.counts, *({"currency"} & set(rows.columns))]
     by_path = rows.group_by("path_id").agg(
-        **{name: rows[name].bit_or() for name in steps.words}, **{name: rows[name].max() for name in constant}
+        **{name: rows[name].bit_or() for name in steps.words},
+        **{name: rows[name].max() for name in steps.of_path},
     )
-    keys = [name for name in by_path.columns if name not in ("path_id", *steps.counts)]
-    return by_path.group_by(keys).agg(**summed(by_path, steps.counts))
+    keys = [name for name in by_path.columns if name not in ("path_id", *COUNTS)]
+    return by_path.group_by(keys).agg(**summed(by_path))
 
 
 def _labels(nodes: int) -> NDArray[np.uint64]:
@@ -420,8 +420,7 @@ class PathClasses:
         def ordered(steps: Steps) -> ir.Table:
             kept = prepared(steps, model, sequences.node_ids)
             rows = kept.table.mutate(step=ibis.row_number().over(kept.in_order()))
-            columns = ["path_id", "step", "fold", *steps.counts, *({"currency"} & set(rows.columns))]
-            return rows.select(*columns, code=rows.code.cast("int32"))
+            return rows.select("path_id", "step", *steps.of_path, code=rows.code.cast("int32"))
 
         table = sequences.collect(ordered, order_by=("path_id", "step"))
         starts = np.flatnonzero(table["step"].to_numpy() == 0)

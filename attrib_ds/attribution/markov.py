@@ -349,8 +349,8 @@ def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     # Attributes of the path as a whole are on its last step.
     path_columns = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
     at_end = [ibis.ifelse(rows.is_last, column, None).name(name) for name, column in path_columns.items()]
-    keys = [*before, "code", "is_last", "fold", *at_end]
-    return rows.group_by(keys).agg(**summed(rows, steps.counts))
+    keys = [*before, "code", "is_last", *({"fold"} & set(rows.columns)), *at_end]
+    return rows.group_by(keys).agg(**summed(rows))
 
 
 #: Positions of conversions, gains and losses among the counts of a path.

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
-from attrib_ds.attribution.engines.engine import double, group_of, number_of, total
+from attrib_ds.attribution.engines.engine import group_of, number_of, total
 from attrib_ds.attribution.intervals import Uncertainty
 from attrib_ds.attribution.models import SequenceModel
 from attrib_ds.attribution.paths.paths import Paths
@@ -39,8 +39,9 @@ class Steps:
     Attributes
     ----------
     table : ibis.Table
-        One row per step: ``path_id``, ``code``, the columns in ``order``, ``fold``, the columns of ``COUNTS``
-        that apply to the kind (of the whole path, repeated) and, for converting paths, ``currency``.
+        One row per step: ``path_id``, ``code``, the columns in ``order``, ``fold`` if there are groups of
+        users, the columns of ``COUNTS`` that apply to the kind (of the whole path, repeated) and, for
+        converting paths, ``currency``. The null path of a user has no counts: it is one.
     order : tuple of str
         Columns to order the steps of a path by.
     """
@@ -49,9 +50,9 @@ class Steps:
     order: tuple[str, ...]
 
     @property
-    def counts(self) -> list[str]:
-        """The columns of ``COUNTS`` that apply to paths of this kind."""
-        return [name for name in COUNTS if name in self.table.columns]
+    def of_path(self) -> list[str]:
+        """Columns that are the same on every step of a path."""
+        return [name for name in ("fold", *COUNTS, "currency") if name in self.table.columns]
 
     @property
     def words(self) -> list[str]:
@@ -137,7 +138,7 @@ class Sequences:
             # A product instead of 0, so that missing values stay missing.
             gains=ibis.ifelse(value > 0, value, 0.0 * value),
             losses=ibis.ifelse(value < 0, -value, 0.0 * value),
-            fold=self.fold(touches.user_id if self.paths.has_users else touches.event_id),
+            **self._folds(touches.user_id if self.paths.has_users else touches.event_id),
         )
         return Steps(table, ("position",))
 
@@ -149,8 +150,8 @@ class Sequences:
         if not self.paths.has_users:
             null_paths = self.coded(points.filter(points.nulls > 0))
             # Other users than those of the conversions with the same path.
-            fold = self.fold(null_paths.event_id + " without a conversion")
-            table = null_paths.select("code", *self.words, "position", "nulls", path_id="event_id", fold=fold)
+            folds = self._folds(null_paths.event_id + " without a conversion")
+            table = null_paths.select("code", *self.words, "position", "nulls", path_id="event_id", **folds)
             return Steps(table, ("position",))
         converted = self.paths.touches if self.paths.converted is None else self.paths.converted
         users = converted.select("user_id").distinct()
@@ -161,8 +162,7 @@ class Sequences:
             "date",
             "touch_id",
             path_id="user_id",
-            nulls=double(1.0),
-            fold=self.fold(null_paths.user_id),
+            **self._folds(null_paths.user_id),
         )
         # Codes are ordered as node ids, which are the touch ids by default, and sort far faster.
         return Steps(table, ("date", "touch_id", "code") if self.paths.has_touch_ids else ("date", "code"))
@@ -183,11 +183,14 @@ class Sequences:
             Columns to order the rows by; by default all but the counts, so that later sums are reproducible.
         """
         kinds = [self.converting(), self.nulls() if nulls else None]
-        missing = {"currency": ibis.null("string")} | {name: ibis.literal(0.0) for name in COUNTS}
         tables = []
         for steps in kinds:
             if steps is not None:
                 part = summary(steps)
+                missing = {"currency": ibis.null("string"), "fold": ibis.literal(0, "int8")}
+                missing |= {name: ibis.literal(0.0) for name in COUNTS}
+                if not set(COUNTS) & set(part.columns):
+                    missing["nulls"] = ibis.literal(1.0)
                 complete = part.mutate(
                     **{name: missing[name] for name in missing if name not in part.columns}
                 )
@@ -206,6 +209,10 @@ class Sequences:
             users = users + f" {self.salt}"
         return group_of(users, self.folds).cast("int8")
 
+    def _folds(self, users: Any) -> dict[str, Any]:
+        """Return the column of groups if there are several: engines sort all that is there with the steps."""
+        return {} if self.folds == 1 and self.bootstrap is None else {"fold": self.fold(users)}
+
     def coded(self, rows: ir.Table) -> ir.Table:
         """Add the code of each node, and its bit in a set of nodes."""
         codes = np.arange(len(self.node_ids), dtype=np.int64)
@@ -217,9 +224,11 @@ class Sequences:
         return joined.mutate(code=joined.code.fill_null(NOTHING)).drop("coded_id")
 
 
-def summed(rows: ir.Table, counts: Sequence[str]) -> dict[str, Any]:
+def summed(rows: ir.Table) -> dict[str, Any]:
     """Return the sums of counts; those of null paths are integers, exact in any order."""
-    return {name: rows[name].sum() if name == "nulls" else total(rows[name]) for name in counts}
+    counts = [name for name in COUNTS if name in rows.columns]
+    sums = {name: rows[name].sum() if name == "nulls" else total(rows[name]) for name in counts}
+    return sums or {"nulls": rows.count().cast("float64")}
 
 
 def prepared(steps: Steps, model: SequenceModel, node_ids: list[str]) -> Steps:
