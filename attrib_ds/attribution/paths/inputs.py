@@ -313,21 +313,21 @@ class Input:
         # DuckDB counts the values of a column of a file by the file's statistics.
         missing = [self.table.count() - values.count() for _, values in self._needed]
         wrong = [is_wrong.cast("int64").sum().fill_null(0) for _, _, is_wrong in self._suspects]
+        repeated = [identifiers.count() - identifiers.nunique() for _, identifiers in self._unique]
         problems = [(name, _MISSING, values.isnull()) for name, values in self._needed] + self._suspects
-        counts = {}
-        if problems:
-            sums = {f"check{index}": count for index, count in enumerate([*missing, *wrong])}
-            (counts,) = self.table.agg(**sums).to_pyarrow().to_pylist()
-        for (name, complaint, is_wrong), count in zip(problems, counts.values(), strict=True):
+        counts: list[int] = []
+        if sums := [*missing, *wrong, *repeated]:
+            found = self.table.agg(**{f"check{index}": count for index, count in enumerate(sums)})
+            counts = list(found.to_pyarrow().to_pylist()[0].values())
+        for (name, complaint, is_wrong), count in zip(problems, counts, strict=False):
             if count:
                 raise self._error(is_wrong, count, name, complaint)
-        for name, identifiers in self._unique:
-            # Engines spill groups to disk; a window over the whole table would be sorted in memory.
-            keyed = self.table.select(identifier=identifiers)
-            duplicates = keyed.group_by("identifier").agg(times=keyed.count())
-            duplicates = duplicates.filter(duplicates.times > 1)
-            count = duplicates.agg(rows=duplicates.times.sum().fill_null(0)).to_pyarrow()["rows"][0].as_py()
-            if count:
+        for (name, identifiers), is_repeated in zip(self._unique, counts[len(problems) :], strict=True):
+            if is_repeated:
+                keyed = self.table.select(identifier=identifiers)
+                duplicates = keyed.group_by("identifier").agg(times=keyed.count())
+                duplicates = duplicates.filter(duplicates.times > 1)
+                count = duplicates.agg(rows=duplicates.times.sum()).to_pyarrow()["rows"][0].as_py()
                 raise self._error(
                     identifiers.isin(duplicates["identifier"]), count, name, "occurs more than once"
                 )
