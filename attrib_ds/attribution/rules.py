@@ -18,7 +18,7 @@ import pyarrow as pa
 from attrib_ds.attribution import models
 from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.engines.engine import double, exact_sums, number_of, total
+from attrib_ds.attribution.engines.engine import double, exact_sums, number_of, total, without_unread
 from attrib_ds.attribution.intervals import Limits, Uncertainty, Units, measures_of
 from attrib_ds.attribution.models import Model
 from attrib_ds.attribution.paths.inputs import MILESTONE
@@ -176,9 +176,9 @@ def _summed_by_place(paths: Paths, chosen: list[Model]) -> pd.DataFrame:
     There are few places, so these weights cost next to nothing. All sums are rounded once, at the end.
     """
     placed = {index for index, model in enumerate(chosen) if _depends_on_place(model)}
-    rows = paths.touches.mutate(
-        **{f"w{index}": weighted(paths, model) for index, model in enumerate(chosen) if index not in placed}
-    )
+    weights = {f"w{index}": weighted(paths, chosen[index]) for index in set(range(len(chosen))) - placed}
+    rows = paths.touches.select(*_CELL, "position", "length", "conversions", "value", **weights)
+    rows = without_unread(rows, paths.touches)
     sums = exact_sums("conversions", rows.conversions) | exact_sums("value", rows.value)
     for index in set(range(len(chosen))) - placed:
         weight = rows[f"w{index}"]

@@ -171,6 +171,19 @@ def rebound(table: ir.Table, backend: Any) -> ir.Table:
     return table.op().replace(replaced).to_expr()
 
 
+def without_unread(rows: ir.Table, table: ir.Table) -> ir.Table:
+    """Return rows of a table without its columns that they do not read.
+
+    DuckDB computes windows that nothing reads.
+    """
+    node = table.op()
+    if not isinstance(node, ops.Project):
+        return rows
+    read = {each.name for each in rows.op().find(ops.Field) if each.rel == node}
+    narrow = ops.Project(node.parent, {name: each for name, each in node.values.items() if name in read})
+    return rows.op().replace({node: narrow}).to_expr()
+
+
 #: Prime modulus of the numbers.
 PRIME: Final = 2**31 - 1
 

@@ -253,8 +253,9 @@ class Paths:
         observed = None
         if users is not None:
             observed = inputs.read_observed(inputs.Input.open(backend, users, argument="users"), user=user)
+        near = touched.of_users(points, backend, user, bought)
         return cls(
-            touches=pair(touched.of_users(points, backend, user, bought), converted, window=window),
+            touches=pair(near if "touch" in columns else near.drop("touch_id"), converted, window=window),
             touchpoints=points,
             converted=converted,
             observed=observed,
@@ -613,9 +614,10 @@ class Paths:
         window = replace(self.window, lookback=changed.lookback, of_types=changed.of_types)
         if window.named_types:
             window.require_types(inputs.touch_types(self.touchpoints))
+        points = self.touchpoints if self.has_touch_ids else self.touchpoints.drop("touch_id")
         repaired = replace(
             self,
-            touches=pair(self.touchpoints, self.conversions, window=window),
+            touches=pair(points, self.conversions, window=window),
             window=window,
             settings={**self.settings, **window.described()},
         )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import ibis
+import ibis.expr.operations as ops
 import ibis.expr.types as ir
 
 from attrib_ds.attribution.calendar import parse_duration
@@ -204,8 +205,8 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
     Parameters
     ----------
     touchpoints : ibis.Table
-        ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` and, optionally, ``is_direct``
-        (by default, from the node's id) and ``WINDOW_NODE``.
+        ``user_id``, ``node_id``, ``date``, ``type`` and, optionally, ``touch_id`` (by default, the node's
+        id), ``is_direct`` (by default, from the node's id) and ``WINDOW_NODE``.
     conversions : ibis.Table
         ``event_id``, ``user_id``, ``event_date``, ``conversions``, ``value``, ``currency``, milestones and,
         if earlier conversions end the windows, ``RESET``.
@@ -225,7 +226,11 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
     opens: Any = conversions.event_date - _interval(window.longest)
     if RESET in conversions.columns:
         opens = ibis.greatest(opens, conversions[RESET].coalesce(opens))
-    opened = conversions.mutate(opens=opens)
+    # What is the same everywhere is added after the sort of the touchpoints, not sorted with them.
+    node = conversions.op()
+    values = node.values if isinstance(node, ops.Project) else {}
+    same = {name: value.to_expr() for name, value in values.items() if not value.find(ops.Field)}
+    opened = conversions.mutate(opens=opens).drop(*same)
     inside = [
         opened.user_id == points.touch_user,
         points.date <= opened.event_date,
@@ -236,14 +241,19 @@ def pair(touchpoints: ir.Table, conversions: ir.Table, *, window: Window) -> ir.
     joined = opened.left_join(points, inside).drop("touch_user", "opens", *ends)
     joined = joined.drop(*({RESET} & set(joined.columns)))
     if "is_direct" not in columns:
-        # After the join, which leaves far fewer rows.
-        joined = joined.mutate(is_direct=joined.node_id.lower().isin(DIRECT))
+        # After the join, which leaves far fewer rows. DuckDB joins a list even if nothing reads it.
+        node = joined.node_id.lower()
+        joined = joined.mutate(is_direct=ibis.or_(*(node == name for name in DIRECT)))
     if window.precedence:
         joined = _preceding(joined, window.precedence)
     of_event = ibis.window(group_by=joined.event_id)
-    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, joined.touch_id])
+    # Without ids of their own, touchpoints are joined and sorted with their nodes once, not twice.
+    touch_id = joined.touch_id if "touch_id" in columns else joined.node_id
+    in_order = ibis.window(group_by=joined.event_id, order_by=[joined.date, touch_id])
     age_days = joined.event_date.delta(joined.date, unit="microsecond") / double(_MICROSECONDS_A_DAY)
     return joined.mutate(
+        **same,
+        touch_id=touch_id,
         position=ibis.ifelse(joined.node_id.isnull(), 0, ibis.row_number().over(in_order) + 1),
         length=joined.node_id.count().over(of_event),
         age_days=age_days,
