@@ -4,6 +4,7 @@ from . import plots as plots
 from . import simulation as simulation
 from .api import admin as admin
 from .api import experiments as experiments
+from .api import hits as hits
 from .api.campaigns import (
     create_campaign as create_campaign,
 )
@@ -108,11 +109,9 @@ from .mirroring import sync as sync
 from .plots.report import report as report
 from .project import Project as Project
 from .project import connect as connect
+from .project import open_hits as open_hits
 from .project import open_tables as open_tables
 from .queries.channel_rules import assign_channels as assign_channels
 from .queries.channel_rules import channel_rules as channel_rules
-from .records.export_tables import AccessLog as AccessLog
-from .records.ga4_events import GA4Hits as GA4Hits
-from .records.snowplow_events import SnowplowHits as SnowplowHits
 from .sample.shop import sample_project as sample_project
 from .simulation.simulate import simulate as simulate

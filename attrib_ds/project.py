@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -336,6 +336,103 @@ def open_tables(
         timezone=timezone,
     )
     return Project(project_id, OpenedTables(tables, f"tables of {external.backend.name}"))
+
+
+def open_hits(
+    backend: Any,
+    *,
+    hits: Any,
+    events: Any = None,
+    spend: Any = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    traffic_filters: Sequence[str] = (),
+    excluded_referrers: Sequence[str] = (),
+    project_id: str = "hits",
+    currency: str = "EUR",
+    timezone: str = "UTC",
+    unchecked: bool = False,
+) -> Project:
+    """Open a read-only project over raw hits in Spark, a warehouse or another engine.
+
+    The engine makes sessions of the hits, by the rules of :func:`load`: the same sessions, traffic sources,
+    channels, bots and filters. Distinct texts of URLs and user agents are read here, some at a time.
+
+    Parameters
+    ----------
+    backend : ibis backend
+        As for :func:`open_tables`. Sessions are kept in temporary tables while the project is in use.
+    hits : str or ibis.Table
+        ``trackerId``, ``pageUrl`` (text), ``date`` (timestamp), and the optional columns of raw hits as for
+        :func:`load`. Rows that break a rule are left out with a warning; of several with one ``hitId``, the
+        earliest counts.
+    events : str or ibis.Table, optional
+        As for :func:`open_tables`, with ``trackerId``, ``userId`` or both. ``userId`` is the id of a person,
+        such as a customer number, and null where nobody was identified. A session or an event without one
+        belongs to the person whom an event of its browser identified before, else to the first one
+        afterwards, else to the user ``trackerId <id>``.
+    spend : str or ibis.Table, optional
+        As for :func:`open_tables`.
+    columns : mapping of str to mapping, optional
+        Names of columns in your tables by the names above: ``{"hits": {"trackerId": "visitor"}}``.
+    traffic_filters, excluded_referrers : sequence of str
+        As the settings of a project, :func:`attrib_ds.admin.update_settings`.
+    project_id : str, default "hits"
+        Name of the project. Ids of sessions are made of it and of their first hit.
+    currency, timezone : str
+        As for :func:`open_tables`.
+    unchecked : bool, default False
+        As for :func:`open_tables`.
+
+    Returns
+    -------
+    Project
+        As from :func:`open_tables`.
+
+    Raises
+    ------
+    InvalidRequest
+        If a table or column is missing, or a column has another type; the message names it.
+    NotSupported
+        If the tests do not run on the engine and ``unchecked`` is false, or events have several identities.
+
+    Examples
+    --------
+    >>> import ibis
+    >>> import pyarrow as pa
+    >>> import attrib_ds as at
+    >>> engine = ibis.duckdb.connect()
+    >>> days = pa.array([1, 2], pa.timestamp("s"))
+    >>> pages = {"trackerId": ["t"], "date": days[:1], "pageUrl": ["https://shop.example/?gclid=1"]}
+    >>> _ = engine.create_table("pages", pa.table({**pages, "date": pa.array([700_000_000], days.type)}))
+    >>> orders = {"_id": ["a"], "trackerId": ["t"], "eventType": ["order"]}
+    >>> _ = engine.create_table("orders", pa.table({**orders, "eventDate": pa.array([700_000_060], days.type)}))
+    >>> shop = at.open_hits(engine, hits="pages", events="orders")
+    >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
+    ['google/cpc']
+    """
+    build(OPERATIONS["list_nodes"], project_id=project_id)
+    # Imported late, since other projects do not need it.
+    from attrib_ds.attribution.engines.engine import portable
+    from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
+    from attrib_ds.queries import raw_hits
+    from attrib_ds.service import reading_of_hits
+    from attrib_ds.transports.opened_tables import OpenedTables
+
+    external = ExternalTables(portable(backend, unchecked=unchecked), columns or {})
+    settings = raw_hits.Settings(project_id, traffic_filters, excluded_referrers)
+    interactions, converted, nodes = raw_hits.read(external, hits, events, reading_of_hits(), settings)
+    tables = read_tables(
+        ExternalTables(external.backend, {"spend": external.columns.get("spend", {})}),
+        interactions=interactions,
+        events=converted,
+        metrics=None,
+        nodes=nodes,
+        spend=spend,
+        users=None,
+        currency=currency,
+        timezone=timezone,
+    )
+    return Project(project_id, OpenedTables(tables, f"hits of {external.backend.name}"))
 
 
 def open_embedded(

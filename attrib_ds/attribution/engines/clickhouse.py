@@ -75,6 +75,7 @@ class _Compiler(ClickHouseCompiler):  # type: ignore[misc]
     SIMPLE_OPS = ClickHouseCompiler.SIMPLE_OPS | {
         ops.Date: "toDate32",
         ops.Lowercase: "lowerUTF8",
+        ops.StrRight: "rightUTF8",
         ops.StringLength: "lengthUTF8",
         ops.Uppercase: "upperUTF8",
     }

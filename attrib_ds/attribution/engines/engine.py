@@ -192,28 +192,40 @@ _DIGITS: Final = 8
 _BASE: Final = 16
 
 
-def _builtin(name: str, taken: str, returned: str) -> Callable[[Any], Any]:
-    """Declare a built-in function of an engine by its name and types."""
+def builtin(name: str, taken: str, returned: str, *further: str) -> Callable[..., Any]:
+    """Declare a built-in function of an engine by its name and types: of a value, its result, and a second."""
 
-    def function(value: Any) -> Any: ...
+    def of_one(value: Any) -> Any: ...
 
-    declared: Callable[[Any], Any] = ibis.udf.scalar.builtin(
-        function, name=name, signature=((taken,), returned)
+    def of_two(value: Any, second: Any) -> Any: ...
+
+    declared: Callable[..., Any] = ibis.udf.scalar.builtin(
+        of_two if further else of_one, name=name, signature=((taken, *further), returned)
     )
     return declared
 
 
-#: MD5 as hexadecimal text in lower case on engines whose function returns bytes.
-_DIGESTS: Final[dict[str, Callable[[Any], Any]]] = {
-    "bigquery": lambda text: _builtin("to_hex", "binary", "string")(
-        _builtin("md5", "string", "binary")(text)
+#: Digests as hexadecimal text in lower case on engines whose function returns bytes, by its name.
+_DIGESTS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "bigquery": lambda text, name: builtin("to_hex", "binary", "string")(
+        builtin(name, "string", "binary")(text)
     ),
-    "clickhouse": lambda text: _builtin("hex", "binary", "string")(
-        _builtin("MD5", "string", "binary")(text)
+    "clickhouse": lambda text, name: builtin("hex", "binary", "string")(
+        builtin(name.upper(), "string", "binary")(text)
     ).lower(),
-    "trino": lambda text: _builtin("to_hex", "binary", "string")(
-        _builtin("md5", "binary", "binary")(_builtin("to_utf8", "string", "binary")(text))
+    "trino": lambda text, name: builtin("to_hex", "binary", "string")(
+        builtin(name, "binary", "binary")(builtin("to_utf8", "string", "binary")(text))
     ).lower(),
+}
+#: The same, of SHA-256 on engines whose function of that name returns bytes or has another name.
+_SHA256: Final[dict[str, Callable[[Any], Any]]] = {
+    "postgres": lambda text: builtin("encode", "binary", "string", "string")(
+        builtin("sha256", "binary", "binary")(builtin("convert_to", "string", "binary", "string")(text, "UTF8")),
+        "hex",
+    ),
+    **dict.fromkeys(
+        ("pyspark", "snowflake"), lambda text: builtin("sha2", "string", "string", "int32")(text, 256)
+    ),
 }
 
 
@@ -239,10 +251,10 @@ def group_of(text: ir.StringValue, groups: int) -> Any:
     >>> users.order_by("user_id").select(group=group_of(users.user_id, 20)).to_pyarrow()["group"].to_pylist()
     [9, 12, 19]
     """
-    digest = _digest(text)
+    digits = digest(text, "md5")
     # Comparing digits as text is far faster than parsing a number.
     bounds = (f"{_BASE**_DIGITS * group // groups:0{_DIGITS}x}" for group in range(1, groups))
-    return _passed(digest, bounds)
+    return _passed(digits, bounds)
 
 
 def number_of(text: ir.StringValue) -> Any:
@@ -265,17 +277,22 @@ def number_of(text: ir.StringValue) -> Any:
     >>> users.order_by("user_id").select(number=number_of(users.user_id)).to_pyarrow()["number"].to_pylist()
     [2114813834, 530403773]
     """
-    digest = _digest(text)
+    digits = digest(text, "md5")
     number: Any = 0
     for place in range(_DIGITS):
-        code = digest.substr(place, 1).ascii_str().cast("int64")
+        code = digits.substr(place, 1).ascii_str().cast("int64")
         number = number * _BASE + ibis.ifelse(code > ord("9"), code - (ord("a") - 10), code - ord("0"))
     return number % PRIME
 
 
-def _digest(text: ir.StringValue) -> Any:
-    plain = _builtin("md5", "string", "string")
-    return _DIGESTS.get(dialect_of(text), plain)(text)
+def digest(text: ir.StringValue, name: str) -> Any:
+    """Return the digest of a text, ``md5`` or ``sha256``, as hexadecimal digits in lower case."""
+    engine = dialect_of(text)
+    if name == "sha256" and engine in _SHA256:
+        return _SHA256[engine](text)
+    if engine in _DIGESTS:
+        return _DIGESTS[engine](text, name)
+    return builtin(name, "string", "string")(text)
 
 
 def _passed(values: Any, bounds: Iterable[Any]) -> Any:

@@ -64,6 +64,20 @@ TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
         {"amount.currency": "text", "deletedAt": "timestamp"},
     ),
     "users": ({"_id": "text"}, {}),
+    "hits": (
+        {"trackerId": "text", "date": "timestamp", "pageUrl": "text"},
+        dict.fromkeys(("hitId", "referrer", "userAgent", "hitType", "ip", "projectId"), "text")
+        | {"timezoneOffset": "number", "isBot": "flag"}
+        | {
+            name: "number" if pa.types.is_floating(schema.HIT.field(name).type) else "text"
+            for group in ("asn", "geo")
+            for name in schema.leaves(schema.HIT, group)
+        },
+    ),
+    "events of hits": (
+        {"_id": "text", "eventType": "text", "eventDate": "timestamp"},
+        {"trackerId": "text", "userId": "text"},
+    ),
 }
 
 
@@ -82,8 +96,10 @@ class ExternalTables:
     backend: Any
     columns: Mapping[str, Mapping[str, str]]
 
-    def read(self, name: str, given: Any) -> ir.Table:
+    def read(self, name: str, given: Any, *, like: str | None = None) -> ir.Table:
         """Return a table with the columns of the schema, optional ones as nulls, and all other columns.
+
+        ``like`` is the name of another schema of ``TABLES``.
 
         Raises
         ------
@@ -91,7 +107,7 @@ class ExternalTables:
             If there is no such table, a required column is missing, or a column has the wrong type.
         """
         table = self._named(name, given) if isinstance(given, str) else rebound(given, self.backend)
-        needed, optional = TABLES[name]
+        needed, optional = TABLES[like or name]
         renamed = dict(self.columns.get(name, {}))
         absent = [source for source in renamed.values() if source not in table.columns]
         if absent:

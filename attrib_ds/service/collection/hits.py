@@ -13,6 +13,7 @@ from duckdb import DuckDBPyConnection as Connection
 from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
+from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, sources
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, traffic_sources, visitors
@@ -242,6 +243,25 @@ MOST_HITS: Final = 10_000
 
 #: Longest time from the first hit of a session to a hit that changes it.
 SPAN: Final = LONGEST + TIMEOUT
+
+
+
+def reading_of_hits() -> raw_hits.Reading:
+    """Return how hits are read, for tables in other engines."""
+    return raw_hits.Reading(
+        parameters=traffic_sources.PARAMETERS,
+        click_ids=traffic_sources.CLICK_IDS,
+        referrer_host=visitors.HOST,
+        longest_url=traffic_sources.LONGEST_URL,
+        longest_agent=visitors.LONGEST_AGENT,
+        timeout=TIMEOUT,
+        longest=LONGEST,
+        most_hits=MOST_HITS,
+        resolve_sources=traffic_sources.resolve_keys,
+        describe_agents=visitors.agent_table,
+        captures_address=visitors.captures_address,
+    )
+
 
 _OF_TRACKER: Final = "PARTITION BY trackerId ORDER BY serverDate, id"
 _OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"

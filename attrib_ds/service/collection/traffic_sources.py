@@ -1,6 +1,6 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 from urllib.parse import parse_qsl
@@ -123,6 +123,14 @@ def resolve_source(
     bounded = {name: value[:LONGEST_WORD] for name, value in values.items()}
     source = _source_of(bounded, referrer, is_internal=is_internal, vendors=vendors)
     return replace(source, is_truncated=bounded != values)
+
+
+def resolve_keys(keys: Sequence[tuple[str, str, bool]]) -> list[tuple[Sequence[Node], str] | None]:
+    """Return nodes and type of traffic by query, referrer and flag whether it is internal, without integrations."""
+    found = visitors.resolve_in_time(lambda key: resolve_source(key[0], key[1], is_internal=key[2]), keys)
+    return [
+        (source.nodes, source.referrer_type) if isinstance(source, TrafficSource) else None for source in found
+    ]
 
 
 def _source_of(

@@ -1,0 +1,604 @@
+"""Raw hits on any engine: their sources, sessions and users, by the rules of collection.
+
+What is cheap for an engine are expressions over tables. Distinct texts, which are few, are read by the functions
+of collection, and joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import reduce
+from itertools import groupby
+from operator import add
+from typing import Any, Final
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from attrib_ds import errors, instants, schema
+from attrib_ds.attribution.engines.engine import builtin, dialect_of, digest
+from attrib_ds.attribution.paths.table_inputs import ExternalTables
+from attrib_ds.queries import channel_rules
+from attrib_ds.queries.traffic_nodes import Node
+
+_UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_UUID_LENGTHS: Final = (8, 4, 4, 4, 12)
+_EPOCH: Final = "1970-01-01 00:00:00"
+_EARLIEST: Final = "1990-01-01 00:00:00"
+_MOST_OF_TRACKER: Final = 128
+_BOUNDS: Final = {"timezoneOffset": 1_440, "geo.latitude": 90, "geo.longitude": 180}
+#: Rows of distinct texts that are read at a time.
+_BATCH: Final = 50_000
+_SCHEME: Final = "^[a-zA-Z][a-zA-Z0-9+.-]*://"
+_BEFORE_HOST: Final = f"{_SCHEME}(?:[^/?#@]*@)?"
+_HOST: Final = r"(\[[^/?#\]]*\]|[^/?#:]*)"
+#: Parts of a URL, each as the first group of a pattern.
+_PARTS: Final = {
+    "protocol": "^([a-zA-Z][a-zA-Z0-9+.-]*:)//",
+    "hostname": _BEFORE_HOST + _HOST,
+    "port": _BEFORE_HOST + _HOST.replace("(", "(?:", 1) + "(?::([0-9]+))?",
+    "origin": f"^({_SCHEME[1:]}[^/?#]*)",
+    "pathname": _BEFORE_HOST + _HOST.replace("(", "(?:", 1) + "(?::[0-9]+)?([^?#]*)",
+    "search": r"^[^?#]*(\?[^#]*)",
+    "hash": "^[^#]*(#.*)",
+}
+#: Fragments do not continue after a line break, so that the text is no URL.
+_BROKEN: Final = "#.*\n"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How collection reads hits.
+
+    Parameters
+    ----------
+    parameters, click_ids : collection of str
+        Parameters of a URL that can name a source, and those of which the value does not matter.
+    referrer_host : str
+        Pattern of the host of a URL in lower case, as its first group.
+    longest_url, longest_agent : int
+        Number of letters that are kept.
+    timeout, longest, most_hits : int
+        Time without a hit that ends a session and its longest duration, in milliseconds; its most hits.
+    resolve_sources : callable
+        Returns the nodes, from the root down, and the referrer type of each query, referrer and flag whether it
+        is internal, or None if they cannot be read.
+    describe_agents : callable
+        Returns a table of user agents with their properties, as those of interactions.
+    captures_address : callable
+        Returns whether one of the filters captures an address.
+    """
+
+    parameters: Collection[str]
+    click_ids: Collection[str]
+    referrer_host: str
+    longest_url: int
+    longest_agent: int
+    timeout: int
+    longest: int
+    most_hits: int
+    resolve_sources: Callable[[Sequence[tuple[str, str, bool]]], list[tuple[Sequence[Node], str] | None]]
+    describe_agents: Callable[[Sequence[str]], pa.Table]
+    captures_address: Callable[[Sequence[str], str], bool]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a project says about its hits.
+
+    Parameters
+    ----------
+    project_id : str
+        Its id, of which those of sessions are made.
+    traffic_filters, excluded_referrers : sequence of str
+        As the settings of a project.
+    """
+
+    project_id: str
+    traffic_filters: Sequence[str] = ()
+    excluded_referrers: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Sessions of raw hits, stored in the engine.
+
+    Parameters
+    ----------
+    hits : ibis.Table
+        ``id``, ``trackerId``, ``serverDate``, ``nodeId``, ``isBot``, ``isCampaign``, ``is_opening`` and
+        ``number``, that of the session among those of its tracker.
+    sessions : ibis.Table
+        The columns of interactions and ``trackerId``; without ``userId`` and ``userLifetimeIndex``.
+    nodes : pyarrow.Table
+        The nodes of all hits.
+    """
+
+    hits: ir.Table
+    sessions: ir.Table
+    nodes: pa.Table
+
+
+def read(
+    tables: ExternalTables, hits: Any, events: Any, reading: Reading, settings: Settings
+) -> tuple[ir.Table, ir.Table, ir.Table]:
+    """Return interactions, events and nodes of raw hits; for the parameters see :func:`attrib_ds.open_hits`."""
+    raw = tables.read("hits", hits)
+    collected = collect(raw, reading, settings)
+    sessions = collected.sessions
+    if events is None:
+        given = sessions.filter(ibis.literal(False)).select(
+            "trackerId", _id="_id", userId=ibis.null("string"), eventType="type", eventDate="startDate"
+        )
+    else:
+        given = tables.read("events", events, like="events of hits")
+    identities = [name for name in given.columns if name.startswith("user.")]
+    if identities:
+        raise errors.NotSupported(
+            f"events: {', '.join(identities)} are identities whose users collection merges one by one, which no "
+            "engine does; give one id of the person as userId, and leave them out"
+        )
+    visits, converted = assign_users(sessions, given)
+    return visits, converted, ibis.memtable(collected.nodes)
+
+
+def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
+    """Make sessions of raw hits.
+
+    Rows that break a rule are left out, with a warning. Of hits with one id, the earliest counts.
+
+    Parameters
+    ----------
+    raw : ibis.Table
+        With all columns of raw hits; ``date`` in UTC without a zone.
+    reading : Reading
+        From the service.
+    settings : Settings
+        Of the project.
+    """
+    cleaned = _valid(_cleaned(raw, reading), rows=raw)
+    keyed = _keyed(cleaned, reading, settings)
+    # DuckDB reads texts again faster than it keeps them.
+    keyed = _once(keyed if dialect_of(keyed) == "duckdb" else stored(keyed))
+    sources, nodes = _read_sources(keyed, reading)
+    agents = _read_agents(keyed, reading)
+    placed = keyed.inner_join(sources, list(_KEYS))
+    bots = agents.select("ua", "problem", agent_is_bot="isBot")
+    described = placed.left_join(bots, placed.userAgent == bots.ua)
+    hits = described.filter(described.problem.isnull()).select(
+        *("id", "trackerId", "serverDate", "nodeId", "isCampaign"),
+        isBot=described.isBot | described.agent_is_bot.fill_null(False),
+    )
+    split = stored(split_into_sessions(hits, reading))
+    split = _split_long_blocks(split, reading)
+    sessions = _sessions(split, placed, agents, settings)
+    return Collected(split, stored(sessions), nodes)
+
+
+def stored(table: ir.Table) -> ir.Table:
+    """Return a table whose rows the engine computes once and keeps while it is used."""
+    kept = table.cache()
+    if dialect_of(kept) == "pyspark":
+        # Spark computes a cached table when it is first read, and then only the partitions that are.
+        kept.count().to_pyarrow()
+    return kept
+
+
+def _cleaned(raw: ir.Table, reading: Reading) -> ir.Table:
+    """Return hits with trimmed texts, their id, and ``problem``, the number of the rule that they break."""
+    trim = builtin("trim", "string", "string")
+    words = {name: trim(raw[name]).nullif("") for name in ("trackerId", "pageUrl", "referrer", "hitType", "ip")}
+    words["hitId"] = trim(raw.hitId).nullif("").lower()
+    # Dates are kept to milliseconds.
+    hits = _apart(raw.mutate(**words, date=raw.date.truncate("ms").cast("timestamp(6)")))
+    latest = instants.now() + timedelta(hours=24)
+    rules = [
+        hits.trackerId.isnull(),
+        (hits.trackerId.length() > _MOST_OF_TRACKER) | hits.trackerId.re_search("[ \t\n\f\r]"),
+        hits.date.isnull(),
+        (hits.date < _timestamp(_EARLIEST)) | (hits.date > _timestamp(latest.strftime("%Y-%m-%d %H:%M:%S"))),
+        hits.pageUrl.isnull() | ~hits.pageUrl.re_search(f"{_SCHEME}."),
+        hits.hitId.notnull() & ~(hits.hitId.re_search(_UUID) & (hits.hitId.length() == sum(_UUID_LENGTHS) + 4)),
+        *(~hits[name].between(-most, most) for name, most in _BOUNDS.items()),
+    ]
+    branches = [(rule.fill_null(False), number) for number, rule in enumerate(rules)]
+    hits = hits.mutate(problem=ibis.cases(*branches))
+    parts = [hits.trackerId, _written(hits.date), hits.pageUrl, hits.referrer, hits.hitType]
+    text = reduce(lambda before, part: before + "\n" + part, [each.fill_null("") for each in parts])
+    digits = "".join(f"(.{{{length}}})" for length in _UUID_LENGTHS)
+    first, *others = _groups(hits, len(_UUID_LENGTHS))
+    uuid = digest(text, "md5").re_replace(f"^{digits}$", "-".join([first, *others]))
+    return hits.select(
+        *("trackerId", "problem", "timezoneOffset", "ip", *_PLACES),
+        id=hits.hitId.coalesce(uuid),
+        serverDate=hits.date,
+        pageUrl=hits.pageUrl.left(reading.longest_url),
+        referrer=hits.referrer.left(reading.longest_url),
+        userAgent=hits.userAgent.left(reading.longest_agent),
+        hitType=hits.hitType.fill_null("pageview"),
+        isBot=hits.isBot.fill_null(False),
+    )
+
+
+def _groups(table: ir.Table, count: int) -> list[str]:
+    """Return what stands for the groups of a pattern in a replacement."""
+    mark = "$" if dialect_of(table) == "pyspark" else "\\"
+    return [f"{mark}{number + 1}" for number in range(count)]
+
+
+def _apart(table: ir.Table) -> ir.Table:
+    """Keep Ibis from repeating the SQL of columns wherever they are used, which multiplies it.
+
+    It does not merge queries with random numbers, which the engine does not compute if nobody reads them.
+    """
+    return table.mutate(apart=ibis.random()).drop("apart")
+
+
+_PLACES: Final = (*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo"))
+#: What is wrong with rows, by the number of the rule.
+_PROBLEMS: Final = (
+    "trackerId is missing",
+    "trackerId is not text of 1 to 128 characters without spaces",
+    "date is missing",
+    "date is before 1990 or more than 24 hours in the future",
+    "pageUrl is missing or no URL, such as https://shop.example/",
+    "hitId is not a UUID",
+    *(f"{name} is not from {-most} to {most}" for name, most in _BOUNDS.items()),
+)
+
+
+def _valid(hits: ir.Table, *, rows: ir.Table) -> ir.Table:
+    """Return the hits that break no rule; warn of the others."""
+    counts = hits.filter(hits.problem.notnull()).group_by("problem").agg(rows=lambda each: each.count())
+    found = sorted(zip(*counts.to_pyarrow().to_pydict().values(), strict=True))
+    if found:
+        reasons = "; ".join(f"{_PROBLEMS[number]} ({count})" for number, count in found)
+        total = rows.count().to_pyarrow().as_py()
+        left_out = sum(count for _, count in found)
+        errors.warn(f"hits: {left_out} of {total} rows are left out: {reasons}", errors.RejectedRows)
+    return hits.filter(hits.problem.isnull())
+
+
+def _timestamp(text: str) -> Any:
+    return ibis.literal(text).cast("timestamp(6)")
+
+
+def _micros(date: Any) -> Any:
+    return date.delta(_timestamp(_EPOCH), unit="microsecond")
+
+
+def _written(date: Any) -> Any:
+    """Return an instant as text, as DuckDB writes it, without zeros at the end of its fraction."""
+    text = date.cast("string")
+    if dialect_of(date) in ("duckdb", "postgres", "pyspark"):
+        return text
+    return text.re_replace("[.]0+$", "").re_replace("([.][0-9]*[1-9])0+$", r"\1")
+
+
+def _once(hits: ir.Table) -> ir.Table:
+    """Return each hit once: the one of a browser that keeps its id, then the earliest."""
+    ids = hits.group_by("id").agg(rows=lambda each: each.count())
+    repeated = ids.filter(ids.rows > 1)
+    if not repeated.limit(1).to_pyarrow().num_rows:
+        return hits
+    several = hits.semi_join(repeated, "id")
+    texts = [several[name].fill_null("") for name in ("pageUrl", "referrer", "userAgent", "hitType")]
+    order = [several.trackerId.re_search("^(day|page|hit)[.]").cast("int8"), several.serverDate]
+    position = ibis.row_number().over(group_by=several.id, order_by=[*order, several.trackerId, *texts])
+    first = several.mutate(position=position)
+    return hits.anti_join(repeated, "id").union(first.filter(first.position == 0).drop("position"))
+
+
+_KEYS: Final = ("search_key", "referrer_key", "is_internal")
+
+
+def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
+    """Add what of URLs can decide on the source of a hit, and ``trafficFilterId``."""
+    is_url = ~hits.pageUrl.re_search(_BROKEN)
+    path = hits.pageUrl.re_extract("^[^?#]*", 0).fill_null("")
+    read = hits.mutate(
+        is_url=is_url,
+        rest=ibis.ifelse(is_url, hits.pageUrl.substr(path.length()), ""),
+        page_host=_host(ibis.ifelse(is_url, hits.pageUrl.re_extract(_PARTS["hostname"], 1), "")),
+        referrer_host=_host(hits.referrer.lower().re_extract(reading.referrer_host, 1)),
+    )
+    hits = _apart(read)
+    names = "|".join(reading.parameters).replace("_", "(_|%5f)")
+    # Every click has its own id, which says no more than that there is one.
+    clicks = "|".join(reading.click_ids)
+    first, last = _groups(hits, 2)
+    unmarked = hits.rest.re_replace(
+        rf"(?i)([?&#](?:amp;)?(?:{clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)", f"{first}x{last}"
+    )
+    page, other = hits.page_host, hits.referrer_host
+    excluded = [*channel_rules.returning_sites(), *settings.excluded_referrers]
+    pattern = "^(.*[.])?(" + "|".join(name.replace(".", "[.]") for name in excluded) + ")$"
+    is_internal = (other != "") & (
+        (other == page)
+        | ((page != "") & other.endswith("." + page))
+        | (other.contains(".") & page.endswith("." + other))
+        | other.re_search(pattern)
+    )
+    hits = hits.mutate(
+        search_key=ibis.ifelse(hits.rest.re_search(f"(?i)[?&#;]({names})="), unmarked, ""),
+        is_internal=is_internal,
+        trafficFilterId=_captured(hits, reading, settings.traffic_filters),
+    )
+    hits = _apart(hits)
+    without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
+    keyed = hits.mutate(referrer_key=ibis.ifelse(hits.is_internal, "", without_query))
+    return _apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
+
+
+def _host(text: Any) -> Any:
+    host = text.fill_null("").lower().re_replace(r"^www\.", "").re_replace("[.]+$", "")
+    return host.right(channel_rules.LONGEST_HOST)
+
+
+def _captured(hits: ir.Table, reading: Reading, filters: Sequence[str]) -> Any:
+    """Return the first filter that captures a hit."""
+    branches = []
+    for text in filters:
+        kind, _, value = text.partition(":")
+        if kind == "address":
+            known = _read(hits.filter(hits.ip.notnull()).select("ip").distinct())
+            addresses = [ip for (ip,) in known if reading.captures_address([text], ip)]
+            is_captured: Any = hits.ip.isin(addresses) if addresses else ibis.literal(False)
+        elif kind == "userAgent":
+            is_captured = hits.userAgent.lower().contains(value.lower())
+        else:
+            host = hits.page_host if kind == "hostname" else hits.referrer_host
+            name = value.lower().removeprefix("www.")
+            is_captured = (host == name) | host.endswith(f".{name}")
+        branches.append((is_captured.fill_null(False), ibis.literal(text)))
+    return ibis.cases(*branches) if branches else ibis.null("string")
+
+
+def _read(table: ir.Table) -> Iterator[tuple[Any, ...]]:
+    """Read the rows of a table, some at a time where the engine can."""
+    if dialect_of(table) == "duckdb":
+        # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 1.5 deprecates.
+        backend = table._find_backend()
+        backend._run_pre_execute_hooks(table)
+        batches = backend.raw_sql(backend.compile(table)).to_arrow_reader(_BATCH)
+    else:
+        batches = table.to_pyarrow_batches(chunk_size=_BATCH)
+    for batch in batches:
+        yield from zip(*batch.to_pydict().values(), strict=True)
+
+
+def _portions(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    for _, portion in groupby(enumerate(rows), lambda each: each[0] // _BATCH):
+        yield [row for _, row in portion]
+
+
+def _read_sources(hits: ir.Table, reading: Reading) -> tuple[ir.Table, pa.Table]:
+    """Return the node and the type of each distinct source, and all nodes."""
+    rows: list[tuple[Any, ...]] = []
+    nodes: dict[str, Node] = {}
+    unread = 0
+    for keys in _portions(_read(hits.select(*_KEYS).distinct())):
+        for key, source in zip(keys, reading.resolve_sources(keys), strict=True):
+            if source is None:
+                unread += 1
+                continue
+            chain, kind = source
+            nodes |= {node.node_id: node for node in chain}
+            rows.append((*key, chain[-1].node_id, kind, kind == "campaign" and not key[2]))
+    _warn_of(unread, "pageUrl and referrer")
+    kinds = {"is_internal": pa.bool_(), "isCampaign": pa.bool_()}
+    names = (*_KEYS, "nodeId", "referrerType", "isCampaign")
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    table = {
+        name: pa.array(values, kinds.get(name, pa.string()))
+        for name, values in zip(names, columns, strict=True)
+    }
+    return ibis.memtable(pa.table(table)), _tree(nodes)
+
+
+_OF_NODE: Final = {
+    "_id": "node_id",
+    "parentId": "parent_id",
+    "type": "kind",
+    "name": "name",
+    "channel": "channel",
+    "campaignSlug": "slug",
+    "source": "source",
+    "medium": "medium",
+}
+
+
+def _tree(nodes: dict[str, Node]) -> pa.Table:
+    return pa.table(
+        {
+            name: pa.array([getattr(node, field) for node in nodes.values()], pa.string())
+            for name, field in _OF_NODE.items()
+        }
+    )
+
+
+def _read_agents(hits: ir.Table, reading: Reading) -> ir.Table:
+    texts = hits.filter(hits.userAgent.notnull()).select("userAgent").distinct()
+    found = [reading.describe_agents([text for (text,) in portion]) for portion in _portions(_read(texts))]
+    agents = pa.concat_tables([reading.describe_agents([]), *found])
+    _warn_of(len(agents) - agents["problem"].null_count, "userAgent")
+    return ibis.memtable(agents)
+
+
+def _warn_of(unread: int, texts: str) -> None:
+    if unread:
+        message = f"hits: those with {unread} texts of {texts} are left out: these cannot be read"
+        errors.warn(message, errors.RejectedRows)
+
+
+_ORDER: Final = ("serverDate", "id")
+_SO_FAR: Final = {"rows": (None, 0)}
+
+
+def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
+    """Number the sessions of each tracker, apart from their limits of length.
+
+    Parameters
+    ----------
+    hits : ibis.Table
+        ``id``, ``trackerId``, ``serverDate``, ``nodeId`` and ``isCampaign``, whether it may open a session
+        because its node is another one.
+    reading : Reading
+        With the timeout.
+
+    Returns
+    -------
+    ibis.Table
+        Also ``is_opening``, ``number`` (from 1, of the session) and ``block``, that of the run of hits without
+        the timeout between them.
+    """
+    of_tracker = ibis.window(group_by="trackerId", order_by=_ORDER)
+    hits = hits.mutate(instant=_micros(hits.serverDate))
+    gap = hits.instant - hits.instant.lag().over(of_tracker)
+    hits = hits.mutate(opens_block=(gap >= reading.timeout * 1_000).fill_null(True))
+    hits = hits.mutate(is_mark=hits.opens_block | hits.isCampaign)
+    # Only hits that may open a session decide on its node.
+    before = hits.nodeId.lag().over(ibis.window(group_by=["trackerId", "is_mark"], order_by=_ORDER))
+    is_other = hits.isCampaign & (hits.nodeId != before).fill_null(False)
+    hits = hits.mutate(is_opening=hits.opens_block | is_other)
+    return _numbered(hits, number="is_opening", block="opens_block").drop("opens_block", "is_mark")
+
+
+def _numbered(hits: ir.Table, **flags: str) -> ir.Table:
+    so_far = ibis.window(group_by="trackerId", order_by=_ORDER, **_SO_FAR)
+    return hits.mutate(
+        **{name: hits[flag].cast("int64").sum().over(so_far) for name, flag in flags.items()}
+    )
+
+
+def _split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
+    """Apply the limits of length: there, where a session opens depends on where the one before it did."""
+    spans = hits.group_by("trackerId", "number").agg(
+        block=hits.block.min(), span=hits.instant.max() - hits.instant.min(), rows=hits.count()
+    )
+    is_long = (spans.span >= reading.longest * 1_000) | (spans.rows > reading.most_hits)
+    blocks = spans.filter(is_long).select("trackerId", "block").distinct()
+    if not blocks.limit(1).to_pyarrow().num_rows:
+        return hits.drop("instant", "block")
+    long = hits.semi_join(blocks, ["trackerId", "block"])
+    ordered = long.order_by("trackerId", *_ORDER).select("trackerId", "block", "instant", "isCampaign", "nodeId", "id")
+    openings: list[str] = []
+    for _, block in groupby(_read(ordered), lambda row: row[:2]):
+        openings += _openings(list(block), reading)
+    opened = ibis.memtable(pa.table({"id": pa.array(openings, pa.string())}))
+    split = [
+        long.semi_join(opened, "id").mutate(is_opening=ibis.literal(True)),
+        long.anti_join(opened, "id").mutate(is_opening=ibis.literal(False)),
+    ]
+    others = hits.anti_join(blocks, ["trackerId", "block"])
+    together = ibis.union(others, *(each.select(*others.columns) for each in split))
+    return stored(_numbered(together, number="is_opening").drop("instant", "block"))
+
+
+def _openings(block: Sequence[tuple[Any, ...]], reading: Reading) -> Iterator[str]:
+    """Return the ids of the hits that open the sessions of one run of hits of a tracker."""
+    _, _, times, flags, nodes, ids = zip(*block, strict=True)
+    dates = np.array(times, np.int64)
+    campaigns: NDArray[np.intp] = np.flatnonzero(np.array(flags, bool))
+    # Of each campaign: the first one after it with another node.
+    changes = [len(block)] * (len(campaigns) + 1)
+    for index in range(len(campaigns) - 2, -1, -1):
+        following = campaigns[index + 1]
+        is_same = nodes[following] == nodes[campaigns[index]]
+        changes[index] = changes[index + 1] if is_same else int(following)
+    position = 0
+    while position < len(block):
+        yield ids[position]
+        index = int(np.searchsorted(campaigns, position, side="right"))
+        change = len(block)
+        if index < len(campaigns):
+            is_same = nodes[campaigns[index]] == nodes[position]
+            change = changes[index] if is_same else int(campaigns[index])
+        late = int(np.searchsorted(dates, dates[position] + reading.longest * 1_000, side="left"))
+        position = min(change, position + reading.most_hits, late)
+
+
+def _sessions(split: ir.Table, hits: ir.Table, agents: ir.Table, settings: Settings) -> ir.Table:
+    """Return sessions with the properties of their first hit."""
+    spans = split.group_by("trackerId", "number").agg(
+        startDate=split.serverDate.min(),
+        endDate=split.serverDate.max(),
+        hitCount=split.count(),
+        bots=split.isBot.cast("int8").min(),
+    )
+    openings = split.filter(split.is_opening).select("id", "trackerId", "number")
+    first = hits.inner_join(openings.select("id", "number"), "id").inner_join(spans, ["trackerId", "number"])
+    agents = agents.drop("isBot", "problem")
+    first = first.left_join(agents, first.userAgent == agents.ua)
+    parts = {name: _part(first, name) for name in schema.URL_PARTS}
+    page = reduce(add, [parts[name].fill_null("") for name in ("origin", "pathname", "search", "hash")])
+    ended = _micros(first.endDate) - _micros(first.startDate)
+    return first.select(
+        *("trackerId", "startDate", "endDate", "nodeId", "hitCount", "referrer", "referrerType", "trafficFilterId"),
+        *(name for name in agents.columns if name != "ua"),
+        *_PLACES,
+        **{
+            "_id": digest(ibis.literal(f"{settings.project_id} ") + first.id, "sha256").left(24),
+            "projectId": ibis.literal(settings.project_id),
+            "type": ibis.literal("session"),
+            "duration": ended.cast("float64") / ibis.literal(1e6),
+            "firstHitId": first.id,
+            "isBot": first.bots == 1,
+            "firstPage": page.nullif(""),
+            "userAgent.ua": first.userAgent,
+        },
+        **{f"firstPageUrl.{name}": value for name, value in parts.items()},
+    )
+
+
+def _part(hits: ir.Table, name: str) -> Any:
+    part = hits.pageUrl.re_extract(_PARTS[name], 1).fill_null("")
+    if name == "pathname":
+        part = ibis.ifelse(part == "", "/", part)
+    return ibis.ifelse(hits.is_url, part, ibis.null("string"))
+
+
+def assign_users(sessions: ir.Table, events: ir.Table, *, anonymous: str = "trackerId ") -> tuple[ir.Table, ir.Table]:
+    """Add ``userId`` to sessions, and to the events without one.
+
+    The user of a browser is who was last identified by it before, or else the first one who is later, or
+    nobody else than the browser.
+
+    Parameters
+    ----------
+    sessions : ibis.Table
+        From :func:`collect`.
+    events : ibis.Table
+        With ``_id``, ``eventDate``, ``trackerId`` and ``userId``, each of which may be null.
+    anonymous : str
+        Beginning of the id of a user who is nobody else than a browser.
+    """
+    tracked = events.filter(events.trackerId.notnull())
+    kinds = [ibis.literal(kind).cast("int8") for kind in (0, 1)]
+    dates = [date.cast("timestamp(6)") for date in (sessions.startDate, tracked.eventDate)]
+    items = ibis.union(
+        sessions.select("trackerId", date=dates[0], kind=kinds[0], key="_id", person=ibis.null("string")),
+        tracked.select("trackerId", date=dates[1], kind=kinds[1], key="_id", person="userId"),
+    )
+    people = items.filter(items.person.notnull()).select("trackerId").distinct()
+    items = items.semi_join(people, "trackerId")
+    so_far = ibis.window(group_by="trackerId", order_by=["date", "kind", "key"], **_SO_FAR)
+    items = items.mutate(number=items.person.notnull().cast("int64").sum().over(so_far))
+    marks = items.filter(items.person.notnull()).select("trackerId", "number", "person")
+    others = items.filter(items.person.isnull())
+    others = others.select("trackerId", "kind", "key", number=ibis.greatest(others.number, 1))
+    found = others.inner_join(marks, ["trackerId", "number"]).select("kind", "key", "person")
+    identified = [found.filter(found.kind == kind).select("key", "person") for kind in (0, 1)]
+    joined = sessions.left_join(identified[0], sessions["_id"] == identified[0].key)
+    user = joined.person.coalesce(ibis.literal(anonymous) + joined.trackerId)
+    visits = joined.mutate(userId=user).drop("person", "key")
+    order = ibis.window(group_by="userId", order_by=["startDate", "_id"])
+    visits = visits.mutate(userLifetimeIndex=ibis.row_number().over(order) + 1)
+    joined = events.left_join(identified[1], events["_id"] == identified[1].key)
+    user = joined.userId.coalesce(joined.person, ibis.literal(anonymous) + joined.trackerId)
+    return stored(visits), stored(joined.mutate(userId=user).drop("person", "key"))
