@@ -25,6 +25,7 @@ from attrib_ds.attribution.engines.engine import builtin, dialect_of, digest
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.queries import channel_rules
 from attrib_ds.queries.traffic_nodes import Node
+from attrib_ds.records import ga4_events, snowplow_events
 
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 _UUID_LENGTHS: Final = (8, 4, 4, 4, 12)
@@ -128,7 +129,7 @@ def read(
     tables: ExternalTables, hits: Any, events: Any, reading: Reading, settings: Settings
 ) -> tuple[ir.Table, ir.Table, ir.Table]:
     """Return interactions, events and nodes of raw hits; for the parameters see :func:`attrib_ds.open_hits`."""
-    raw = tables.read("hits", hits)
+    raw = tables.read("hits", _page_views(tables, hits))
     collected = collect(raw, reading, settings)
     sessions = collected.sessions
     if events is None:
@@ -145,6 +146,21 @@ def read(
         )
     visits, converted = assign_users(sessions, given)
     return visits, converted, ibis.memtable(collected.nodes)
+
+
+def _page_views(tables: ExternalTables, hits: Any) -> Any:
+    """Return raw hits, of page views in the tables of other services too."""
+    match hits:
+        case ga4_events.GA4Hits(exports=ir.Table() | str() as given):
+            return ga4_events.page_views(tables.named("hits", given))
+        case snowplow_events.SnowplowHits(events=ir.Table() | str() as given):
+            return snowplow_events.page_views(tables.named("hits", given))
+        case ir.Table() | str():
+            return hits
+    raise errors.InvalidRequest(
+        f"hits: a {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also in "
+        "hits.GA4(…) or hits.Snowplow(…); load(…) files and frames into an embedded project"
+    )
 
 
 def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:

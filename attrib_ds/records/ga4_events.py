@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import ibis
+import ibis.expr.types as ir
 
-from attrib_ds.records.export_tables import Export, create_page_views, gather, open_exports, with_parameters
+from attrib_ds.records.export_tables import (
+    Export,
+    create_page_views,
+    gather,
+    open_exports,
+    with_parameters,
+    with_query,
+)
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import Source
 from attrib_ds.records.written_values import plausible
@@ -189,6 +198,7 @@ class GA4Hits:
     ----------
     exports : str, Path, DataFrame, or a list of those
         Rows of ``events_YYYYMMDD``, as for :func:`read_ga4`. Days may overlap, and may be loaded one by one.
+        For :func:`open_hits`, a table in BigQuery: its name, or an Ibis table.
 
     Notes
     -----
@@ -208,13 +218,13 @@ class GA4Hits:
     ...     "event_name": ["page_view", "purchase"], "user_pseudo_id": ["a.1", "a.1"],
     ...     "event_params": [[parameter("page_location", "https://shop.example/?gclid=1")], []]})
     >>> with at.connect("my-shop", path=":memory:") as shop:
-    ...     print(at.load(shop, hits=at.GA4Hits(events)))
+    ...     print(at.load(shop, hits=at.hits.GA4(events)))
     ...     at.search_interactions(shop)["nodeId"].tolist()
     <Loaded 1 hits, 1 interactions, 1 implicit_nodes, 1 skipped_events; 0 rows rejected>
     ['google/cpc']
     """
 
-    exports: FrameOrPath | Sequence[FrameOrPath] = field(repr=False)
+    exports: FrameOrPath | ir.Table | Sequence[FrameOrPath] = field(repr=False)
 
 
 def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple[Source, int]:
@@ -251,3 +261,61 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
         "geo.city": "city",
     }
     return create_page_views(connection, exports, columns, where="event_name = 'page_view'")
+
+
+def page_views(events: ir.Table) -> ir.Table:
+    """Return the page views in Google's tables, where they lie, as :func:`open_ga4_hits` does with an export.
+
+    Parameters
+    ----------
+    events : ibis.Table
+        Rows of ``events_YYYYMMDD`` with records and repeated records, as in BigQuery.
+    """
+    views = events.filter(events.event_name.strip() == "page_view")
+
+    def member(path: str) -> Any:
+        record, _, name = path.partition(".")
+        known = record in views.columns and (not name or name in views[record].type().names)
+        return _text(views[record][name] if name else views[record]) if known else ibis.null("string")
+
+    def parameter(name: str) -> Any:
+        value = views.event_params.filter(lambda each: each.key == name)[0].value
+        return _text(ibis.coalesce(*(value[f"{kind}_value"].cast("string") for kind in _KINDS)))
+
+    collected = {name: member(f"collected_traffic_source.{column}") for name, column in _COLLECTED.items()}
+    has_collected = ibis.coalesce(*collected.values()).notnull()
+    ignored = (parameter("ignore_referrer") == "true").fill_null(False)
+    marks = {
+        name: ibis.cases((has_collected, value), (~ignored, parameter(name))) for name, value in collected.items()
+    }
+    referrer = ibis.ifelse(ignored, ibis.null("string"), parameter("page_referrer"))
+    # Google derives these media from the referrer, which tells more.
+    is_other = ~(marks["medium"].lower().isin(["organic", "referral"]) & referrer.notnull()).fill_null(False)
+    added = {
+        f"utm_{name}": ibis.ifelse(is_other & ~marks[name].startswith("("), marks[name], ibis.null("string"))
+        for name in _PARAMETERS
+    }
+    device = views.device.type() if "device" in views.columns else None
+    has_offset = device is not None and "time_zone_offset_seconds" in device.names
+    offset = views.device.time_zone_offset_seconds if has_offset else ibis.null("int64")
+    return views.select(
+        trackerId=member("user_pseudo_id"),
+        # Dates are kept to milliseconds, which more engines can make one of.
+        date=(views.event_timestamp // 1_000).as_timestamp("ms"),
+        pageUrl=with_query(parameter("page_location"), added | {name: marks[name] for name in _CLICK_IDS}),
+        referrer=referrer,
+        timezoneOffset=offset.cast("float64") / -60,
+        **{"geo.state": member("geo.region"), "geo.city": member("geo.city")},
+    )
+
+
+_KINDS: Final = ("string", "int", "double", "float")
+_COLLECTED: Final = {
+    **{name: f"manual_{name}" for name in MARKS[:6]},
+    "campaign": "manual_campaign_name",
+    **dict(zip(_CLICK_IDS, _CLICK_IDS, strict=True)),
+}
+
+
+def _text(value: Any) -> Any:
+    return value.cast("string").strip().nullif("")

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
+import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.export_tables import Export, create_page_views, gather, open_exports, with_parameters
+from attrib_ds.records.export_tables import (
+    Export,
+    create_page_views,
+    gather,
+    open_exports,
+    with_parameters,
+    with_query,
+)
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 from attrib_ds.records.text_files import copy_text
@@ -181,7 +190,8 @@ class SnowplowHits:
     ----------
     events : str, Path, DataFrame, or a list of those
         Rows of the table ``atomic.events``, or files of enriched events, as for :func:`read_snowplow`. Files
-        may overlap, and may be loaded one by one.
+        may overlap, and may be loaded one by one. For :func:`open_hits`, that table in a warehouse: its name,
+        or an Ibis table.
 
     Notes
     -----
@@ -199,13 +209,13 @@ class SnowplowHits:
     ...     "page_referrer": ["https://duckduckgo.com/"],
     ...     "derived_tstamp": pd.to_datetime(["2025-01-01 10:00"])})
     >>> with at.connect("my-shop", path=":memory:") as shop:
-    ...     print(at.load(shop, hits=at.SnowplowHits(events)))
+    ...     print(at.load(shop, hits=at.hits.Snowplow(events)))
     ...     at.search_interactions(shop)["nodeId"].tolist()
     <Loaded 1 hits, 1 interactions, 2 implicit_nodes, 0 skipped_events; 0 rows rejected>
     ['organic-search/duckduckgo']
     """
 
-    events: FrameOrPath | Sequence[FrameOrPath] = field(repr=False)
+    events: FrameOrPath | ir.Table | Sequence[FrameOrPath] = field(repr=False)
 
 
 def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits) -> tuple[Source, int]:
@@ -234,3 +244,40 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
     columns |= {"geo.countryCode": "country", "geo.state": "region"}
     columns |= {f"geo.{name}": name for name in ("city", "zipcode", "latitude", "longitude")}
     return create_page_views(connection, exports, columns, where="kind = 'page_view'")
+
+
+def page_views(events: ir.Table) -> ir.Table:
+    """Return the page views in ``atomic.events``, where it lies, as :func:`open_snowplow_hits` does with files.
+
+    Columns of entities are not read: those of mobile sessions and of the enrichment that finds robots.
+    """
+    events = events.rename({name.lower(): name for name in events.columns if name != name.lower()})
+    columns = {name for name in events.columns}
+
+    def first(*names: str) -> Any:
+        found = [events[name].cast("string").strip().nullif("") for name in names if name in columns]
+        return ibis.coalesce(*found) if found else ibis.null("string")
+
+    instants = [events[name] for name in _INSTANTS if name in columns]
+    marks = {name: first(field) for name, field in _PARAMETERS.items()}
+    network, click = first("mkt_network"), first("mkt_clickid")
+    marks |= {
+        name: ibis.ifelse(network == value, click, ibis.null("string")) for name, value in _CLICK_IDS.items()
+    }
+    texts = {
+        "trackerId": ("domain_userid", "network_userid"),
+        "referrer": ("page_referrer",),
+        "userAgent": ("useragent",),
+        "ip": ("user_ipaddress",),
+        "geo.countryCode": ("geo_country",),
+        "geo.state": ("geo_region_name", "geo_region"),
+        "geo.city": ("geo_city",),
+        "geo.zipcode": ("geo_zipcode",),
+    }
+    return events.filter(first("event_name", "event") == "page_view").select(
+        date=ibis.coalesce(*instants),
+        pageUrl=with_query(first("page_url"), marks),
+        isBot=(first("br_type") == "Robot").fill_null(False),
+        **{name: first(*fields) for name, fields in texts.items()},
+        **{f"geo.{name}": first(f"geo_{name}").cast("float64") for name in ("latitude", "longitude")},
+    )

@@ -3,11 +3,13 @@
 import random
 
 import duckdb
+import ibis
 import pytest
 from support import reference_exports
 from support.export_rows import ga4_rows, snowplow_rows
 from support.export_schemas import GA4, SNOWPLOW, arrow, leaves, without
 
+from attrib_ds.records import ga4_events, snowplow_events
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
 from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 
@@ -27,6 +29,21 @@ def read(opener, hits):
 
 def in_order(hits):
     return sorted(hits, key=lambda hit: [str(value) for value in hit.values()])
+
+
+def read_in_place(module, rows, schema):
+    """Return the distinct raw hits of a table in an engine."""
+    table = ibis.duckdb.connect().create_table("events", arrow(rows, schema))
+    found = module.page_views(table).distinct().to_pyarrow().to_pylist()
+    return sorted(map(comparable, found), key=str)
+
+
+def comparable(hit):
+    """A hit with its date in milliseconds, as they are kept."""
+    date = hit["date"].replace(tzinfo=None)
+    kept = hit | {"date": date.replace(microsecond=date.microsecond // 1_000 * 1_000)}
+    numbers = {name: float(kept[name]) for name in ("geo.latitude", "geo.longitude") if kept.get(name)}
+    return dict(sorted((kept | numbers).items()))
 
 
 # GA4 ------------------------------------------------------------------------------------------------------
@@ -116,6 +133,12 @@ def test_the_parameters_that_a_url_lost_are_added_to_it():
     ]
 
 
+def test_ga4_is_read_where_it_lies():
+    rows = [row for row in ga4_views(1) if row.get("user_pseudo_id") and row.get("event_name")]
+    expected = sorted(map(comparable, reference_exports.ga4_hits(rows)), key=str)
+    assert read_in_place(ga4_events, rows, GA4) == expected
+
+
 def test_rows_of_several_exports_are_numbered_across_them(tmp_path):
     days = [[ga4_view(0), ga4_view(1) | {"event_name": None}], [ga4_view(2, device=None), ga4_view(3)]]
     *_, source = read(open_ga4_hits, GA4Hits([arrow(day, GA4) for day in days]))
@@ -181,3 +204,9 @@ READ = (
 @pytest.mark.parametrize("name", [name for name in SNOWPLOW if name.startswith(READ) and name != "event_id"])
 def test_snowplow_without_each_column(name):
     check_snowplow([without(row, (name,)) for row in snowplow_views(5)], without(SNOWPLOW, (name,)))
+
+
+def test_snowplow_is_read_where_it_lies():
+    rows = [row | dict.fromkeys((reference_exports.ROBOT, reference_exports.CLIENT)) for row in snowplow_views(1)]
+    expected = sorted(map(comparable, reference_exports.snowplow_hits(rows)), key=str)
+    assert read_in_place(snowplow_events, rows, SNOWPLOW) == expected

@@ -106,7 +106,7 @@ class ExternalTables:
         InvalidRequest
             If there is no such table, a required column is missing, or a column has the wrong type.
         """
-        table = self._named(name, given) if isinstance(given, str) else rebound(given, self.backend)
+        table = self.named(name, given)
         needed, optional = TABLES[like or name]
         renamed = dict(self.columns.get(name, {}))
         absent = [source for source in renamed.values() if source not in table.columns]
@@ -135,7 +135,10 @@ class ExternalTables:
         }
         return table.select(**converted, **others)
 
-    def _named(self, name: str, given: str) -> ir.Table:
+    def named(self, name: str, given: str | ir.Table) -> ir.Table:
+        """Return a table of the backend, given by its name or as an Ibis table."""
+        if not isinstance(given, str):
+            return rebound(given, self.backend)
         try:
             return self.backend.table(given)
         except TableNotFound as error:
