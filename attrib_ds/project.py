@@ -347,6 +347,7 @@ def open_hits(
     columns: Mapping[str, Mapping[str, str]] | None = None,
     traffic_filters: Sequence[str] = (),
     excluded_referrers: Sequence[str] = (),
+    domains: Sequence[str] = (),
     project_id: str = "hits",
     currency: str = "EUR",
     timezone: str = "UTC",
@@ -374,7 +375,7 @@ def open_hits(
         As for :func:`open_tables`.
     columns : mapping of str to mapping, optional
         Names of columns in your tables by the names above: ``{"hits": {"trackerId": "visitor"}}``.
-    traffic_filters, excluded_referrers : sequence of str
+    traffic_filters, excluded_referrers, domains : sequence of str
         As the settings of a project, :func:`attrib_ds.admin.update_settings`.
     project_id : str, default "hits"
         Name of the project. Ids of sessions are made of it and of their first hit.
@@ -401,11 +402,11 @@ def open_hits(
     >>> import pyarrow as pa
     >>> import attrib_ds as at
     >>> engine = ibis.duckdb.connect()
-    >>> days = pa.array([1, 2], pa.timestamp("s"))
+    >>> days = pa.array([1_738_324_800, 1_738_325_000], pa.timestamp("s"))
     >>> pages = {"trackerId": ["t"], "date": days[:1], "pageUrl": ["https://shop.example/?gclid=1"]}
-    >>> _ = engine.create_table("pages", pa.table({**pages, "date": pa.array([700_000_000], days.type)}))
-    >>> orders = {"_id": ["a"], "trackerId": ["t"], "eventType": ["order"]}
-    >>> _ = engine.create_table("orders", pa.table({**orders, "eventDate": pa.array([700_000_060], days.type)}))
+    >>> _ = engine.create_table("pages", pa.table(pages))
+    >>> orders = {"_id": ["a"], "trackerId": ["t"], "eventType": ["order"], "eventDate": days[1:]}
+    >>> _ = engine.create_table("orders", pa.table(orders))
     >>> shop = at.open_hits(engine, hits="pages", events="orders")
     >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['google/cpc']
@@ -419,7 +420,7 @@ def open_hits(
     from attrib_ds.transports.opened_tables import OpenedTables
 
     external = ExternalTables(portable(backend, unchecked=unchecked), columns or {})
-    settings = raw_hits.Settings(project_id, traffic_filters, excluded_referrers)
+    settings = raw_hits.Settings(project_id, traffic_filters, excluded_referrers, domains)
     interactions, converted, nodes = raw_hits.read(external, hits, events, reading_of_hits(), settings)
     tables = read_tables(
         ExternalTables(external.backend, {"spend": external.columns.get("spend", {})}),

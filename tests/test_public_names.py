@@ -7,7 +7,7 @@ import pytest
 
 import attrib_ds
 
-NAMESPACES = ["admin", "errors", "experiments", "forms", "models", "plots", "simulation"]
+NAMESPACES = ["admin", "errors", "experiments", "forms", "hits", "models", "plots", "simulation"]
 
 
 def test_completion_shows_public_names_only():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from attrib_ds.records import ga4_events, snowplow_events
 from attrib_ds.records.export_tables import AccessLog
-from attrib_ds.records.ga4_events import GA4Hits as GA4
-from attrib_ds.records.snowplow_events import SnowplowHits as Snowplow
 
 __all__ = ["GA4", "AccessLog", "Snowplow"]
+
+GA4 = ga4_events.GA4Hits
+Snowplow = snowplow_events.SnowplowHits
 
 
 def __dir__() -> list[str]:

@@ -367,16 +367,16 @@ def load(
 
         Hits are of loaded sessions (``sessionId``), or raw: with ``trackerId``, the id of the browser,
         ``date`` and ``pageUrl``, and optionally ``hitId`` (a UUID), ``referrer``, ``userAgent``, ``hitType``,
-        ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an :class:`AccessLog`,
-        :class:`GA4Hits` or :class:`SnowplowHits`. Raw hits become sessions, each with the node of its traffic
-        source and its user, whatever the order in which they are loaded. A hit without ``hitId`` is
-        identified by its content and skipped if it is stored already.
+        ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an
+        :class:`hits.AccessLog`, :class:`hits.GA4` or :class:`hits.Snowplow`. Raw hits become sessions, each
+        with the node of its traffic source and its user, whatever the order in which they are loaded. A hit
+        without ``hitId`` is identified by its content and skipped if it is stored already.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;
         unchanged rows are not counted. By default such rows are rejected.
     geo, asn : str or Path, optional
         MMDB files, such as ``GeoLite2-City.mmdb`` and ``GeoLite2-ASN.mmdb``: raw hits with an address (the
-        column ``ip``, or an :class:`AccessLog`) get the ``geo.*`` and ``asn.*`` that they do not have.
+        column ``ip``, or a :class:`hits.AccessLog`) get the ``geo.*`` and ``asn.*`` that they do not have.
         Addresses are not stored.
 
     Returns

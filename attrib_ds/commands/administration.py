@@ -227,11 +227,11 @@ def load(options: argparse.Namespace) -> None:
     if options.access_log is not None:
         if options.site is None:
             raise InvalidRequest("--access-log needs the origin of its pages: --site https://shop.example")
-        files["hits"] = at.AccessLog(options.access_log, site=options.site)
+        files["hits"] = at.hits.AccessLog(options.access_log, site=options.site)
     elif options.ga4_hits is not None:
-        files["hits"] = at.GA4Hits(options.ga4_hits)
+        files["hits"] = at.hits.GA4(options.ga4_hits)
     elif options.snowplow_hits is not None:
-        files["hits"] = at.SnowplowHits(options.snowplow_hits)
+        files["hits"] = at.hits.Snowplow(options.snowplow_hits)
     if not files:
         names = (*(f"--{name}" for name in resources), *page_views)
         raise InvalidRequest(

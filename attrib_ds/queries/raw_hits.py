@@ -1,7 +1,7 @@
 """Raw hits on any engine: their sources, sessions and users, by the rules of collection.
 
-What is cheap for an engine are expressions over tables. Distinct texts, which are few, are read by the functions
-of collection, and joined.
+What an engine does cheaply are expressions over tables. Distinct texts, which are few, are read by the
+functions of collection, and joined.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _BOUNDS: Final = {"timezoneOffset": 1_440, "geo.latitude": 90, "geo.longitude": 
 #: Rows of distinct texts that are read at a time.
 _BATCH: Final = 50_000
 _SCHEME: Final = "^[a-zA-Z][a-zA-Z0-9+.-]*://"
-_BEFORE_HOST: Final = f"{_SCHEME}(?:[^/?#@]*@)?"
+_BEFORE_HOST: Final = f"{_SCHEME}([^/?#@]*@)?"
 _HOST: Final = r"(\[[^/?#\]]*\]|[^/?#:]*)"
-#: Parts of a URL, each as the first group of a pattern.
+#: Parts of a URL, each as a group of a pattern. Snowflake has no groups that do not capture.
 _PARTS: Final = {
-    "protocol": "^([a-zA-Z][a-zA-Z0-9+.-]*:)//",
-    "hostname": _BEFORE_HOST + _HOST,
-    "port": _BEFORE_HOST + _HOST.replace("(", "(?:", 1) + "(?::([0-9]+))?",
-    "origin": f"^({_SCHEME[1:]}[^/?#]*)",
-    "pathname": _BEFORE_HOST + _HOST.replace("(", "(?:", 1) + "(?::[0-9]+)?([^?#]*)",
-    "search": r"^[^?#]*(\?[^#]*)",
-    "hash": "^[^#]*(#.*)",
+    "protocol": ("^([a-zA-Z][a-zA-Z0-9+.-]*:)//", 1),
+    "hostname": (_BEFORE_HOST + _HOST, 2),
+    "port": (_BEFORE_HOST + _HOST + "(:([0-9]+))?", 4),
+    "origin": (f"^({_SCHEME[1:]}[^/?#]*)", 1),
+    "pathname": (_BEFORE_HOST + _HOST + "(:[0-9]+)?([^?#]*)", 4),
+    "search": (r"^[^?#]*(\?[^#]*)", 1),
+    "hash": ("^[^#]*(#.*)", 1),
 }
 #: Fragments do not continue after a line break, so that the text is no URL.
 _BROKEN: Final = "#.*\n"
@@ -67,12 +67,15 @@ class Reading:
     timeout, longest, most_hits : int
         Time without a hit that ends a session and its longest duration, in milliseconds; its most hits.
     resolve_sources : callable
-        Returns the nodes, from the root down, and the referrer type of each query, referrer and flag whether it
-        is internal, or None if they cannot be read.
+        Returns the nodes, from the root down, and the referrer type of each query, referrer and flag whether
+        it is internal, or None if they cannot be read.
     describe_agents : callable
         Returns a table of user agents with their properties, as those of interactions.
     captures_address : callable
         Returns whether one of the filters captures an address.
+    is_internal : callable
+        Returns whether visitors of a host, from another one, do not come from outside, by both hosts and
+        those that are excluded.
     """
 
     parameters: Collection[str]
@@ -86,6 +89,7 @@ class Reading:
     resolve_sources: Callable[[Sequence[tuple[str, str, bool]]], list[tuple[Sequence[Node], str] | None]]
     describe_agents: Callable[[Sequence[str]], pa.Table]
     captures_address: Callable[[Sequence[str], str], bool]
+    is_internal: Callable[[str, str, Collection[str]], bool]
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,14 @@ class Settings:
     ----------
     project_id : str
         Its id, of which those of sessions are made.
-    traffic_filters, excluded_referrers : sequence of str
+    traffic_filters, excluded_referrers, domains : sequence of str
         As the settings of a project.
     """
 
     project_id: str
     traffic_filters: Sequence[str] = ()
     excluded_referrers: Sequence[str] = ()
+    domains: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ class Collected:
 def read(
     tables: ExternalTables, hits: Any, events: Any, reading: Reading, settings: Settings
 ) -> tuple[ir.Table, ir.Table, ir.Table]:
-    """Return interactions, events and nodes of raw hits; for the parameters see :func:`attrib_ds.open_hits`."""
+    """Return interactions, events and nodes of raw hits, for :func:`attrib_ds.open_hits`."""
     raw = tables.read("hits", _page_views(tables, hits))
     collected = collect(raw, reading, settings)
     sessions = collected.sessions
@@ -141,8 +146,8 @@ def read(
     identities = [name for name in given.columns if name.startswith("user.")]
     if identities:
         raise errors.NotSupported(
-            f"events: {', '.join(identities)} are identities whose users collection merges one by one, which no "
-            "engine does; give one id of the person as userId, and leave them out"
+            f"events: {', '.join(identities)} are identities, whose users collection merges one by one, "
+            "which no engine does; give one id of the person as userId, and leave them out"
         )
     visits, converted = assign_users(sessions, given)
     return visits, converted, ibis.memtable(collected.nodes)
@@ -158,8 +163,8 @@ def _page_views(tables: ExternalTables, hits: Any) -> Any:
         case ir.Table() | str():
             return hits
     raise errors.InvalidRequest(
-        f"hits: a {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also in "
-        "hits.GA4(…) or hits.Snowplow(…); load(…) files and frames into an embedded project"
+        f"hits: a {type(hits).__name__} is not allowed; allowed: the name of a table or an Ibis table, also "
+        "in hits.GA4(…) or hits.Snowplow(…); load(…) files and frames into an embedded project"
     )
 
 
@@ -177,7 +182,7 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
     settings : Settings
         Of the project.
     """
-    cleaned = _valid(_cleaned(raw, reading), rows=raw)
+    cleaned = _valid(_cleaned(raw, reading, settings), rows=raw)
     keyed = _keyed(cleaned, reading, settings)
     # DuckDB reads texts again faster than it keeps them.
     keyed = _once(keyed if dialect_of(keyed) == "duckdb" else stored(keyed))
@@ -191,7 +196,7 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
         isBot=described.isBot | described.agent_is_bot.fill_null(False),
     )
     split = stored(split_into_sessions(hits, reading))
-    split = _split_long_blocks(split, reading)
+    split = split_long_blocks(split, reading)
     sessions = _sessions(split, placed, agents, settings)
     return Collected(split, stored(sessions), nodes)
 
@@ -205,10 +210,12 @@ def stored(table: ir.Table) -> ir.Table:
     return kept
 
 
-def _cleaned(raw: ir.Table, reading: Reading) -> ir.Table:
+def _cleaned(raw: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     """Return hits with trimmed texts, their id, and ``problem``, the number of the rule that they break."""
     trim = builtin("trim", "string", "string")
-    words = {name: trim(raw[name]).nullif("") for name in ("trackerId", "pageUrl", "referrer", "hitType", "ip")}
+    words = {
+        name: trim(raw[name]).nullif("") for name in ("trackerId", "pageUrl", "referrer", "hitType", "ip")
+    }
     words["hitId"] = trim(raw.hitId).nullif("").lower()
     # Dates are kept to milliseconds.
     hits = _apart(raw.mutate(**words, date=raw.date.truncate("ms").cast("timestamp(6)")))
@@ -219,7 +226,9 @@ def _cleaned(raw: ir.Table, reading: Reading) -> ir.Table:
         hits.date.isnull(),
         (hits.date < _timestamp(_EARLIEST)) | (hits.date > _timestamp(latest.strftime("%Y-%m-%d %H:%M:%S"))),
         hits.pageUrl.isnull() | ~hits.pageUrl.re_search(f"{_SCHEME}."),
-        hits.hitId.notnull() & ~(hits.hitId.re_search(_UUID) & (hits.hitId.length() == sum(_UUID_LENGTHS) + 4)),
+        hits.hitId.notnull()
+        & ~(hits.hitId.re_search(_UUID) & (hits.hitId.length() == sum(_UUID_LENGTHS) + 4)),
+        hits.projectId != settings.project_id,
         *(~hits[name].between(-most, most) for name, most in _BOUNDS.items()),
     ]
     branches = [(rule.fill_null(False), number) for number, rule in enumerate(rules)]
@@ -264,6 +273,7 @@ _PROBLEMS: Final = (
     "date is before 1990 or more than 24 hours in the future",
     "pageUrl is missing or no URL, such as https://shop.example/",
     "hitId is not a UUID",
+    "projectId is that of another project",
     *(f"{name} is not from {-most} to {most}" for name, most in _BOUNDS.items()),
 )
 
@@ -320,35 +330,43 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     read = hits.mutate(
         is_url=is_url,
         rest=ibis.ifelse(is_url, hits.pageUrl.substr(path.length()), ""),
-        page_host=_host(ibis.ifelse(is_url, hits.pageUrl.re_extract(_PARTS["hostname"], 1), "")),
-        referrer_host=_host(hits.referrer.lower().re_extract(reading.referrer_host, 1)),
+        page_host=_host(ibis.ifelse(is_url, hits.pageUrl.re_extract(*_PARTS["hostname"]), "")),
+        referrer_host=_host(hits.referrer.lower().re_extract(*_of_referrer(reading))),
     )
     hits = _apart(read)
     names = "|".join(reading.parameters).replace("_", "(_|%5f)")
     # Every click has its own id, which says no more than that there is one.
     clicks = "|".join(reading.click_ids)
-    first, last = _groups(hits, 2)
+    first, _, _, last = _groups(hits, 4)
     unmarked = hits.rest.re_replace(
-        rf"(?i)([?&#](?:amp;)?(?:{clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)", f"{first}x{last}"
+        rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)", f"{first}x{last}"
     )
-    page, other = hits.page_host, hits.referrer_host
-    excluded = [*channel_rules.returning_sites(), *settings.excluded_referrers]
-    pattern = "^(.*[.])?(" + "|".join(name.replace(".", "[.]") for name in excluded) + ")$"
-    is_internal = (other != "") & (
-        (other == page)
-        | ((page != "") & other.endswith("." + page))
-        | (other.contains(".") & page.endswith("." + other))
-        | other.re_search(pattern)
-    )
+    excluded = {*channel_rules.returning_sites(), *settings.excluded_referrers, *settings.domains}
+    pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())
+    internal = [(page, other) for page, other in pairs if reading.is_internal(page, other, excluded)]
+    hits = _marked(hits, ("page_host", "referrer_host"), internal, "is_internal")
     hits = hits.mutate(
-        search_key=ibis.ifelse(hits.rest.re_search(f"(?i)[?&#;]({names})="), unmarked, ""),
-        is_internal=is_internal,
+        search_key=ibis.ifelse(hits.rest.lower().re_search(f"[?&#;]({names})="), unmarked, ""),
         trafficFilterId=_captured(hits, reading, settings.traffic_filters),
     )
     hits = _apart(hits)
     without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
     keyed = hits.mutate(referrer_key=ibis.ifelse(hits.is_internal, "", without_query))
     return _apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
+
+
+def _marked(rows: ir.Table, keys: Sequence[str], known: Sequence[tuple[str, ...]], flag: str) -> ir.Table:
+    """Add a flag, whether the columns of a row are one of the known tuples."""
+    columns = zip(*known, strict=True) if known else [()] * len(keys)
+    table = {key: pa.array(values, pa.string()) for key, values in zip(keys, columns, strict=True)}
+    marks = ibis.memtable(pa.table({**table, flag: pa.array([True] * len(known), pa.bool_())}))
+    joined = rows.left_join(marks, list(keys)).drop(*(f"{key}_right" for key in keys))
+    return joined.mutate(**{flag: joined[flag].fill_null(False)})
+
+
+def _of_referrer(reading: Reading) -> tuple[str, int]:
+    """Return the pattern of the host of a referrer with groups that capture only, and that of the host."""
+    return reading.referrer_host.replace("(?:", "("), reading.referrer_host.count("(?:") + 1
 
 
 def _host(text: Any) -> Any:
@@ -457,7 +475,7 @@ _SO_FAR: Final = {"rows": (None, 0)}
 
 
 def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
-    """Number the sessions of each tracker, apart from their limits of length.
+    """Return hits with the number of their session, apart from the limits of length.
 
     Parameters
     ----------
@@ -470,8 +488,8 @@ def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
     Returns
     -------
     ibis.Table
-        Also ``is_opening``, ``number`` (from 1, of the session) and ``block``, that of the run of hits without
-        the timeout between them.
+        Also ``is_opening``, ``number`` (from 1, of the session among those of its tracker) and ``block``,
+        that of the run of hits without the timeout between them.
     """
     of_tracker = ibis.window(group_by="trackerId", order_by=_ORDER)
     hits = hits.mutate(instant=_micros(hits.serverDate))
@@ -487,13 +505,14 @@ def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
 
 def _numbered(hits: ir.Table, **flags: str) -> ir.Table:
     so_far = ibis.window(group_by="trackerId", order_by=_ORDER, **_SO_FAR)
-    return hits.mutate(
-        **{name: hits[flag].cast("int64").sum().over(so_far) for name, flag in flags.items()}
-    )
+    return hits.mutate(**{name: hits[flag].cast("int64").sum().over(so_far) for name, flag in flags.items()})
 
 
-def _split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
-    """Apply the limits of length: there, where a session opens depends on where the one before it did."""
+def split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
+    """Return the hits of :func:`split_into_sessions` with the limits of length applied.
+
+    Where a session opens there depends on where the one before it did.
+    """
     spans = hits.group_by("trackerId", "number").agg(
         block=hits.block.min(), span=hits.instant.max() - hits.instant.min(), rows=hits.count()
     )
@@ -502,7 +521,9 @@ def _split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
     if not blocks.limit(1).to_pyarrow().num_rows:
         return hits.drop("instant", "block")
     long = hits.semi_join(blocks, ["trackerId", "block"])
-    ordered = long.order_by("trackerId", *_ORDER).select("trackerId", "block", "instant", "isCampaign", "nodeId", "id")
+    ordered = long.order_by("trackerId", *_ORDER).select(
+        "trackerId", "block", "instant", "isCampaign", "nodeId", "id"
+    )
     openings: list[str] = []
     for _, block in groupby(_read(ordered), lambda row: row[:2]):
         openings += _openings(list(block), reading)
@@ -555,7 +576,8 @@ def _sessions(split: ir.Table, hits: ir.Table, agents: ir.Table, settings: Setti
     page = reduce(add, [parts[name].fill_null("") for name in ("origin", "pathname", "search", "hash")])
     ended = _micros(first.endDate) - _micros(first.startDate)
     return first.select(
-        *("trackerId", "startDate", "endDate", "nodeId", "hitCount", "referrer", "referrerType", "trafficFilterId"),
+        *("trackerId", "startDate", "endDate", "hitCount"),
+        *("nodeId", "referrer", "referrerType", "trafficFilterId"),
         *(name for name in agents.columns if name != "ua"),
         *_PLACES,
         **{
@@ -573,13 +595,17 @@ def _sessions(split: ir.Table, hits: ir.Table, agents: ir.Table, settings: Setti
 
 
 def _part(hits: ir.Table, name: str) -> Any:
-    part = hits.pageUrl.re_extract(_PARTS[name], 1).fill_null("")
+    part = hits.pageUrl.re_extract(*_PARTS[name]).fill_null("")
     if name == "pathname":
         part = ibis.ifelse(part == "", "/", part)
     return ibis.ifelse(hits.is_url, part, ibis.null("string"))
 
 
-def assign_users(sessions: ir.Table, events: ir.Table, *, anonymous: str = "trackerId ") -> tuple[ir.Table, ir.Table]:
+#: Beginning of the id of a user who is nobody else than a browser.
+_ANONYMOUS: Final = "trackerId "
+
+
+def assign_users(sessions: ir.Table, events: ir.Table) -> tuple[ir.Table, ir.Table]:
     """Add ``userId`` to sessions, and to the events without one.
 
     The user of a browser is who was last identified by it before, or else the first one who is later, or
@@ -590,9 +616,7 @@ def assign_users(sessions: ir.Table, events: ir.Table, *, anonymous: str = "trac
     sessions : ibis.Table
         From :func:`collect`.
     events : ibis.Table
-        With ``_id``, ``eventDate``, ``trackerId`` and ``userId``, each of which may be null.
-    anonymous : str
-        Beginning of the id of a user who is nobody else than a browser.
+        With ``_id``, ``eventDate``, ``trackerId`` and ``userId``, of which the last two may be null.
     """
     tracked = events.filter(events.trackerId.notnull())
     kinds = [ibis.literal(kind).cast("int8") for kind in (0, 1)]
@@ -611,10 +635,10 @@ def assign_users(sessions: ir.Table, events: ir.Table, *, anonymous: str = "trac
     found = others.inner_join(marks, ["trackerId", "number"]).select("kind", "key", "person")
     identified = [found.filter(found.kind == kind).select("key", "person") for kind in (0, 1)]
     joined = sessions.left_join(identified[0], sessions["_id"] == identified[0].key)
-    user = joined.person.coalesce(ibis.literal(anonymous) + joined.trackerId)
+    user = joined.person.coalesce(ibis.literal(_ANONYMOUS) + joined.trackerId)
     visits = joined.mutate(userId=user).drop("person", "key")
     order = ibis.window(group_by="userId", order_by=["startDate", "_id"])
     visits = visits.mutate(userLifetimeIndex=ibis.row_number().over(order) + 1)
     joined = events.left_join(identified[1], events["_id"] == identified[1].key)
-    user = joined.userId.coalesce(joined.person, ibis.literal(anonymous) + joined.trackerId)
+    user = joined.userId.coalesce(joined.person, ibis.literal(_ANONYMOUS) + joined.trackerId)
     return stored(visits), stored(joined.mutate(userId=user).drop("person", "key"))

@@ -281,9 +281,9 @@ def with_query(page: Any, parameters: Mapping[str, Any]) -> Any:
     added = reduce(
         add,
         (
-            ibis.ifelse(
-                value.isnull() | page.re_search(f"(?i)[?&]{name}="), "", f"&{name}=" + _escaped(value)
-            ).fill_null("")
+            ibis.ifelse(page.lower().re_search(f"[?&]{name}="), "", f"&{name}=" + _escaped(value)).fill_null(
+                ""
+            )
             for name, value in parameters.items()
         ),
     )

@@ -286,7 +286,8 @@ def page_views(events: ir.Table) -> ir.Table:
     has_collected = ibis.coalesce(*collected.values()).notnull()
     ignored = (parameter("ignore_referrer") == "true").fill_null(False)
     marks = {
-        name: ibis.cases((has_collected, value), (~ignored, parameter(name))) for name, value in collected.items()
+        name: ibis.cases((has_collected, value), (~ignored, parameter(name)))
+        for name, value in collected.items()
     }
     referrer = ibis.ifelse(ignored, ibis.null("string"), parameter("page_referrer"))
     # Google derives these media from the referrer, which tells more.

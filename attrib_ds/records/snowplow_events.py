@@ -247,12 +247,12 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
 
 
 def page_views(events: ir.Table) -> ir.Table:
-    """Return the page views in ``atomic.events``, where it lies, as :func:`open_snowplow_hits` does with files.
+    """Return the page views in the table ``atomic.events``, as :func:`open_snowplow_hits` does with files.
 
     Columns of entities are not read: those of mobile sessions and of the enrichment that finds robots.
     """
     events = events.rename({name.lower(): name for name in events.columns if name != name.lower()})
-    columns = {name for name in events.columns}
+    columns = set(events.columns)
 
     def first(*names: str) -> Any:
         found = [events[name].cast("string").strip().nullif("") for name in names if name in columns]

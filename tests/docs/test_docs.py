@@ -32,7 +32,7 @@ def named(page):
 def test_the_reference_lists_every_public_name_once():
     text = (ROOT / "docs/reference/functions.md").read_text(encoding="utf-8")
     listed = function_tables.ROW.findall(text)
-    namespaces = {"admin", "errors", "experiments", "forms", "models", "plots", "simulation"}
+    namespaces = {"admin", "errors", "experiments", "forms", "hits", "models", "plots", "simulation"}
     inside = [f"{space}.{name}" for space in namespaces for name in getattr(attrib_ds, space).__all__]
     assert sorted(listed) == sorted([*(set(attrib_ds.__all__) - namespaces), *inside])
     assert text == function_tables.written(text), "run python tools/function_tables.py"

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import ibis
-import pytest
-from support import hit_streams
+import random
+import sys
+from dataclasses import replace
+from datetime import datetime, timedelta
 
+import ibis
+import pyarrow as pa
+import pytest
+import sqlglot
+from ibis.backends.sql import SQLBackend, compilers
+from support import hit_streams, sequential_sessions
+from support.export_schemas import GA4, SNOWPLOW, arrow
+
+import attrib_ds as at
+from attrib_ds import errors
+from attrib_ds.queries import raw_hits
 from attrib_ds.service import reading_of_hits
 
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+NOON = datetime(2025, 1, 31, 12)
 
 
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
 @pytest.mark.parametrize(
     ("seeds", "sizes"),
     [
@@ -22,4 +35,115 @@ def test_every_row_is_the_one_that_loading_stores(seeds, sizes):
     hits, events = hit_streams.streams(seeds, **sizes)
     engine = ibis.duckdb.connect()
     tables = engine.create_table("hits", hits), engine.create_table("events", events)
-    hit_streams.check(hit_streams.computed(engine, *tables, reading_of_hits()), hit_streams.loaded(seeds, **sizes))
+    found = hit_streams.computed(engine, *tables, reading_of_hits())
+    hit_streams.check(found, hit_streams.loaded(seeds, **sizes))
+
+
+@pytest.mark.parametrize("limits", [(60, 3), (24 * 60, 4), (30, 1), (45, 10_000)])
+def test_limits_of_length_agree_with_the_sequential_reference(limits, monkeypatch):
+    chosen = random.Random(7)
+    rows = [
+        {
+            "id": f"{number:03}",
+            "trackerId": chosen.choice("tu"),
+            "serverDate": NOON + timedelta(minutes=chosen.randrange(300)),
+            "nodeId": chosen.choice(["direct", "ads", "mail"]),
+            "isBot": False,
+            "isCampaign": chosen.random() < 0.3,
+        }
+        for number in range(80)
+    ]
+    longest, most = limits
+    monkeypatch.setattr(sequential_sessions, "LONGEST", timedelta(minutes=longest))
+    monkeypatch.setattr(sequential_sessions, "MOST_HITS", most)
+    reading = replace(reading_of_hits(), longest=longest * 60_000, most_hits=most)
+    hits = ibis.duckdb.connect().create_table("hits", pa.Table.from_pylist(rows))
+    found = raw_hits.split_long_blocks(raw_hits.split_into_sessions(hits, reading), reading).to_pyarrow()
+    assert hit_streams.first_hits(found) == sequential_sessions.split(rows)
+
+
+def test_rows_that_break_a_rule_are_left_out_with_a_warning():
+    engine = ibis.duckdb.connect()
+    hits, _ = hit_streams.stream(1, hits=2, visitors=1, orders=1)
+    table = engine.create_table("hits", hit_streams.broken(hits.slice(0, 3)))
+    with pytest.warns(errors.RejectedRows) as warned:
+        shop = at.open_hits(engine, hits=table)
+    text = str(warned[0].message)
+    assert text.startswith(
+        "hits: 10 of 13 rows are left out: trackerId is missing (1); trackerId is not text"
+    )
+    assert "date is before 1990 or more than 24 hours in the future (2)" in text
+    assert "pageUrl is missing or no URL, such as https://shop.example/ (2)" in text
+    assert int(at.interaction_insights(shop)["hitCount"].sum()) == 3
+
+
+def test_what_no_engine_does_is_refused(tmp_path):
+    engine = ibis.duckdb.connect()
+    hits, events = hit_streams.stream(1, hits=2, visitors=1, orders=1)
+    engine.create_table("hits", hits.slice(0, 3))
+    engine.create_table("events", events.append_column("user.email", events["userId"]))
+    with pytest.raises(errors.NotSupported, match=r"events: user\.email are identities"):
+        at.open_hits(engine, hits="hits", events="events")
+    log = tmp_path / "access.log"
+    log.touch()
+    with pytest.raises(errors.InvalidRequest, match=r"hits: a AccessLog is not allowed; .*load\(…\) files"):
+        at.open_hits(engine, hits=at.hits.AccessLog(log, site="https://shop.example"))
+    with pytest.raises(errors.InvalidRequest, match="hits: there is no table 'hit' .*did you mean 'hits'"):
+        at.open_hits(engine, hits="hit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "compiler", "source", "columns"),
+    [
+        ("bigquery", compilers.BigQueryCompiler, at.hits.GA4, GA4),
+        ("snowflake", compilers.SnowflakeCompiler, at.hits.Snowplow, SNOWPLOW),
+    ],
+)
+def test_the_sql_of_warehouses_is_generated_and_parsed(engine, compiler, source, columns, recursion):
+    backend = recording(engine, compiler())
+    table = backend.bound("events", ibis.Schema.from_pyarrow(arrow([], columns).schema))
+    shop = at.open_hits(backend, hits=source(table), unchecked=True)
+    at.interaction_insights(shop)
+    assert len(backend.statements) > 8
+    for sql in backend.statements:
+        assert sqlglot.parse_one(sql, dialect=engine).find(sqlglot.exp.Select)
+        # Snowflake has neither groups that do not capture nor flags in patterns.
+        assert "(?" not in sql
+
+
+@pytest.fixture
+def recursion():
+    """The parser recurses once for each part of a sum of texts."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+def recording(engine, compiler_of_engine):
+    """A backend that keeps the SQL of its queries, and answers with no rows."""
+
+    class Recording(SQLBackend):
+        name, compiler, statements = engine, compiler_of_engine, []
+
+        def bound(self, name, schema):
+            return ibis.expr.operations.DatabaseTable(name=name, schema=schema, source=self).to_expr()
+
+        def to_pyarrow(self, expr, /, **settings):
+            table = expr.as_table()
+            self.statements.append(self.compile(table))
+            return expr.__pyarrow_result__(table.schema().to_pyarrow().empty_table())
+
+        def to_pyarrow_batches(self, expr, /, **settings):
+            return self.to_pyarrow(expr).to_batches()
+
+        def _create_cached_table(self, name, expr):
+            self.to_pyarrow(expr)
+            return self.bound(name, expr.schema())
+
+        def _drop_cached_table(self, name):
+            pass
+
+    Recording.__abstractmethods__ = frozenset()
+    return Recording()

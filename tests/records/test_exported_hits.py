@@ -133,6 +133,7 @@ def test_the_parameters_that_a_url_lost_are_added_to_it():
     ]
 
 
+@pytest.mark.slow
 def test_ga4_is_read_where_it_lies():
     rows = [row for row in ga4_views(1) if row.get("user_pseudo_id") and row.get("event_name")]
     expected = sorted(map(comparable, reference_exports.ga4_hits(rows)), key=str)
@@ -207,6 +208,8 @@ def test_snowplow_without_each_column(name):
 
 
 def test_snowplow_is_read_where_it_lies():
-    rows = [row | dict.fromkeys((reference_exports.ROBOT, reference_exports.CLIENT)) for row in snowplow_views(1)]
+    rows = [
+        row | dict.fromkeys((reference_exports.ROBOT, reference_exports.CLIENT)) for row in snowplow_views(1)
+    ]
     expected = sorted(map(comparable, reference_exports.snowplow_hits(rows)), key=str)
     assert read_in_place(snowplow_events, rows, SNOWPLOW) == expected

@@ -17,6 +17,7 @@ from attrib_ds.queries import raw_hits
 SETTINGS = {
     "traffic_filters": ["hostname:test.shop.example", "address:203.0.113.0/24", "userAgent:Probe"],
     "excluded_referrers": ["login.example"],
+    "domains": ["shop-checkout.example"],
 }
 START = datetime(2025, 1, 30, 20)
 PAGES = [
@@ -41,6 +42,9 @@ REFERRERS = [
     "https://www.shop.example/boots",
     "https://chatgpt.com/?q=boots",
     "https://blog.example./a?b#c",
+    "https://help.shop.example/",
+    "https://eu.shop-checkout.example/",
+    "https://sites.google.com/view",
     "android-app://com.slack/",
     "https://pay.login.example/done",
     "https://www.paypal.com/checkout",
@@ -60,7 +64,9 @@ GAPS = [0, 0.5, 3, 10, 29.99, 30, 30.01, 45, 250, 800]
 def streams(seeds, **sizes):
     """Return the hits and events of several streams, each with its own browsers and people."""
     hits, events = zip(*(stream(seed, **sizes) for seed in seeds), strict=True)
-    return pa.concat_tables(hits), pa.concat_tables(events).sort_by([("eventDate", "ascending"), ("_id", "ascending")])
+    return pa.concat_tables(hits), pa.concat_tables(events).sort_by(
+        [("eventDate", "ascending"), ("_id", "ascending")]
+    )
 
 
 def stream(seed, *, hits=60, visitors=5, orders=3):
@@ -76,7 +82,9 @@ def stream(seed, *, hits=60, visitors=5, orders=3):
     date = START
     for _ in range(80):
         date += timedelta(minutes=chosen.choice([11, 29, 29.99]))
-        rows.append(_hit(chosen, 1_000 * seed + len(rows), f"day.reload{seed}", date, marked=chosen.random() < 0.02))
+        rows.append(
+            _hit(chosen, 1_000 * seed + len(rows), f"day.reload{seed}", date, marked=chosen.random() < 0.02)
+        )
     events, people = [], [f"anna{seed}@shop.example", f"ben{seed}", f"Cléo{seed}", f"dora{seed}"]
     for number in range(orders):
         seen = chosen.choice(rows)
@@ -122,7 +130,11 @@ def _hit(chosen, number, tracker, date, *, marked=None):
 
 def broken(hits):
     """Return the hits with a row that breaks each rule."""
-    good = dict.fromkeys(hits.column_names) | {"trackerId": "t", "date": START, "pageUrl": "https://shop.example/"}
+    good = dict.fromkeys(hits.column_names) | {
+        "trackerId": "t",
+        "date": START,
+        "pageUrl": "https://shop.example/",
+    }
     wrong = [
         {"trackerId": " "},
         {"trackerId": "t t"},
@@ -142,7 +154,13 @@ def broken(hits):
 def loaded(seeds, **sizes):
     """Return what an embedded project stores, with hits and events in the order of their dates."""
     hits, events = streams(seeds, **sizes)
-    person = {"type": "string", "entity": "user", "storageKey": "person", "discriminant": True, "optional": True}
+    person = {
+        "type": "string",
+        "entity": "user",
+        "storageKey": "person",
+        "discriminant": True,
+        "optional": True,
+    }
     with at.connect("shop", path=":memory:") as shop:
         at.admin.update_settings(shop, **SETTINGS)
         at.create_event_type(shop, "order", name="Order", fields=[person])
@@ -202,6 +220,12 @@ def users(tables):
     return sorted(sorted(group) for group in groups.values())
 
 
+def first_hits(hits):
+    """The first hit of the session of each hit, by id."""
+    opened = {(hit["trackerId"], hit["number"]): hit["id"] for hit in hits.to_pylist() if hit["is_opening"]}
+    return {hit["id"]: opened[hit["trackerId"], hit["number"]] for hit in hits.to_pylist()}
+
+
 def check(found, expected):
     for name, key in (("interactions", "_id"), ("nodes", "_id")):
         columns = [column for column in found[name].column_names if column not in {*_OTHER, "userId"}]
@@ -209,11 +233,7 @@ def check(found, expected):
     columns = ["id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign"]
     assert rows(found["hits"], columns, "id") == rows(expected["hits"], columns, "id")
     assert users(found) == users(expected)
-    first = {}
-    openings = found["hits"].filter(found["hits"]["is_opening"])
-    opened = {(hit["trackerId"], hit["number"]): hit["id"] for hit in openings.to_pylist()}
-    for hit in found["hits"].to_pylist():
-        first[hit["id"]] = opened[hit["trackerId"], hit["number"]]
+    first = first_hits(found["hits"])
     kept = expected["hits"].select(["id", "firstHitId"]).to_pylist()
     assert first == {hit["id"]: hit["firstHitId"] for hit in kept}
     assert first == sequential_sessions.split(found["hits"].to_pylist())

@@ -193,7 +193,7 @@ _BASE: Final = 16
 
 
 def builtin(name: str, taken: str, returned: str, *further: str) -> Callable[..., Any]:
-    """Declare a built-in function of an engine by its name and types: of a value, its result, and a second."""
+    """Declare a built-in function of an engine by its name and types; a second value has a further one."""
 
     def of_one(value: Any) -> Any: ...
 
@@ -220,7 +220,9 @@ _DIGESTS: Final[dict[str, Callable[[Any, str], Any]]] = {
 #: The same, of SHA-256 on engines whose function of that name returns bytes or has another name.
 _SHA256: Final[dict[str, Callable[[Any], Any]]] = {
     "postgres": lambda text: builtin("encode", "binary", "string", "string")(
-        builtin("sha256", "binary", "binary")(builtin("convert_to", "string", "binary", "string")(text, "UTF8")),
+        builtin("sha256", "binary", "binary")(
+            builtin("convert_to", "string", "binary", "string")(text, "UTF8")
+        ),
         "hex",
     ),
     **dict.fromkeys(

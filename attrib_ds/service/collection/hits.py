@@ -245,7 +245,6 @@ MOST_HITS: Final = 10_000
 SPAN: Final = LONGEST + TIMEOUT
 
 
-
 def reading_of_hits() -> raw_hits.Reading:
     """Return how hits are read, for tables in other engines."""
     return raw_hits.Reading(
@@ -260,6 +259,7 @@ def reading_of_hits() -> raw_hits.Reading:
         resolve_sources=traffic_sources.resolve_keys,
         describe_agents=visitors.agent_table,
         captures_address=visitors.captures_address,
+        is_internal=traffic_sources.is_internal,
     )
 
 

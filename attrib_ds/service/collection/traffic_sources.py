@@ -126,10 +126,11 @@ def resolve_source(
 
 
 def resolve_keys(keys: Sequence[tuple[str, str, bool]]) -> list[tuple[Sequence[Node], str] | None]:
-    """Return nodes and type of traffic by query, referrer and flag whether it is internal, without integrations."""
+    """Return the nodes and the type of each query, referrer and flag whether it is internal."""
     found = visitors.resolve_in_time(lambda key: resolve_source(key[0], key[1], is_internal=key[2]), keys)
     return [
-        (source.nodes, source.referrer_type) if isinstance(source, TrafficSource) else None for source in found
+        (source.nodes, source.referrer_type) if isinstance(source, TrafficSource) else None
+        for source in found
     ]
 
 

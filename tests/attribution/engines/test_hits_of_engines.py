@@ -5,7 +5,10 @@ from support import hit_streams
 
 from attrib_ds.service import reading_of_hits
 
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows"),
+    pytest.mark.timeout(1_200),
+]
 
 
 #: All in one table: each has its own browsers and people.
@@ -28,7 +31,10 @@ def on_clickhouse(backend, name, table):
 
 
 def check(backend, upload):
-    tables = [upload(backend, *each) for each in zip(("raw_hits", "raw_events"), hit_streams.streams(SEEDS), strict=True)]
+    tables = [
+        upload(backend, *each)
+        for each in zip(("raw_hits", "raw_events"), hit_streams.streams(SEEDS), strict=True)
+    ]
     hit_streams.check(hit_streams.computed(backend, *tables, reading_of_hits()), hit_streams.loaded(SEEDS))
 
 
