@@ -157,7 +157,7 @@ def conversion_paths(
         raise InvalidRequest("event_type: pass either an event type or conversion_page")
     if conversion_page is not None:
         tables = replace(tables, events=_with_views(project, tables, conversion_page))
-    event_types = _event_types(tables, event_type or str(conversion_page))
+    event_types = _event_types(tables, str(conversion_page) if event_type is None else event_type)
     period = _Period.of(project, since, until)
     window = Window.of(
         lookback,
