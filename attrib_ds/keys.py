@@ -229,6 +229,7 @@ SCOPES: Final = (
     FULL_ACCESS,
     "interactions:read",
     "interactions:write",
+    "hits:write",
     "events:read",
     "events:write",
     "users:read",

@@ -72,6 +72,16 @@ def writing_temporarily() -> AbstractContextManager[None]:
     )
 
 
+def flush_folder(folder: str | PathLike[str]) -> None:
+    """Make the names of new files in a folder durable."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 @contextmanager
 def _translating(unavailable: Callable[[object], Unavailable]) -> Iterator[None]:
     """Raise ``unavailable(problem)`` for an :exc:`OSError` in the block."""

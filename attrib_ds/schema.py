@@ -100,6 +100,22 @@ HIT: Final = pa.schema(
     ]
 )
 
+#: Hits without sessions, as collectors write them. Where they are loaded, all columns but ``trackerId``,
+#: ``date`` and ``pageUrl`` may be missing. ``otherTrackerId`` is a second id of the visitor: that of the page
+#: beside one of the day, or one of the day beside one that lasts.
+RAW_HIT: Final = pa.schema(
+    [
+        *_text("projectId", "trackerId", "otherTrackerId", "hitId"),
+        *_instants("date", "ingestedAt"),
+        *_text("pageUrl", "referrer", "userAgent", "hitType"),
+        *_numbers("timezoneOffset"),
+        *_flags("isBot"),
+        *_text("ip"),
+        *_ASN,
+        *_GEO,
+    ]
+)
+
 RAW_EVENT: Final = pa.schema(
     [
         *_text("_id", "projectId", "nonce", "eventType", "trackerId"),

@@ -205,7 +205,15 @@ def _add_projects(actions: Actions) -> None:
     _add(
         actions, "load", "administration.load", "load files into an embedded project",
         _PROJECT,
-        *(_path(f"--{resource}", f"NDJSON, Parquet or CSV of {resource}") for resource in _RESOURCES),
+        *(
+            # A bucket is no path.
+            _argument(
+                f"--{resource}", metavar="FILE",
+                help=f"NDJSON, Parquet or CSV of {resource}"
+                + (", or folder or bucket of parts" if resource == "hits" else ""),
+            )
+            for resource in _RESOURCES
+        ),
         _path(
             "--access-log",
             "access logs of a web server in the combined format, whose page views become sessions",
@@ -324,59 +332,72 @@ def _add_administration(actions: Actions) -> None:
     _add(actions, "check", "administration.check", about, _PROJECT, _HOME)
 
 
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; expected a port, such as 9100, or an address and a port, such as "
+            "0.0.0.0:9100"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+#: Of commands that listen.
+_LISTENING: Final = (
+    _argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"),
+    _argument("--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"),
+    _argument(
+        "--rate", action="append", default=[], metavar="NAME=AMOUNT/SECONDS",
+        help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
+        "hits and hits-by-address; repeatable",
+    ),
+    *_DATABASES,
+    _argument(
+        "--metrics", type=_endpoint, metavar="[HOST:]PORT",
+        help="metrics for Prometheus at /metrics of this port, by default of this machine alone",
+    ),
+    _argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning",
+        help="messages on standard error (default warning); info has a line per request",
+    ),
+)  # fmt: skip
+
+
 def _add_serving(actions: Actions) -> None:
     serve = _add(
         actions, "serve", "serving.serve", "serve the embedded projects over HTTP",
-        _argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"),
-        _argument(
-            "--port", type=int, default=8000, help="port to listen on (default 8000; 0: a free one)"
-        ),
         _argument("--url", metavar="URL", help="public address of the server, as clients reach it"),
-        _argument(
-            "--rate", action="append", default=[], metavar="NAME=AMOUNT/SECONDS",
-            help="a rate limit, such as requests=600/60 (default); also heavy, events, events-by-address, "
-            "hits and hits-by-address; repeatable",
-        ),
         _argument(
             "--without", action="append", choices=("rates", "sql", "new-keys"), default=[],
             help="switch off rate limits, searches of users by SQL or creating keys over HTTP; repeatable",
         ),
-        *_DATABASES,
         _argument(
             "--max-page-size", type=_positive, metavar="N",
             help="records per page at most (default: no maximum)",
         ),
-        _argument(
-            "--metrics", type=_endpoint, metavar="[HOST:]PORT",
-            help="metrics for Prometheus at /metrics of this port, by default of this machine alone",
-        ),
-        _argument(
-            "--log-level", choices=("debug", "info", "warning", "error"), default="warning",
-            help="messages on standard error (default warning); info has a line per request",
-        ),
+        *_LISTENING,
         _HOME,
     )  # fmt: skip
-    edge = serve.add_mutually_exclusive_group()
-    edge.add_argument(
-        "--behind-proxy", type=_proxy, nargs="+", default=[], metavar="ADDRESS",
-        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
-        "from them alone",
+    _add_edge(serve, "serve")
+    collect = _add(
+        actions, "collect", "serving.collect",
+        "answer the pages of a site, and write their hits to a folder or bucket",
+        _PROJECT,
+        _argument(
+            "--to", required=True, metavar="PLACE",
+            help="folder of the parts, or a bucket such as s3://bucket/shop or gs://bucket/shop",
+        ),
+        _path("--settings", "the project's settings in JSON, as `attrib-ds settings` names them"),
+        _argument("--url", help="address of the project's service, which is asked for the settings instead"),
+        _path("--key", "key file of a service account with the scope hits:write"),
+        _path(
+            "--journal", "folder of what is not yet in a part, on a disk of this machine "
+            "(default: below the folder of embedded projects)", metavar="DIR",
+        ),
+        *_LISTENING,
+        _HOME,
     )  # fmt: skip
-    edge.add_argument(
-        "--unprotected", action="store_true",
-        help="listen on another address than this machine's own without a proxy, in a network you trust",
-    )  # fmt: skip
-
-    def run_server(options: argparse.Namespace) -> None:
-        if not (_is_loopback(options.host) or options.behind_proxy or options.unprotected):
-            serve.exit(
-                2,
-                f"attrib-ds serve: others can reach --host {options.host}: put a reverse proxy in front and "
-                "pass its address to --behind-proxy, or pass --unprotected\n",
-            )
-        commands.serving.serve(options)
-
-    serve.set_defaults(run=run_server)
+    _add_edge(collect, "collect")
 
     keys = _group(actions, "keys", "keys of service accounts, which clients of a server need")
     _add(
@@ -398,6 +419,31 @@ def _add_serving(actions: Actions) -> None:
     _add(keys, "revoke", "serving.revoke_key", "revoke a key and its tokens", key, _HOME)
 
 
+def _add_edge(server: argparse.ArgumentParser, name: str) -> None:
+    """Add the options of a command that listens, and refuse to listen unprotected unless asked."""
+    edge = server.add_mutually_exclusive_group()
+    edge.add_argument(
+        "--behind-proxy", type=_proxy, nargs="+", default=[], metavar="ADDRESS",
+        help="addresses or networks of your reverse proxy: X-Forwarded-For and X-Forwarded-Proto are trusted "
+        "from them alone",
+    )  # fmt: skip
+    edge.add_argument(
+        "--unprotected", action="store_true",
+        help="listen on another address than this machine's own without a proxy, in a network you trust",
+    )  # fmt: skip
+
+    def run_server(options: argparse.Namespace) -> None:
+        if not (_is_loopback(options.host) or options.behind_proxy or options.unprotected):
+            server.exit(
+                2,
+                f"attrib-ds {name}: others can reach --host {options.host}: put a reverse proxy in front and "
+                "pass its address to --behind-proxy, or pass --unprotected\n",
+            )
+        getattr(commands.serving, name)(options)
+
+    server.set_defaults(run=run_server)
+
+
 def _is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address."""
     try:
@@ -417,16 +463,6 @@ def _proxy(text: str) -> str:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{text!r} is every address, so that any client could forge its own")
     return text
-
-
-def _endpoint(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not allowed; expected a port, such as 9100, or an address and a port, such as "
-            "0.0.0.0:9100"
-        )
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def _positive(text: str) -> int:

@@ -1,15 +1,19 @@
-"""Commands ``serve``, ``keys`` and ``app``: HTTP server of embedded projects, client keys, and the app."""
+"""Commands ``serve``, ``collect``, ``keys`` and ``app``: HTTP servers, client keys, and the app."""
 
 import argparse
+import json
 import logging
 import re
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime
-from typing import Final
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from attrib_ds import errors, instants, project
 from attrib_ds.commands.cli import show, show_row
+from attrib_ds.records.parts import Folder
 
 #: Packages of the extra ``[serve]``.
 _EXTRA: Final = ("httptools", "prometheus_client", "starlette", "uvicorn")
@@ -17,9 +21,57 @@ _EXTRA: Final = ("httptools", "prometheus_client", "starlette", "uvicorn")
 
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
+    server = _server()
+    server_options = server.ServerOptions(
+        rate_limits=None if "rates" in options.without else _rates(options, server),
+        sql="sql" not in options.without,
+        new_keys="new-keys" not in options.without,
+        max_page_size=options.max_page_size,
+        **_listening(options),
+    )
+    server.serve(
+        project.home(), host=options.host, port=options.port, url=options.url, options=server_options
+    )
+
+
+def collect(options: argparse.Namespace) -> None:
+    """Answer the pages of a site, and write their hits to a folder or bucket."""
+    server = _server()
+    from attrib_ds.service.collection.collector import Collector
+
+    if (options.settings is None) == (options.url is None):
+        raise errors.InvalidRequest("pass --settings FILE, or --url URL with --key FILE, for the settings")
+    server_options = server.ServerOptions(rate_limits=_rates(options, server), **_listening(options))
+    with ExitStack() as stack:
+        if options.url is not None:
+            service = stack.enter_context(project.connect(options.project, url=options.url, key=options.key))
+        collector = Collector(
+            options.project,
+            Folder.open(options.to, argument="--to"),
+            journals=options.journal or project.home() / "journals" / options.project,
+            read=lambda: (
+                _read_settings(options.settings)
+                if options.settings is not None
+                else service.send("get_collector").value
+            ),
+        )
+        server.collect(collector, host=options.host, port=options.port, options=server_options)
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise errors.InvalidRequest(f"--settings: {str(file)!r} cannot be read: {error}") from error
+    if not isinstance(record, dict):
+        raise errors.InvalidRequest(f"--settings: {str(file)!r} is not a JSON object")
+    return record
+
+
+def _server() -> ModuleType:
     # The client imports the service only inside functions.
     try:
-        from attrib_ds.service.http.server import RATES, Rate, ServerOptions, serve
+        from attrib_ds.service.http import server
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
@@ -27,32 +79,37 @@ def serve(options: argparse.Namespace) -> None:
             f"serving over HTTP requires {error.name}, which is not installed; install the extra: "
             "pip install 'attrib-ds[serve]'"
         ) from error
-    if options.rate and "rates" in options.without:
+    return server
+
+
+def _rates(options: argparse.Namespace, server: ModuleType) -> dict[str, Any]:
+    """Return the rate limits, with those of the options."""
+    if options.rate and "rates" in vars(options).get("without", ()):
         raise errors.InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
-    rates = dict(RATES)
+    rates = dict(server.RATES)
     for text in options.rate:
         name, _, rate = text.partition("=")
         amount, _, seconds = rate.partition("/")
-        if name not in RATES:
-            raise errors.InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(RATES)}")
+        if name not in rates:
+            raise errors.InvalidRequest(f"--rate: {name!r} is not a rate limit; allowed: {', '.join(rates)}")
         if not all(re.fullmatch("0*[1-9][0-9]{0,17}", number) for number in (amount, seconds)):
             raise errors.InvalidRequest(
                 f"--rate: {text!r} is not a rate; allowed: whole numbers above 0, such as {name}=600/60"
             )
-        rates[name] = Rate(int(amount), float(seconds))
-    server_options = ServerOptions(
-        rate_limits=None if "rates" in options.without else rates,
-        sql="sql" not in options.without,
-        new_keys="new-keys" not in options.without,
-        behind_proxy=tuple(options.behind_proxy),
-        metrics=options.metrics,
-        geo=options.geo,
-        asn=options.asn,
-        max_page_size=options.max_page_size,
-    )
+        rates[name] = server.Rate(int(amount), float(seconds))
+    return rates
+
+
+def _listening(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of every server, and begin its log."""
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=options.log_level.upper(), format=form)
-    serve(project.home(), host=options.host, port=options.port, url=options.url, options=server_options)
+    return {
+        "behind_proxy": tuple(options.behind_proxy),
+        "metrics": options.metrics,
+        "geo": options.geo,
+        "asn": options.asn,
+    }
 
 
 def app(options: argparse.Namespace) -> None:

@@ -251,6 +251,10 @@ class GetSettings(request.ProjectRequest):
     """Get the settings of a project, including defaults."""
 
 
+class GetCollector(request.ProjectRequest):
+    """Get what a collector needs: settings, and the secret by which visitors are recognised on this day."""
+
+
 class UpdateSettings(request.ProjectRequest):
     """Update the settings; attributes that are not given stay as they are; null clears a period."""
 

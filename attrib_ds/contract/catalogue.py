@@ -303,6 +303,7 @@ _OPERATIONS: Final = [
     _patch(
         "update_settings", "settings", administration.UpdateSettings, _record("Settings"), idempotent=True
     ),
+    _get("get_collector", "collector", administration.GetCollector, _OBJECT),
     _get("list_holdouts", "holdouts", administration.ListHoldouts, _array("Holdout")),
     _put(
         "create_holdout", "holdouts/{holdout}", administration.CreateHoldout, _record("Holdout"), also=(409,)

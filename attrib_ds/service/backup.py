@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
+from attrib_ds import local_files
 from attrib_ds.contract import Answer
 from attrib_ds.contract.administration import BackUpProject
 from attrib_ds.contract.operation import File
@@ -99,7 +100,7 @@ def replace_durably(part: Path, path: Path) -> None:
     """Replace a file atomically and durably by a complete one."""
     _flush(part)
     part.replace(path)
-    files.flush_folder(path.parent)
+    local_files.flush_folder(path.parent)
 
 
 def _flush(path: Path) -> None:

@@ -129,7 +129,9 @@ _UNIQUE: Final[dict[str, tuple[str, ...]]] = {
     "event_types": ("reference",),
 }
 #: Tables without a primary key.
-_WITHOUT_KEY: Final = frozenset({"metric_history", "pending_hits", "trashed_hits", "tombstones", "meta"})
+_WITHOUT_KEY: Final = frozenset(
+    {"loaded_parts", "metric_history", "pending_hits", "trashed_hits", "tombstones", "meta"}
+)
 
 
 def _repeated(table: str, columns: tuple[str, ...], where: str = "true") -> str:

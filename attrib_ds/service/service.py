@@ -529,6 +529,14 @@ def _load(store: Store, request: administration.LoadRecords) -> Answer:
     return Answer.of(rejected, value=counts)
 
 
+def _get_collector(service: Service, *_: Any) -> Answer:
+    chosen = service.settings()
+    value = settings.for_collectors(chosen) | {"timezone": service.timezone}
+    if chosen.visitor_of_the_day:
+        value["day"], value["salt"] = service.salt.today(service._store)
+    return Answer(value=value)
+
+
 def _with_store(handle: Callable[[Store, Any], Answer]) -> Handler:
     def handler(
         service: Service, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
@@ -616,6 +624,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     **_handlers(_with_ingestion, Ingestion),
     **_handlers(_with_states, states.States),
     "load_records": _with_store(_load),
+    "get_collector": _get_collector,
     "update_settings": _with_settings(settings.update_settings),
     "create_holdout": _with_settings(settings.create_holdout),
     "delete_holdout": _with_settings(settings.delete_holdout),

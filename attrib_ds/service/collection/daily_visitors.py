@@ -75,6 +75,17 @@ class DailySalt:
 
         self._of_day = today, bytes.fromhex(store.write(write))
 
+    def take(self, day: str, salt: str) -> None:
+        """Take the salt of a day, which the project's service has given."""
+        self._of_day = day, bytes.fromhex(salt)
+
+    def today(self, store: Store) -> tuple[str, str]:
+        """Return the day and its salt, for a process that recognises the same visitors."""
+        if self._of_day is None or self._of_day[0] != self._today():
+            self.renew(store)
+        day, salt = self._of_day or ("", b"")
+        return day, salt.hex()
+
     def destroy_past(self, store: Store) -> None:
         """Remove the salt of a day that has ended, on a site that nobody has visited since."""
         query, today = "SELECT value FROM settings WHERE name = ?", self._today()

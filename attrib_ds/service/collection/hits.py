@@ -66,7 +66,7 @@ def pending_hit(
     }
 
 
-class HitIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
+class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
     """The hits of a project on their way into sessions; those of one browser are processed one at a time."""
 
     def __init__(self, store: Store) -> None:
@@ -165,43 +165,75 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
     if erased is not None:
         # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
-    received = naive(instants.now())
-    now = received.strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     _trash(connection, now)
-    new_browsers = _new_browsers(connection, portion.arrivals.browsers)
-    counts = collect(
+    collect_arrivals(
         connection,
         "temp.taken_hits",
         portion.resolved,
+        portion.arrivals,
         project_id=project_id,
         now=now,
         ids=ids,
-        is_anonymous=True,
     )
-    if portion.arrivals.pages:
-        daily_visitors.assign_pages(connection, portion.arrivals.pages, received)
-    ((count,),) = connection.execute("SELECT count(*) FROM temp.taken_hits").fetchall()
+
+
+def collect_arrivals(
+    connection: Connection,
+    hits: str,
+    resolved: traffic_sources.ResolvedHits,
+    arrivals: daily_visitors.Arrivals,
+    *,
+    project_id: str,
+    now: str,
+    ids: tables.HexIds,
+) -> dict[str, int]:
+    """Store hits that anybody may have sent, as :func:`collect` does, and join visits whose visitor agreed.
+
+    Parameters
+    ----------
+    connection, hits, resolved, project_id, now, ids
+        As for :func:`collect`.
+    arrivals : Arrivals
+        What the hits tell about their visitors beside the tracker id.
+
+    Returns
+    -------
+    dict of str to int
+        As :func:`collect`.
+    """
+    received = naive(instants.now())
+    new_browsers = _new_browsers(connection, arrivals.browsers, hits)
+    counts = collect(connection, hits, resolved, project_id=project_id, now=now, ids=ids, is_anonymous=True)
+    if arrivals.pages:
+        daily_visitors.assign_pages(connection, arrivals.pages, received)
+    ((count,),) = connection.execute(f"SELECT count(*) FROM {hits}").fetchall()
     is_repeated = counts["hits"] < count
     if (is_repeated or new_browsers) and daily_visitors.find_joining(
-        connection, "temp.taken_hits", new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
+        connection, hits, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
     ):
         users = daily_visitors.take_visits(connection, ids, received)
-        _recompute(connection, portion.resolved.agents, project_id=project_id, now=now, ids=ids)
+        _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
         left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
         merging.renumber(connection, f"SELECT userId FROM {left}")
         merging.remove_absent(connection, left)
+    return counts
 
 
-def _new_browsers(connection: Connection, browsers: dict[str, str]) -> dict[str, str]:
-    """Return the day's ids that are known, by lasting ones that have no hit yet."""
+def _new_browsers(connection: Connection, browsers: dict[str, str], hits: str) -> dict[str, str]:
+    """Return the day's ids that are known or arrive now, by lasting ones that have no hit yet."""
     if not browsers:
         return {}
-    query = "SELECT value FROM identities WHERE kind = ? AND value IN (SELECT unnest(?))"
-    known = connection.execute(query, [identities.TRACKER, list(browsers.values())]).fetchall()
-    candidates = {tracker: visitor for tracker, visitor in browsers.items() if (visitor,) in known}
+    query = (
+        "SELECT value FROM identities WHERE kind = $kind AND value IN (SELECT unnest($visitors)) "
+        f"UNION SELECT trackerId FROM {hits} WHERE trackerId IN (SELECT unnest($visitors))"
+    )
+    parameters = {"kind": identities.TRACKER, "visitors": list(browsers.values())}
+    known = {visitor for (visitor,) in connection.execute(query, parameters).fetchall()}
+    candidates = {tracker: visitor for tracker, visitor in browsers.items() if visitor in known}
     query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
-    seen = connection.execute(query, [list(candidates)]).fetchall() if candidates else []
-    return {tracker: visitor for tracker, visitor in candidates.items() if (tracker,) not in seen}
+    seen = {tracker for (tracker,) in connection.execute(query, [list(candidates)]).fetchall()}
+    return {tracker: visitor for tracker, visitor in candidates.items() if tracker not in seen}
 
 
 def _trash(connection: Connection, now: str) -> None:

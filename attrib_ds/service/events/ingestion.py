@@ -160,7 +160,7 @@ class _Entry(NamedTuple):
     prepared: processing.Prepared | None
 
 
-class EventIntake(intake.Intake[_Sent, Any, _Entry]):
+class EventIntake(intake.TableIntake[_Sent, Any, _Entry]):
     """The events of a project on their way into the tables.
 
     An event whose sender waits for the outcome is validated before it is accepted. Validation alone decides

@@ -18,6 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from attrib_ds.contract import BASES, OPERATIONS, Operation, administration, from_wire, openapi
 from attrib_ds.errors import InvalidRequest, NotSupported, Unavailable
 from attrib_ds.service.accounts import Accounts, OAuthError, exchange
+from attrib_ds.service.collection.collector import Collector
 from attrib_ds.service.collection.visitors import AddressLookup
 from attrib_ds.service.http import dispatch, errors, limits, reads
 from attrib_ds.service.http.errors import HttpError
@@ -62,10 +63,10 @@ class App:
 
     Parameters
     ----------
-    projects : Projects
-        Projects of the server.
-    accounts : Accounts
-        Service accounts.
+    projects : Projects or Collector
+        Projects of the server. A collector answers pages only, and has no placements of holdouts.
+    accounts : Accounts, optional
+        Service accounts, of projects.
     token_urls : collection of str
         URLs of the token route as clients see it.
     options : ServerOptions
@@ -78,8 +79,8 @@ class App:
 
     def __init__(
         self,
-        projects: Projects,
-        accounts: Accounts,
+        projects: Projects | Collector,
+        accounts: Accounts | None,
         *,
         token_urls: Collection[str],
         options: ServerOptions,
@@ -94,23 +95,29 @@ class App:
             threads=options.reads, most_waiting=options.most_waiting, seconds=options.seconds_to_read
         )
         budget, buckets = BodyBudget(options.body_mebibytes * limits.MEBIBYTE), Buckets(options.rate_limits)
+        pages = Pages(projects, pool=self._pool, budget=budget, buckets=buckets, lookup=self._lookup)
+        self._ids = Uuids()
+        #: Answers of paths without placeholders, by path and method.
+        self._fixed: dict[bytes, dict[str, Answer]] = {
+            b"/c": {"GET": pages.collect, "POST": pages.collect},
+            b"/t.js": {"GET": tracking_script().answer},
+            b"/health/live": {"GET": _constant('{"status":"live"}')},
+            b"/health/ready": {"GET": self._answer_readiness},
+        }
+        self._routes = Routes([])
+        if isinstance(projects, Collector) or accounts is None:
+            self._is_ready: Callable[[], bool] = lambda: True
+            return
+        self._is_ready = Health(projects, accounts).is_ready
         self._dispatcher = dispatch.Dispatcher(
             projects, accounts, self._pool, self._reads, budget=budget, buckets=buckets, options=options
         )
         tokens = TokenRoute(accounts, audiences=token_urls, pool=self._pool, budget=budget)
-        pages = Pages(projects, pool=self._pool, budget=budget, buckets=buckets, lookup=self._lookup)
-        self._health = Health(projects, accounts)
-        self._ids = Uuids()
-        #: Answers of paths without placeholders, by path and method.
-        self._fixed: dict[bytes, dict[str, Answer]] = {
+        self._fixed |= {
             b"/auth/oidc/token": {"POST": tokens.answer},
-            b"/c": {"GET": pages.collect, "POST": pages.collect},
             b"/link": {"POST": pages.link},
             b"/show": {"POST": pages.show},
-            b"/t.js": {"GET": tracking_script().answer},
             b"/api/openapi.json": {"GET": _constant(json.dumps(openapi.document(), separators=(",", ":")))},
-            b"/health/live": {"GET": _constant('{"status":"live"}')},
-            b"/health/ready": {"GET": self._answer_readiness},
         }
         self._routes = Routes(
             operation for operation in OPERATIONS.values() if operation.base in ("v1", "v2")
@@ -202,7 +209,7 @@ class App:
         return answers
 
     async def _answer_readiness(self, _: ServiceRequest) -> Response:
-        is_ready = await self._pool.run_or_reject(self._health.is_ready)
+        is_ready = await self._pool.run_or_reject(self._is_ready)
         content = b'{"status":"ready"}' if is_ready else b'{"status":"unavailable"}'
         return Response(content, 200 if is_ready else 503, media_type="application/json")
 

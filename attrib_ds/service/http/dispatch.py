@@ -35,6 +35,7 @@ _BY_SCOPE: Final = {
     "interactions:read": "search_interactions get_interaction list_hits interaction_insights list_nodes "
     "get_node page_insights page_conversions funnel",
     "interactions:write": "create_offline_interaction",
+    "hits:write": "get_collector",
     "events:read": "search_events get_event get_raw_event list_trashed_events event_insights",
     "events:write": "create_event create_event_sync create_events validate_event replay_event "
     "update_event_state update_event_statistic",

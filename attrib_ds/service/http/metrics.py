@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from attrib_ds.errors import Unavailable
+from attrib_ds.service.collection.collector import Collector as HitCollector
 from attrib_ds.service.http.projects import Projects
 
 #: Bounds of the histogram in seconds: from an accepted hit to the deadline of a read.
@@ -20,7 +21,7 @@ class Metrics(Collector):
 
     Parameters
     ----------
-    projects : Projects
+    projects : Projects or Collector
         Projects of the server.
 
     Attributes
@@ -29,7 +30,7 @@ class Metrics(Collector):
         Metrics of this server and of its process.
     """
 
-    def __init__(self, projects: Projects) -> None:
+    def __init__(self, projects: Projects | HitCollector) -> None:
         self._projects = projects
         self.registry = prometheus_client.CollectorRegistry()
         self._seconds = prometheus_client.Histogram(

@@ -13,7 +13,7 @@ from functools import cache, partial
 from hashlib import sha384
 from importlib.resources import files
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cryptography.fernet import Fernet, InvalidToken
 from starlette.datastructures import Headers
@@ -24,6 +24,7 @@ from attrib_ds.contract import OPERATIONS, administration, events, interactions
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.queries import channel_rules
 from attrib_ds.service.collection import daily_visitors, visitors
+from attrib_ds.service.collection.collector import Collector
 from attrib_ds.service.collection.hits import pending_hit
 from attrib_ds.service.http import errors, limits, reads
 from attrib_ds.service.http.limits import BodyBudget, Buckets, Claim, ServiceRequest, network_of
@@ -114,8 +115,8 @@ class Pages:
 
     Parameters
     ----------
-    projects : Projects
-        Projects of the server.
+    projects : Projects or Collector
+        What receives the hits of the server's projects.
     pool : ThreadPool
         Threads that open projects; counts the requests.
     budget : BodyBudget
@@ -126,7 +127,7 @@ class Pages:
         Databases of places and networks.
     """
 
-    projects: Projects
+    projects: Projects | Collector
     pool: reads.ThreadPool
     budget: BodyBudget
     buckets: Buckets
@@ -205,7 +206,8 @@ class Pages:
             return JSONResponse({"show": True})
         is_withheld = holdout.withholds(opportunity.trackerId, key=settings.holdout_key)
         event = _event(opportunity, holdout, is_withheld=is_withheld)
-        await self._store(service, lambda: service.start(_CREATE, event))
+        # Collectors have no such route.
+        await self._store(service, lambda: cast("Service", service).start(_CREATE, event))
         return JSONResponse({"show": not is_withheld})
 
     async def link(self, request: ServiceRequest) -> Response:
@@ -243,11 +245,11 @@ class Pages:
 
     async def _open(
         self, request: ServiceRequest, project_id: str, ingest_key: str | None, *, hits: int = 1
-    ) -> tuple[Service, ProjectSettings]:
+    ) -> tuple[Service | Collector, ProjectSettings]:
         """Return the project of a request and its settings, once the page may send to it."""
-        service = self.projects.find_open(project_id)
-        if service is None:
-            service = await self.pool.run_or_reject(self.projects.get, project_id)
+        service = self.projects.find_open(project_id) or await self.pool.run_or_reject(
+            self.projects.get, project_id
+        )
         settings = service.cached_settings()
         if settings is None:
             settings = await self.pool.run_or_reject(service.settings)
@@ -257,7 +259,7 @@ class Pages:
         return service, settings
 
     async def _visitor(
-        self, request: ServiceRequest, service: Service, settings: ProjectSettings
+        self, request: ServiceRequest, service: Service | Collector, settings: ProjectSettings
     ) -> str | None:
         """Return the visitor's id of the day, unless the project or the browser wants none."""
         if not settings.visitor_of_the_day or _refuses_id(request.headers, settings):
@@ -267,7 +269,7 @@ class Pages:
             await self.pool.run_or_reject(service.renew_salt)
         return service.salt.visitor(*client)
 
-    async def _store(self, service: Service, start: Callable[[], Future[Any] | None]) -> None:
+    async def _store(self, service: Service | Collector, start: Callable[[], Future[Any] | None]) -> None:
         with self.pool.admission():
             future = start()
             if future is None:

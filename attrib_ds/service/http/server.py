@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ import uvicorn
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.collection.collector import Collector
 from attrib_ds.service.http.app import App
 from attrib_ds.service.http.limits import RATES, Rate, ServerOptions
 from attrib_ds.service.http.pages import tracking_script
@@ -74,7 +75,40 @@ def serve(
     InvalidRequest
         If the server listens on all addresses and no ``url`` is given.
     """
-    with _quiet_signals(), _prepared(home, host, port, url, options, _print) as (server, listening):
+    opening = _opened(home)
+    with _quiet_signals(), _prepared(opening, host, port, url, options, _print) as (server, listening):
+        server.run([listening])
+
+
+def collect(
+    collector: Collector, *, host: str = "127.0.0.1", port: int = 8_000, options: ServerOptions | None = None
+) -> None:
+    """Serve a collector until SIGINT or SIGTERM, then write what it has accepted.
+
+    Parameters
+    ----------
+    collector : Collector
+        Closed at the end.
+    host, port, options
+        As for :func:`serve`.
+
+    Raises
+    ------
+    Unavailable
+        If the port cannot be used.
+    """
+
+    def announce(address: str) -> None:
+        _write(f"attrib-ds collects at {address}", f"  script {address}/t.js  {tracking_script().integrity}")
+
+    # It has no tokens, whose audience is an address of the server.
+    url = _origin(host, port) if host in _EVERYWHERE else None
+    opening = nullcontext((collector, None))
+    with (
+        closing(collector),
+        _quiet_signals(),
+        _prepared(opening, host, port, url, options, announce) as (server, listening),
+    ):
         server.run([listening])
 
 
@@ -119,7 +153,7 @@ def running(
         addresses.append(address)
         is_ready.set()
 
-    with _prepared(home, host, port, url, options, announce) as (server, listening):
+    with _prepared(_opened(home), host, port, url, options, announce) as (server, listening):
         thread = threading.Thread(target=server.run, args=([listening],), name="attrib-ds http server")
         thread.start()
         try:
@@ -132,15 +166,21 @@ def running(
 
 
 @contextmanager
+def _opened(home: str | Path) -> Iterator[tuple[Projects, Accounts]]:
+    with closing(Accounts.open(home)) as accounts, closing(Projects(home)) as projects:
+        yield projects, accounts
+
+
+@contextmanager
 def _prepared(
-    home: str | Path,
+    opening: AbstractContextManager[tuple[Projects, Accounts] | tuple[Collector, None]],
     host: str,
     port: int,
     url: str | None,
     options: ServerOptions | None,
     announce: _Announce,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
-    """Open the socket, the accounts and the projects of a server; close them at the end."""
+    """Open the socket of a server and what it serves; close them at the end."""
     if url is None and host in _EVERYWHERE:
         raise InvalidRequest(
             f"url: is required to listen on all addresses ({host!r}); pass the address that clients use, "
@@ -151,8 +191,7 @@ def _prepared(
     with (
         _listen(host, port) as listening,
         _interpreter_of_server(),
-        closing(Accounts.open(home)) as accounts,
-        closing(Projects(home)) as projects,
+        opening as (projects, accounts),
         ExitStack() as stack,
     ):
         count = None
@@ -258,13 +297,16 @@ def _origin(host: str, port: int) -> str:
 
 
 def _print(address: str) -> None:
-    lines = [
+    _write(
         f"attrib-ds serves {address}",
         f"  v1     {address}/api/v1",
         f"  v2     {address}/api/v2",
         f"  auth   {address}/auth",
         f"  script {address}/t.js  {tracking_script().integrity}",
-    ]
+    )
+
+
+def _write(*lines: str) -> None:
     # A pipe is buffered, and its reader waits for the addresses.
     sys.stdout.write("\n".join([*lines, ""]))
     sys.stdout.flush()

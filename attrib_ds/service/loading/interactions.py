@@ -1,6 +1,7 @@
 """Loads interactions with their hits, and raw hits, which the service makes into sessions."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from attrib_ds.queries import channel_rules
 from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
-from attrib_ds.service.collection import hits, traffic_sources, visitors
+from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
@@ -248,11 +249,7 @@ def _insert_hits(connection: Connection, valid: batch.ValidRows) -> dict[str, in
     return {"hits": loaded}
 
 
-#: Columns of raw hits, named as the tracking script sends them.
-COLUMNS: Final = (
-    *("projectId", "trackerId", "hitId", "date", "pageUrl", "referrer", "userAgent", "hitType"),
-    *("timezoneOffset", "isBot", "ip", *schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")),
-)
+_OTHER: Final = "otherTrackerId"
 _TRACKER: Final = "[^\\s]{1,128}"
 _TRACKER_FORM: Final = "text of 1 to 128 characters without spaces"
 _SCHEMES: Final = r"^[a-zA-Z][a-zA-Z0-9+.-]*://."
@@ -297,14 +294,17 @@ def check_raw_hits(
         If a column is unknown, or there is no address to look up.
     """
     checks = batch.Checks(source, argument="hits")
-    checks.refuse_unknown(COLUMNS)
+    checks.refuse_unknown(schema.RAW_HIT.names)
+    is_collected = _OTHER in source.types
     if lookup and "ip" not in source.types:
         raise InvalidRequest("hits: there is no column 'ip', whose addresses geo and asn look up")
     checks.project(project.project_id)
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
+    checks.word(_OTHER, pattern=_TRACKER, form=_TRACKER_FORM)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)
     checks.instant("date", required=True, recent=True)
     checks.not_later("date", project.now)
+    checks.instant("ingestedAt")
     checks.word("pageUrl", required=True)
     checks.rule(
         f"NOT regexp_matches({quoted('pageUrl')}, {literal(_SCHEMES)})",
@@ -327,7 +327,8 @@ def check_raw_hits(
         for name in ("trackerId", "date", "pageUrl", "referrer", "hitType")
     )
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
-    staged = checks.stage(connection, id="hitId")
+    # A page may send a hit again to another collector, or with the id that its visitor has agreed to.
+    staged = checks.stage(connection, id="" if is_collected else "hitId")
     raw = ", ".join(
         quoted(name) if name in staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
         for name, kind in hits.RAW.items()
@@ -361,11 +362,20 @@ def _insert_raw_hits(
     resolved: traffic_sources.ResolvedHits,
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
-    _reject_repeated(connection, valid)
     place = valid.staged.relation.rsplit(".", 1)[0]
-    return hits.collect(
+    relation = f"(SELECT * FROM {place}.{resolved.relation} SEMI JOIN {valid.rows} USING (row))"
+    collect: Callable[..., dict[str, int]] = hits.collect
+    if _OTHER in valid.staged.columns:
+        other = quoted(_OTHER)
+        query = f"SELECT DISTINCT concat_ws(' ', trackerId, {other}) FROM {valid.rows} WHERE {other} <> ''"
+        texts = connection.execute(query).fetchall()
+        arrivals = daily_visitors.read_trackers(text for (text,) in texts)
+        collect = partial(hits.collect_arrivals, arrivals=arrivals)
+    else:
+        _reject_repeated(connection, valid)
+    return collect(
         connection,
-        f"(SELECT * FROM {place}.{resolved.relation} SEMI JOIN {valid.rows} USING (row)) AS raw",
+        relation,
         resolved,
         project_id=project.project_id,
         now=project.now,

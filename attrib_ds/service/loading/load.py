@@ -1,28 +1,34 @@
 """Loads records in bulk in one transaction, without Python objects per row."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records import export_tables, ga4_events, snowplow_events, sources
+from attrib_ds.records import export_tables, ga4_events, parts, snowplow_events, sources
 from attrib_ds.service.collection.traffic_sources import Rules
 from attrib_ds.service.collection.visitors import AddressLookup, visitor_secret
 from attrib_ds.service.loading import events, interactions, nodes
 from attrib_ds.service.loading.batch import CONFLICTS, Batch, Project, ValidRows
 from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.tables import insert_records
 
 Check: TypeAlias = Callable[[Connection, sources.Source, Project], Batch]
 
 REJECTED: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
 )
+
+#: Number of rows from which on a transaction takes no further part.
+_ROWS_OF_PARTS: Final = 250_000
 
 _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
     "interactions": (interactions.check_interactions, schema.INTERACTION),
@@ -52,7 +58,7 @@ def load_records(
         ``interactions``, ``hits``, ``events``, ``nodes`` or ``spend``.
     source : DataFrame, Arrow table, record batch or reader, or path
         As for :func:`attrib_ds.records.sources.open_source`: columns named as in the resource, with dots if
-        nested, or nested objects.
+        nested, or nested objects. Of raw hits also a folder of parts, each of which is read once.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless these changed later; by default such
         rows are rejected. Unchanged rows are not counted.
@@ -88,6 +94,45 @@ def load_records(
     """
     if resource not in _CHECKS:
         raise InvalidRequest.choice("resource", resource, _CHECKS)
+    options: dict[str, Any] = {"replace": replace, "geo": geo, "asn": asn}
+    if resource == "hits" and isinstance(source, str | Path) and parts.is_folder(source):
+        return _load_parts(store, parts.Folder.open(source, argument=resource), options)
+    return _load(store, resource, source, **options)
+
+
+def _load_parts(
+    store: Store, folder: parts.Folder, options: Mapping[str, Any]
+) -> tuple[dict[str, int], pa.Table]:
+    """Load the parts of a folder that the project has not read, some at a time; rows are counted over all."""
+    with store.cursor() as cursor:
+        known = set(cursor.execute("SELECT name, size FROM loaded_parts").fetchall())
+    new = [part for part in folder.find() if (part.name, part.size) not in known]
+    counts, refused, rows = Counter(parts=len(new)), [REJECTED.empty_table()], 0
+    while new:
+        taken: list[parts.Part] = []
+        tables: list[pa.Table] = []
+        while new and sum(table.num_rows for table in tables) < _ROWS_OF_PARTS:
+            taken.append(new.pop(0))
+            tables.append(folder.read(taken[-1]))
+        hits = pa.concat_tables(tables, promote_options="default")
+        further, rejected = _load(store, "hits", hits, read=taken, **options)
+        counts.update(further)
+        refused.append(rejected.set_column(0, REJECTED.field(0), pc.add(rejected["row"], rows)))
+        rows += hits.num_rows
+    return dict(counts), pa.concat_tables(refused)
+
+
+def _load(
+    store: Store,
+    resource: str,
+    source: object,
+    *,
+    replace: bool,
+    geo: str | Path | None,
+    asn: str | Path | None,
+    read: Sequence[parts.Part] = (),
+) -> tuple[dict[str, int], pa.Table]:
+    """Load a table, and remember in the same transaction which parts it was read from."""
     check, _ = _CHECKS[resource]
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
@@ -100,7 +145,12 @@ def load_records(
         elif lookup:
             raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
         batch = check(connection, opened, project)
-        counts, conflicts = store.write(lambda writer: _insert(writer, batch, is_replacing=replace))
+
+        def write(writer: Connection) -> tuple[Mapping[str, int], pa.Table]:
+            insert_records(writer, "loaded_parts", [{"name": part.name, "size": part.size} for part in read])
+            return _insert(writer, batch, is_replacing=replace)
+
+        counts, conflicts = store.write(write)
         return {**counts, **skipped}, _rejected(connection, batch, opened, conflicts)
 
 

@@ -141,16 +141,6 @@ def create_private_file(file: Path) -> None:
     os.close(local_files.open_private(file, os.O_CREAT | os.O_RDWR))
 
 
-def flush_folder(folder: Path) -> None:
-    """Make the names of new files in a folder durable."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 @contextmanager
 def private_creation() -> Iterator[None]:
     """Make files that a library creates inside the block readable by their owner only.

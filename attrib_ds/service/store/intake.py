@@ -1,4 +1,4 @@
-"""Accepts what requests send singly and in haste into the queue, and moves it into the project's tables."""
+"""Accepts what requests send singly and in haste into the queue, and moves it from there in portions."""
 
 import logging
 import threading
@@ -6,12 +6,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import duckdb
 
 from attrib_ds.errors import Unavailable
-from attrib_ds.service.store.queue import Row, read_moved, set_moved
+from attrib_ds.service.store.queue import Queue, Row, read_moved, set_moved
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.threads import CLOSED, Batches, abandon_after_fork, start_thread
 
@@ -38,45 +38,54 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Intake(ABC, Generic[Item, Result, Entry]):
-    """Accepts what requests send into a table of the queue, and moves it into the project's tables.
+    """Accepts what requests send into a table of the queue, and moves it.
 
-    One thread makes all that wait durable at once, another moves records in order, many in a transaction.
-    Both end when nothing has come for a while. A record whose writing fails is set aside, so that it does not
-    hold up the others.
+    One thread makes all that wait durable at once, another moves records in order, many at a time. Both end
+    when nothing has come for a while.
 
     Parameters
     ----------
-    store : Store
-        The project.
+    queue : Queue or None
+        The queue; None for a project that is only read.
     table : str
         Table of the queue.
+    name : str
+        Whose queue it is, for messages.
     most_waiting : int
         Number of records that are not moved from which on requests are refused (503).
     most : int
-        Number of records that one transaction moves.
+        Number of records that are moved together.
     seconds_to_gather : float
         How long records gather before they are moved, unless somebody waits for them; at least as long as
         the last transaction took.
     """
 
     def __init__(
-        self, store: Store, table: str, *, most_waiting: int, most: int, seconds_to_gather: float
+        self,
+        queue: Queue | None,
+        table: str,
+        *,
+        name: str,
+        most_waiting: int,
+        most: int,
+        seconds_to_gather: float,
     ) -> None:
-        self._store = store
+        self._queue = cast("Queue", queue)
         self._table = table
+        self._name = name
         self._most_waiting = most_waiting
         self._most = most
         self._least_to_gather = self._seconds_to_gather = seconds_to_gather
         self._batches: Batches[Item, Result] = Batches(
             self._accept,
-            name=f"{table} of {store.meta.project_id}",
+            name=f"{table} of {name}",
             most_waiting=most_waiting,
             largest=_LARGEST_GROUP,
             seconds_to_gather=_SECONDS_TO_GROUP,
         )
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        last = 0 if store.is_read_only else store.queue.accepted[table]
+        last = 0 if queue is None else queue.accepted[table]
         self._accepted = self._moved = self._awaited = last
         self._failures = 0
         self._is_closing = self._is_stopped = False
@@ -93,16 +102,8 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         """Return what to write for records, outside of the transaction that writes it."""
 
     @abstractmethod
-    def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[Entry]) -> None:
-        """Write records into the tables, inside a transaction; those that are there already are left out."""
-
-    def _prepare(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Return what :meth:`_write` takes for each record, outside of the transaction that writes it."""
-        return entries
-
-    @abstractmethod
-    def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: Entry) -> None:
-        """Keep a record that cannot be written."""
+    def _move(self, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
+        """Move records to where they stay; those that were moved before are left out."""
 
     @property
     def waiting(self) -> int:
@@ -116,17 +117,14 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         ------
         Unavailable
             If too much waits, or the project is closed.
-        NotSupported
-            If the project is read-only.
         """
-        self._store.require_writing()
         if self.waiting >= self._most_waiting:
             raise Unavailable(f"{self.waiting:,} {self._table} wait to be stored; try again later")
         return self._batches.submit(item, size=size)
 
     def resume(self) -> None:
         """Move what an earlier process accepted."""
-        queue = self._store.queue
+        queue = self._queue
         rows = queue.first(self._table, self._most)
         if rows:
             with self._changed:
@@ -195,7 +193,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         self._thread = None
 
     def _accept(self, items: Sequence[Item]) -> Sequence[Result | BaseException]:
-        queue = self._store.queue
+        queue = self._queue
         with queue.transaction():
             results = self._put(items)
         with self._changed:
@@ -208,12 +206,10 @@ class Intake(ABC, Generic[Item, Result, Entry]):
 
     def _start(self) -> None:
         if not self._is_stopped:
-            self._thread = start_thread(
-                self, self._work, name=f"mover of {self._table} of {self._store.meta.project_id}"
-            )
+            self._thread = start_thread(self, self._work, name=f"mover of {self._table} of {self._name}")
 
     def _work(self) -> None:
-        queue = self._store.queue
+        queue = self._queue
         while self._is_due():
             started_at, accepted, failures = time.monotonic(), self._accepted, self._failures
             try:
@@ -227,7 +223,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                     queue.drop(self._table, rows[-1].number)
             except Exception as error:  # noqa: BLE001  (raised to those who wait; the queue keeps the records)
                 if self.failure is None and not self._is_stopped:
-                    _log.warning("%s of %s wait: %s", self._table, self._store.meta.project_id, error)
+                    _log.warning("%s of %s wait: %s", self._table, self._name, error)
                 with self._changed:
                     self.failure = error
                     self._changed.notify_all()
@@ -263,6 +259,50 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 self._seconds_to_gather,
             )
             return True
+
+
+class TableIntake(Intake[Item, Result, Entry]):
+    """Moves records into the project's tables, in transactions that store the number of the last one.
+
+    A record whose writing fails is set aside, so that it does not hold up the others.
+
+    Parameters
+    ----------
+    store : Store
+        The project.
+    table, most_waiting, most, seconds_to_gather
+        As for :class:`Intake`.
+    """
+
+    def __init__(
+        self, store: Store, table: str, *, most_waiting: int, most: int, seconds_to_gather: float
+    ) -> None:
+        self._store = store
+        super().__init__(
+            store.queue,
+            table,
+            name=store.meta.project_id,
+            most_waiting=most_waiting,
+            most=most,
+            seconds_to_gather=seconds_to_gather,
+        )
+
+    def submit(self, item: Item, *, size: int = 1) -> Future[Result]:
+        """Accept what a request sends; raises NotSupported if the project is read-only."""
+        self._store.require_writing()
+        return super().submit(item, size=size)
+
+    @abstractmethod
+    def _write(self, connection: duckdb.DuckDBPyConnection, entries: Sequence[Entry]) -> None:
+        """Write records into the tables, inside a transaction; those that are there already are left out."""
+
+    def _prepare(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Return what :meth:`_write` takes for each record, outside of the transaction that writes it."""
+        return entries
+
+    @abstractmethod
+    def _set_aside(self, connection: duckdb.DuckDBPyConnection, entry: Entry) -> None:
+        """Keep a record that cannot be written."""
 
     def _move(self, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
         """Move records in one transaction; one that cannot be written does not hold up the others."""

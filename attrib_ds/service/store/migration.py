@@ -6,6 +6,7 @@ from typing import Final
 
 import duckdb
 
+from attrib_ds import local_files
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store import files, tables
@@ -38,7 +39,7 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
         files.create_private_file(part)
         shutil.copyfile(file, part)
         part.replace(copy)
-        files.flush_folder(copy.parent)
+        local_files.flush_folder(copy.parent)
         with connection.cursor() as cursor:
             cursor.begin()
             for table in tables.differences(cursor):

@@ -65,6 +65,8 @@ class Queue:
         Counts the records.
     owner : int, default 0
         Number that tells the project from others, of 31 bits.
+    is_exclusive : bool, default False
+        Whether to keep other processes out until the queue is closed.
 
     Attributes
     ----------
@@ -89,6 +91,7 @@ class Queue:
         *,
         counter: files.WriteCounter | None = None,
         owner: int = 0,
+        is_exclusive: bool = False,
     ) -> None:
         self._lock = threading.RLock()
         self._counter = counter
@@ -98,8 +101,13 @@ class Queue:
         with _translated("the queue of the project cannot be opened"):
             path = ":memory:" if file is None else files.queue_of(file)
             self._connection = sqlite3.connect(
-                path, timeout=_SECONDS_TO_LOCK, isolation_level=None, check_same_thread=False
+                path,
+                timeout=0 if is_exclusive else _SECONDS_TO_LOCK,
+                isolation_level=None,
+                check_same_thread=False,
             )
+            if is_exclusive:
+                self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             if file is not None:
                 files.withdraw_permissions(files.queue_of(file))
                 self._connection.execute("PRAGMA journal_mode = WAL")

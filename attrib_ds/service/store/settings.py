@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, Answer, administration, build, json_values
-from attrib_ds.errors import Conflict
+from attrib_ds.errors import Conflict, InvalidRequest
 from attrib_ds.service.store.store import Store
 
 
@@ -86,6 +86,15 @@ _NUMBERS: Final = frozenset({"appliedLogGroup", "appliedHits"})
 _TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "visitorSalt", "tombstoneSalt"})
 
 
+#: Settings that decide on the hits of a page.
+_OF_COLLECTORS: Final = (
+    *("ingestKeys", "allowedOrigins", "trafficFilters"),
+    *("respectGpc", "respectDnt", "visitorOfTheDay"),
+)
+#: What records of settings have beside those that can be updated.
+_BESIDE: Final = frozenset({"currency", "timezone", "day", "salt", "holdouts", "holdoutKey"})
+
+
 def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
     """Return the settings of a project; defaults for those not set.
 
@@ -114,6 +123,33 @@ def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
             value = json.loads(text)
             stored[_ATTRIBUTES[name]] = tuple(value) if isinstance(value, list) else value
     return ProjectSettings(**stored)
+
+
+def from_record(record: Mapping[str, Any]) -> ProjectSettings:
+    """Return the settings of a record with their names, such as the answer of ``get_settings``.
+
+    Raises
+    ------
+    InvalidRequest
+        If a name is not known, or a value is not allowed.
+
+    Examples
+    --------
+    >>> from_record({"respectGpc": False}).respect_gpc
+    False
+    """
+    operation = OPERATIONS["update_settings"]
+    given = {name: value for name, value in record.items() if value is not None and name not in _BESIDE}
+    for name in given.keys() - operation.arguments.keys():
+        raise InvalidRequest.choice("settings", name, sorted(operation.arguments.keys() - {"projectId"}))
+    arguments = {operation.arguments[name]: value for name, value in given.items()}
+    checked = build(operation, project_id="any-project", **arguments)
+    return ProjectSettings(**{_ATTRIBUTES[name]: getattr(checked, name) for name in given})
+
+
+def for_collectors(chosen: ProjectSettings) -> dict[str, Any]:
+    """Return the settings that collectors need, by name."""
+    return {name: getattr(chosen, _ATTRIBUTES[name]) for name in _OF_COLLECTORS}
 
 
 def find_invalid(connection: duckdb.DuckDBPyConnection) -> list[str]:

@@ -23,7 +23,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables; no number is used twice.
-VERSION: Final = 6
+VERSION: Final = 7
 
 _METRIC: Final = {
     **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),
@@ -94,6 +94,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("id", "trackerId", "userAgent", "pageUrl", "referrer", "reason"), "VARCHAR"),
         **dict.fromkeys(("serverDate", "trashedAt"), "TIMESTAMP"),
     },
+    # Parts of raw hits that were read; the answer is that of a portion that a client sent.
+    "loaded_parts": {"name": "VARCHAR", "size": "BIGINT", "answer": "VARCHAR"},
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),

@@ -1,0 +1,165 @@
+"""Parts: Parquet files of a folder or bucket, each written whole by one writer and read once."""
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from attrib_ds import local_files
+from attrib_ds.errors import InvalidRequest, Unavailable
+
+_ENDING: Final = ".parquet"
+#: Names of files and folders that other engines write while they work.
+_HIDDEN: Final = (".", "_")
+_SCHEMES: Final = ("file", "gs", "gcs", "s3")
+
+
+def is_folder(place: str | Path) -> bool:
+    """Return whether a path or URL is one of a folder; a file has an ending that says what is in it."""
+    return "://" in str(place) or Path(place).expanduser().is_dir()
+
+
+class Part(NamedTuple):
+    """A Parquet file.
+
+    Parameters
+    ----------
+    name : str
+        Path in the file system, with its kind in front.
+    path : str
+        Path in the file system.
+    size : int
+        Bytes.
+    """
+
+    name: str
+    path: str
+    size: int
+
+
+class Folder(NamedTuple):
+    """A folder of parts on this machine or in a bucket.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where it is.
+    path : str
+        Its path there.
+    """
+
+    filesystem: fs.FileSystem
+    path: str
+
+    @classmethod
+    def open(cls, place: str | Path, *, argument: str) -> Self:
+        """Return a folder without looking at it.
+
+        Parameters
+        ----------
+        place : str or Path
+            Path, or URL with the scheme ``s3`` or ``gs``, whose options pyarrow documents. Credentials come
+            from the environment.
+        argument : str
+            Name of the argument in error messages.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is a URL of another scheme, or has a password.
+
+        Examples
+        --------
+        >>> Folder.open("s3://hits:secret@bucket", argument="to")
+        Traceback (most recent call last):
+        attrib_ds.errors.InvalidRequest: to: a URL with a password is not allowed; set it in the environment
+        """
+        scheme, has_scheme, rest = str(place).partition("://")
+        if not has_scheme:
+            return cls(fs.LocalFileSystem(), str(Path(place).expanduser().absolute()))
+        if "@" in rest.partition("/")[0]:
+            raise InvalidRequest(
+                f"{argument}: a URL with a password is not allowed; set it in the environment"
+            )
+        if scheme not in _SCHEMES:
+            raise InvalidRequest.choice(f"{argument}: scheme", scheme, _SCHEMES)
+        try:
+            return cls(*fs.FileSystem.from_uri(str(place)))
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidRequest(f"{argument}: {str(place)!r} cannot be opened: {error}") from error
+
+    def find(self, below: str = "") -> list[Part]:
+        """Return the parts of the folder and of those below it, by path; none if there is no folder.
+
+        Raises
+        ------
+        Unavailable
+            If it cannot be read.
+        """
+        at = f"{self.path}/{below}".rstrip("/")
+        try:
+            found = self.filesystem.get_file_info(fs.FileSelector(at, recursive=True, allow_not_found=True))
+        except OSError as error:
+            raise Unavailable(f"{at!r} cannot be read: {error}") from error
+        kind = self.filesystem.type_name
+        return [
+            Part(f"{kind}:{info.path}", info.path, info.size)
+            for info in sorted(found, key=lambda info: info.path)
+            if info.is_file
+            and info.path.endswith(_ENDING)
+            and not any(name.startswith(_HIDDEN) for name in info.path[len(self.path) :].split("/"))
+        ]
+
+    def read(self, part: Part) -> pa.Table:
+        """Return the rows of a part.
+
+        Raises
+        ------
+        InvalidRequest
+            If it is not a Parquet file.
+        Unavailable
+            If it cannot be read.
+        """
+        try:
+            with self.filesystem.open_input_file(part.path) as file:
+                return pq.ParquetFile(file).read()
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(f"{part.path!r} is not a readable Parquet file: {error}") from error
+        except OSError as error:
+            raise Unavailable(f"{part.path!r} cannot be read: {error}") from error
+
+    def write(self, name: str, rows: pa.Table) -> None:
+        """Write a part, or replace it; nobody sees a piece of it, and it is durable afterwards.
+
+        Raises
+        ------
+        Unavailable
+            If it cannot be written; it may be there all the same.
+        """
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        content, path = sink.getvalue(), f"{self.path}/{name}"
+        try:
+            if isinstance(self.filesystem, fs.LocalFileSystem):
+                _write_locally(Path(path), content)
+                return
+            # An object is there as a whole, once its stream is closed.
+            with self.filesystem.open_output_stream(path) as stream:
+                stream.write(content)
+        except OSError as error:
+            raise Unavailable(f"{path!r} cannot be written: {error}") from error
+
+
+def _write_locally(path: Path, content: pa.Buffer) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    for folder in (path.parent, path.parent.parent):
+        local_files.flush_folder(folder)
