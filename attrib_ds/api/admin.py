@@ -234,7 +234,7 @@ def create_integration(
     Parameters
     ----------
     project : Project
-        An embedded project. A remote service creates its integrations itself.
+        From :func:`attrib_ds.connect`. A key needs the scope ``campaigns:write``.
     vendor_id : str
         Its name in other arguments and in records: 3 to 64 lower-case letters and digits, with single hyphens
         between them; unique in the project and never changed.
@@ -257,8 +257,6 @@ def create_integration(
     ------
     InvalidRequest
         If an argument is not allowed.
-    NotSupported
-        If the project is remote.
     Conflict
         If an integration with this ``vendor_id`` was created before.
 

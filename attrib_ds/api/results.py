@@ -347,7 +347,7 @@ def load(
     geo: str | Path | None = None,
     asn: str | Path | None = None,
 ) -> Loaded:
-    """Load tables into an embedded project in bulk.
+    """Load tables into a project in bulk; into a remote project raw hits.
 
     Invalid rows are returned with the reason, and the rest is loaded. Each table is loaded in one
     transaction, nodes first.
@@ -355,7 +355,9 @@ def load(
     Parameters
     ----------
     project : Project
-        An embedded project.
+        From :func:`connect`. A remote project takes raw hits from a frame, a file or a folder of parts, in
+        portions of 20,000, each loaded once although it may be sent again; the key needs the scope
+        ``hits:write``.
     interactions, hits, events, nodes, spend : DataFrame, pyarrow.Table, str or Path, optional
         Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
         NDJSON file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the
@@ -370,7 +372,10 @@ def load(
         ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an
         :class:`hits.AccessLog`, :class:`hits.GA4` or :class:`hits.Snowplow`. Raw hits become sessions, each
         with the node of its traffic source and its user, whatever the order in which they are loaded. A hit
-        without ``hitId`` is identified by its content and skipped if it is stored already.
+        without ``hitId`` is identified by its content and skipped if it is stored already. Raw hits may also
+        be a folder of Parquet files, such as the parts that ``attrib-ds collect`` writes, or a bucket
+        (``s3://bucket/shop/hits``): each file that the project has not read is loaded, 250,000 rows or more
+        in a transaction that remembers which files they were. ``counts`` has their number as ``parts``.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;
         unchanged rows are not counted. By default such rows are rejected.
@@ -391,7 +396,7 @@ def load(
     InvalidRequest
         If no table is given, a column is unknown or a file cannot be read; nothing of that table is loaded.
     NotSupported
-        If the project is not embedded.
+        If the project is remote and the table is not of raw hits.
 
     Examples
     --------

@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 
 from attrib_ds import errors, instants, project
 from attrib_ds.commands.cli import show, show_row
-from attrib_ds.records.parts import Folder
 
 #: Packages of the extra ``[serve]``.
 _EXTRA: Final = ("httptools", "prometheus_client", "starlette", "uvicorn")
@@ -37,25 +36,25 @@ def serve(options: argparse.Namespace) -> None:
 def collect(options: argparse.Namespace) -> None:
     """Answer the pages of a site, and write their hits to a folder or bucket."""
     server = _server()
-    from attrib_ds.service.collection.collector import Collector
-
     if (options.settings is None) == (options.url is None):
         raise errors.InvalidRequest("pass --settings FILE, or --url URL with --key FILE, for the settings")
     server_options = server.ServerOptions(rate_limits=_rates(options, server), **_listening(options))
     with ExitStack() as stack:
         if options.url is not None:
             service = stack.enter_context(project.connect(options.project, url=options.url, key=options.key))
-        collector = Collector(
+        server.collect(
             options.project,
-            Folder.open(options.to, argument="--to"),
+            options.to,
             journals=options.journal or project.home() / "journals" / options.project,
             read=lambda: (
                 _read_settings(options.settings)
                 if options.settings is not None
                 else service.send("get_collector").value
             ),
+            host=options.host,
+            port=options.port,
+            options=server_options,
         )
-        server.collect(collector, host=options.host, port=options.port, options=server_options)
 
 
 def _read_settings(file: Path) -> dict[str, Any]:

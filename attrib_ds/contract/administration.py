@@ -385,6 +385,17 @@ class LoadRecords(request.ProjectRequest):
     asn: Any = None
 
 
+class SendHits(request.ProjectRequest):
+    """Load a portion of raw hits, once; over HTTP the body is a Parquet file.
+
+    The answer has ``counts`` of loaded records, and ``rejected`` rows with ``row``, ``id`` and ``reason``.
+    """
+
+    portionId: identifiers.Uuid
+    source: Annotated[Path, Field(repr=False)]
+    replace: values.Flag = False
+
+
 Mirrored = Annotated[str, choice("users", "event-types", "campaigns")]
 
 

@@ -303,6 +303,10 @@ _OPERATIONS: Final = [
     _patch(
         "update_settings", "settings", administration.UpdateSettings, _record("Settings"), idempotent=True
     ),
+    _get("list_integrations", "integrations", campaigns.ListIntegrations, _array("Integration")),
+    _post("create_integration", "integrations", campaigns.CreateIntegration, _ID, also=(409,)),
+    # The client draws the id of a portion, which is loaded once.
+    _put("send_hits", "hits/{portionId}", administration.SendHits, _OBJECT, also=(503,), upload="source"),
     _get("get_collector", "collector", administration.GetCollector, _OBJECT),
     _get("list_holdouts", "holdouts", administration.ListHoldouts, _array("Holdout")),
     _put(
@@ -316,8 +320,6 @@ _OPERATIONS: Final = [
     _operation("DELETE", "delete_user", "users/{id}", users.DeleteUser, _OBJECT),
     _get("export_user_data", "users/{id}/data-export", users.ExportUserData, _OBJECT),
     _embedded("anonymise_expired", users.AnonymiseExpired, _MODIFIED),
-    _embedded("create_integration", campaigns.CreateIntegration, _ID, idempotent=False),
-    _embedded("list_integrations", campaigns.ListIntegrations, _array("Integration")),
     _embedded("load_records", administration.LoadRecords, _COUNTS, idempotent=False),
     _embedded("begin_mirror", administration.BeginMirror, _OBJECT),
     _embedded("keep_mirror", administration.KeepMirror, _OBJECT),

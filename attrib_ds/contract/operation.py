@@ -284,7 +284,7 @@ class Operation:
         """Return the part of the HTTP request that carries an attribute: path, query or body."""
         if attribute in _PLACEHOLDER.findall(self.path):
             return "path"
-        return "body" if self.has_body and self.body in ("", attribute) else "query"
+        return "body" if self.has_body and (self.body or self.upload or attribute) == attribute else "query"
 
     @property
     def has_body(self) -> bool:
@@ -461,8 +461,8 @@ def from_wire(
     for attribute, location in operation.locations.items():
         if attribute in parts[location]:
             values[attribute] = parts[location][attribute]
-    # Beside an array, attributes are query parameters, thus text.
-    is_query = not operation.has_body or bool(operation.body)
+    # Beside an array or a file, attributes are query parameters, thus text.
+    is_query = not operation.has_body or bool(operation.body or operation.upload)
     return _validated(operation, values, is_query=is_query, call=operation.pointer)
 
 

@@ -43,7 +43,7 @@ from attrib_ds.service.events import event_types, retention, states
 from attrib_ds.service.events.ingestion import Ingestion
 from attrib_ds.service.events.retention import Expirations
 from attrib_ds.service.identity import merging
-from attrib_ds.service.loading import load_records
+from attrib_ds.service.loading import load, load_records
 from attrib_ds.service.store import audit, connections, files, settings, threads
 from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.settings import ProjectSettings
@@ -624,6 +624,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     **_handlers(_with_ingestion, Ingestion),
     **_handlers(_with_states, states.States),
     "load_records": _with_store(_load),
+    "send_hits": _with_store(load.send_hits),
     "get_collector": _get_collector,
     "update_settings": _with_settings(settings.update_settings),
     "create_holdout": _with_settings(settings.create_holdout),

@@ -63,6 +63,8 @@ READS = {
     "validate_event": [({}, {}, {"eventType": "same", "nonce": "same", "data": {}})],
     "get_settings": [({}, {}, None)],
     "list_rates": [({}, {}, None)],
+    "list_integrations": [({}, {}, None)],
+    "get_collector": [({}, {}, None)],
     "list_keys": [({}, {}, None)],
     # Other reads are written down themselves.
     "list_audit": [({}, {"operationName": "create_campaign"}, None)],
@@ -100,6 +102,8 @@ WRITES = {
     "create_key": ({}, {"publicKey": "{public}"}),
     "revoke_key": ({"keyId": "{key}"}, None),
     "restore_project": ({}, b"no backup"),
+    "send_hits": ({"portionId": "00000000-0000-4000-8000-000000000001"}, b"no hits"),
+    "create_integration": ({}, {"vendorId": "another", "name": "Another"}),
     "compact_project": ({}, {}),
 }  # fmt: skip
 #: They are about no project.
@@ -232,7 +236,9 @@ def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
         "event_insights",
         "validate_event",
         "check_project",
+        "get_collector",
         "get_settings",
+        "list_integrations",
         "list_audit",
         "list_keys",
         "list_rates",

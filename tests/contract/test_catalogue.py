@@ -208,6 +208,8 @@ ANSWERS = {
     "anonymise_expired": ("modified", None, True),
     "create_integration": ("id", None, True),
     "list_integrations": ("array", "Integration", True),
+    "send_hits": ("object", None, True),
+    "get_collector": ("object", None, True),
     "load_records": ("counts", None, True),
     "begin_mirror": ("object", None, True),
     "keep_mirror": ("object", None, True),
@@ -259,6 +261,8 @@ def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> 
         "anonymise_expired",
         "create_integration",
         "list_integrations",
+        "send_hits",
+        "get_collector",
         "load_records",
         "begin_mirror",
         "keep_mirror",
@@ -302,7 +306,7 @@ def test_nodes_are_an_extension_of_the_same_form() -> None:
 
 
 def test_what_only_an_embedded_project_does_has_no_path():
-    for name in ["load_records", "mirror_records", "create_integration", "list_integrations"]:
+    for name in ["load_records", "mirror_records", "begin_mirror", "anonymise_expired"]:
         operation = OPERATIONS[name]
         assert (operation.base, operation.method, operation.path) == ("embedded", "", ""), name
 

@@ -508,6 +508,11 @@ WRITES = {
     "create_audience": audiences,
     "create_campaign": campaigns,
     "create_event_type": event_types,
+    "create_integration": lambda p: [
+        len(at.admin.create_integration(p, "post", name="Post", channel="Offline")),
+        at.list_nodes(p, search="Post")[["type", "name", "channel"]],
+        len(p.send("list_integrations").read()),
+    ],
     "create_offline_interactions": lambda p: [
         at.create_offline_interactions(p, calls(*emails)) for emails in ([], ["a@b.example"], ["a@b.example", "c@d.example", "nobody"])
     ],
@@ -563,10 +568,6 @@ WRITES = {
 
 #: What a remote project cannot do, and what it says.
 EMBEDDED_ONLY = {
-    "create_integration": (
-        lambda p: at.admin.create_integration(p, "post", name="Post"),
-        r"connect\(…, path=…\)",
-    ),
     "list_opportunities": (
         lambda p: at.experiments.list_opportunities(p, holdout="banner"),
         r"sync\(project, to=…\)",

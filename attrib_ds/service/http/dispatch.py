@@ -35,7 +35,7 @@ _BY_SCOPE: Final = {
     "interactions:read": "search_interactions get_interaction list_hits interaction_insights list_nodes "
     "get_node page_insights page_conversions funnel",
     "interactions:write": "create_offline_interaction",
-    "hits:write": "get_collector",
+    "hits:write": "get_collector send_hits",
     "events:read": "search_events get_event get_raw_event list_trashed_events event_insights",
     "events:write": "create_event create_event_sync create_events validate_event replay_event "
     "update_event_state update_event_statistic",
@@ -44,8 +44,9 @@ _BY_SCOPE: Final = {
     "users:export": "export_users",
     "event-types:read": "list_event_types get_event_type",
     "event-types:write": "create_event_type update_event_type archive_event_type restore_event_type",
-    "campaigns:read": "list_campaigns get_campaign list_outlays get_outlay",
-    "campaigns:write": "create_campaign update_campaign create_outlay update_outlay delete_outlay",
+    "campaigns:read": "list_integrations list_campaigns get_campaign list_outlays get_outlay",
+    "campaigns:write": "create_integration create_campaign update_campaign create_outlay update_outlay "
+    "delete_outlay",
     "privacy:write": "delete_user export_user_data",
     "admin": "get_settings update_settings list_holdouts create_holdout delete_holdout list_rates set_rates "
     "list_audit list_keys create_key revoke_key check_project back_up_project restore_project "
@@ -298,10 +299,14 @@ class Dispatcher:
     ) -> Any:
         """Write an uploaded file next to its project."""
         await self.pool.run_or_reject(self.projects.get, path["projectId"])
-        file = self.projects.home / f".{new_uuid()}.upload"
+        is_portion = operation.name == "send_hits"
+        # A portion is read by its ending.
+        file = self.projects.home / f".{new_uuid()}.upload{'.parquet' if is_portion else ''}"
         try:
-            await limits.receive(request, file, pool=self.pool, memory=memory)
-            return from_wire(operation, path=path, body={operation.upload: str(file)})
+            most_bytes = _MOST_BYTES if is_portion else None
+            await limits.receive(request, file, pool=self.pool, memory=memory, most_bytes=most_bytes)
+            query = limits.parse_query(request.scope["query_string"])
+            return from_wire(operation, path=path, query=query, body={operation.upload: str(file)})
         except BaseException:
             await self.pool.run(file.unlink, missing_ok=True)
             raise

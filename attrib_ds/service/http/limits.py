@@ -348,7 +348,9 @@ def _too_large(most_bytes: int) -> HttpError:
     return HttpError(413, f"body: is too large; allowed: {most_bytes:,} bytes")
 
 
-async def receive(request: Request, file: Path, *, pool: ThreadPool, memory: BodyMemory) -> None:
+async def receive(
+    request: Request, file: Path, *, pool: ThreadPool, memory: BodyMemory, most_bytes: int | None = None
+) -> None:
     """Stream the body of a request to a file.
 
     Parameters
@@ -361,23 +363,30 @@ async def receive(request: Request, file: Path, *, pool: ThreadPool, memory: Bod
         Threads that write the file.
     memory : BodyMemory
         Memory of the request, for what is not written yet.
+    most_bytes : int, optional
+        Maximum size of the body.
 
     Raises
     ------
     HttpError
-        With 413 if the body is larger than the free disk space; with 503 if the memory for bodies is used up.
+        With 413 if the body is larger than that or than the free disk space; with 503 if the memory for
+        bodies is used up.
     Unavailable
         If the file cannot be written.
     """
     if _content_length(request) > shutil.disk_usage(file.parent).free:
         raise HttpError(413, "body: is larger than the disk of the service has room for")
     memory.take(MEBIBYTE)
+    received = 0
     try:
         sink = await pool.run(file.open, "xb")
         try:
             buffer = bytearray()
             async for chunk in request.stream():
                 buffer += chunk
+                received += len(chunk)
+                if most_bytes is not None and received > most_bytes:
+                    raise _too_large(most_bytes)
                 if len(buffer) >= MEBIBYTE:
                     await pool.run(sink.write, bytes(buffer))
                     buffer.clear()

@@ -247,9 +247,10 @@ class Pages:
         self, request: ServiceRequest, project_id: str, ingest_key: str | None, *, hits: int = 1
     ) -> tuple[Service | Collector, ProjectSettings]:
         """Return the project of a request and its settings, once the page may send to it."""
-        service = self.projects.find_open(project_id) or await self.pool.run_or_reject(
-            self.projects.get, project_id
-        )
+        service: Service | Collector | None = self.projects.find_open(project_id)
+        if service is None:
+            find: Callable[[str], Service | Collector] = self.projects.get
+            service = await self.pool.run_or_reject(find, project_id)
         settings = service.cached_settings()
         if settings is None:
             settings = await self.pool.run_or_reject(service.settings)

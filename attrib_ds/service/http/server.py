@@ -6,16 +6,17 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.records.parts import Folder
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.collection.collector import Collector
 from attrib_ds.service.http.app import App
@@ -81,21 +82,30 @@ def serve(
 
 
 def collect(
-    collector: Collector, *, host: str = "127.0.0.1", port: int = 8_000, options: ServerOptions | None = None
+    project_id: str,
+    to: str,
+    *,
+    journals: Path,
+    read: Callable[[], Mapping[str, Any]],
+    host: str = "127.0.0.1",
+    port: int = 8_000,
+    options: ServerOptions | None = None,
 ) -> None:
     """Serve a collector until SIGINT or SIGTERM, then write what it has accepted.
 
     Parameters
     ----------
-    collector : Collector
-        Closed at the end.
+    project_id, journals, read
+        As for :class:`~attrib_ds.service.collection.collector.Collector`.
+    to : str
+        Folder or bucket of the parts.
     host, port, options
         As for :func:`serve`.
 
     Raises
     ------
-    Unavailable
-        If the port cannot be used.
+    AttribError
+        If the settings or the folder cannot be read, or the port cannot be used.
     """
 
     def announce(address: str) -> None:
@@ -103,6 +113,7 @@ def collect(
 
     # It has no tokens, whose audience is an address of the server.
     url = _origin(host, port) if host in _EVERYWHERE else None
+    collector = Collector(project_id, Folder.open(to, argument="--to"), journals=journals, read=read)
     opening = nullcontext((collector, None))
     with (
         closing(collector),

@@ -1,5 +1,6 @@
 """Loads records in bulk in one transaction, without Python objects per row."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -12,7 +13,9 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
+from attrib_ds.contract import Answer, administration
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.instants import naive
 from attrib_ds.records import export_tables, ga4_events, parts, snowplow_events, sources
 from attrib_ds.service.collection.traffic_sources import Rules
 from attrib_ds.service.collection.visitors import AddressLookup, visitor_secret
@@ -27,6 +30,10 @@ REJECTED: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
 )
 
+#: A client that repeats a portion does so soon.
+_FORGET: Final = (
+    "UPDATE loaded_parts SET answer = NULL WHERE answer IS NOT NULL AND date < ? - INTERVAL 1 DAY"
+)
 #: Number of rows from which on a transaction takes no further part.
 _ROWS_OF_PARTS: Final = 250_000
 
@@ -128,9 +135,10 @@ def _load(
     source: object,
     *,
     replace: bool,
-    geo: str | Path | None,
-    asn: str | Path | None,
+    geo: str | Path | None = None,
+    asn: str | Path | None = None,
     read: Sequence[parts.Part] = (),
+    is_sent: bool = False,
 ) -> tuple[dict[str, int], pa.Table]:
     """Load a table, and remember in the same transaction which parts it was read from."""
     check, _ = _CHECKS[resource]
@@ -146,12 +154,34 @@ def _load(
             raise InvalidRequest("geo and asn: only raw hits have addresses to look up; leave them out")
         batch = check(connection, opened, project)
 
-        def write(writer: Connection) -> tuple[Mapping[str, int], pa.Table]:
-            insert_records(writer, "loaded_parts", [{"name": part.name, "size": part.size} for part in read])
-            return _insert(writer, batch, is_replacing=replace)
+        def write(writer: Connection) -> tuple[dict[str, int], pa.Table]:
+            counts, conflicts = _insert(writer, batch, is_replacing=replace)
+            rejected = _rejected(connection, batch, opened, conflicts)
+            known = {"answer": _answer(counts, rejected) if is_sent else None, "date": naive(instants.now())}
+            records = [{"name": part.name, "size": part.size} | known for part in read]
+            insert_records(writer, "loaded_parts", records)
+            return {**counts, **skipped}, rejected
 
-        counts, conflicts = store.write(write)
-        return {**counts, **skipped}, _rejected(connection, batch, opened, conflicts)
+        return store.write(write)
+
+
+def send_hits(store: Store, request: administration.SendHits) -> Answer:
+    """Load a portion of raw hits, unless it is loaded already, and answer as the first time."""
+    portion = parts.Part(f"portion:{request.portionId.lower()}", "", 0)
+    query = "SELECT answer FROM loaded_parts WHERE name = ?"
+    with store.cursor() as cursor:
+        known = cursor.execute(query, [portion.name]).fetchone()
+    if known is not None:
+        return Answer(value=json.loads(known[0] or "{}"))
+    counts, rejected = _load(
+        store, "hits", request.source, replace=request.replace, read=[portion], is_sent=True
+    )
+    store.write(lambda writer: writer.execute(_FORGET, [naive(instants.now())]))
+    return Answer(value=json.loads(_answer(counts, rejected)))
+
+
+def _answer(counts: Mapping[str, int], rejected: pa.Table) -> str:
+    return json.dumps({"counts": dict(counts), "rejected": rejected.to_pylist()})
 
 
 def _open(

@@ -94,8 +94,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(("id", "trackerId", "userAgent", "pageUrl", "referrer", "reason"), "VARCHAR"),
         **dict.fromkeys(("serverDate", "trashedAt"), "TIMESTAMP"),
     },
-    # Parts of raw hits that were read; the answer is that of a portion that a client sent.
-    "loaded_parts": {"name": "VARCHAR", "size": "BIGINT", "answer": "VARCHAR"},
+    # Parts of raw hits that were read; the answer is that of a portion that a client sent, for a day.
+    "loaded_parts": {"name": "VARCHAR", "size": "BIGINT", "answer": "VARCHAR", "date": "TIMESTAMP"},
     # Metrics are in their own table; ``attributable`` is computed from interactions.
     "events": {
         **_columns(schema.EVENT, without=frozenset({"attributable", "metrics"})),

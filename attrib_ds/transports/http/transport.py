@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from attrib_ds import display, errors, schema
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
+from attrib_ds.contract.administration import LoadRecords
 from attrib_ds.contract.operation import columns
 from attrib_ds.keys import Secret
-from attrib_ds.transports.http import answers, configuration, remote_errors, session
+from attrib_ds.transports.http import answers, configuration, remote_errors, session, uploading
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
 from attrib_ds.transports.http.paging import Pages, Paging, Search, is_by_time, rows_left
 from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
@@ -135,6 +136,8 @@ class Http:
         AttribError
             If the service rejects the request; the class is that of an embedded project.
         """
+        if isinstance(request, LoadRecords) and request.resource == "hits":
+            return uploading.load_hits(self, request)
         answer = self._one_response(operation, request)
         if answer is None:
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)

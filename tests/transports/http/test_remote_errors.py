@@ -150,15 +150,17 @@ def test_the_service_may_repeat_a_token_and_no_error_does(shop, service):
 
 
 def test_only_an_embedded_project_does_some_things(shop, service):
-    for name in ("list_integrations", "create_integration"):
-        arguments = {} if name == "list_integrations" else {"vendor_id": "ads", "name": "Ads"}
+    for name, arguments in (
+        ("anonymise_expired", {}),
+        ("load_records", {"resource": "nodes", "source": pd.DataFrame()}),
+    ):
         with pytest.raises(
             errors.NotSupported, match=rf"{name}: not available for a remote project; connect\(…, path=…"
         ):
             shop.send(name, **arguments)
     with pytest.raises(errors.NotSupported, match="sync"):
         shop.tables()
-    assert OPERATIONS["list_integrations"].base == "embedded"
+    assert OPERATIONS["load_records"].base == "embedded"
     assert not service.asked
 
 
