@@ -279,7 +279,7 @@ class TableIntake(Intake[Item, Result, Entry]):
     ) -> None:
         self._store = store
         super().__init__(
-            store.queue,
+            None if store.is_read_only else store.queue,
             table,
             name=store.meta.project_id,
             most_waiting=most_waiting,
