@@ -21,6 +21,8 @@ _EXTRA: Final = ("httptools", "prometheus_client", "starlette", "uvicorn")
 def serve(options: argparse.Namespace) -> None:
     """Serve the embedded projects over HTTP."""
     server = _server()
+    if options.rate and "rates" in options.without:
+        raise errors.InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
     server_options = server.ServerOptions(
         rate_limits=None if "rates" in options.without else _rates(options, server),
         sql="sql" not in options.without,
@@ -70,7 +72,7 @@ def _read_settings(file: Path) -> dict[str, Any]:
 def _server() -> ModuleType:
     # The client imports the service only inside functions.
     try:
-        from attrib_ds.service.http import server
+        import attrib_ds.service.http.server as server
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
@@ -83,8 +85,6 @@ def _server() -> ModuleType:
 
 def _rates(options: argparse.Namespace, server: ModuleType) -> dict[str, Any]:
     """Return the rate limits, with those of the options."""
-    if options.rate and "rates" in vars(options).get("without", ()):
-        raise errors.InvalidRequest("--without rates and --rate contradict each other; pass only one of them")
     rates = dict(server.RATES)
     for text in options.rate:
         name, _, rate = text.partition("=")

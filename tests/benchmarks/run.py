@@ -38,6 +38,7 @@ PROGRAMS = {
     "remote_pull": ("--rows 1000000", "--rows 20000 --rounds 1"),
     "service_events": ("", "--events 400 --seconds 5"),
     "collection": ("", "--hits 400 --rounds 1 --views 3"),
+    "collectors": ("", "--hits 400 --rounds 1 --processes 1 2"),
     "sessions": ("--millions 10", "--millions 0.1"),
     "service_reads": ("", "--interactions 50000 --events 20000"),
 }

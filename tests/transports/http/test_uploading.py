@@ -88,7 +88,7 @@ def test_what_is_refused(served, monkeypatch):
         with pytest.raises(NotSupported, match="load_records: not available for a remote project"):
             at.load(shop, nodes=pd.DataFrame({"_id": ["a"]}))
         with pytest.raises(NotSupported, match="AccessLog is read where the project is"):
-            at.load(shop, hits=at.AccessLog("access.log", site="https://shop.example"))
+            at.load(shop, hits=at.hits.AccessLog("access.log", site="https://shop.example"))
         with pytest.raises(NotSupported, match="looks addresses up"):
             at.load(shop, hits=HITS, geo="places.mmdb")
         monkeypatch.setattr("attrib_ds.service.http.dispatch._MOST_BYTES", 100)
