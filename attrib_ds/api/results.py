@@ -347,7 +347,7 @@ def load(
     geo: str | Path | None = None,
     asn: str | Path | None = None,
 ) -> Loaded:
-    """Load tables into a project in bulk; into a remote project raw hits.
+    """Load tables in bulk into an embedded project, or raw hits into a remote one.
 
     Invalid rows are returned with the reason, and the rest is loaded. Each table is loaded in one
     transaction, nodes first.
