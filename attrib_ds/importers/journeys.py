@@ -56,7 +56,8 @@ class Journeys:
     notes : tuple of str
         What was understood of exports of known services, a line each.
     spend : DataFrame, optional
-        ``node_id``, ``spend`` and, if known, ``currency``, of the files of spend; the paths have it.
+        ``node_id``, ``spend`` and, if known, ``currency`` and ``date``, of the files of spend; the paths have
+        it.
     """
 
     interactions: pd.DataFrame

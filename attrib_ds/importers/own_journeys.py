@@ -115,7 +115,8 @@ def read_journeys(
         ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
     spend : str, Path or DataFrame, or a list of those, optional
         Spend of nodes: reports of ad platforms as they come, or tables with a node and an amount. The paths
-        have it, so that :func:`attrib_ds.attribute` gives costs and returns.
+        have it, so that :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
+        :func:`attrib_ds.credit_series` gives them by period.
     spend_sheet : str, optional
         Sheet of the spend in an XLSX file; by default the first.
 
@@ -281,7 +282,7 @@ def _with_spend(
         warn_of_rejected(rejected)
     return replace(
         journeys,
-        spend=pd.concat([spent for spent, _ in parts], ignore_index=True),
+        spend=own_paths.together([spent for spent, _ in parts]),
         rejected=pd.concat([journeys.rejected, rejected], ignore_index=True),
     )
 

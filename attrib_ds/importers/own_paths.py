@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
@@ -25,8 +25,11 @@ from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
 from attrib_ds.queries.traffic_nodes import Traffic
-from attrib_ds.records.frames import FrameOrPath, to_pandas
+from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 
+#: Names of the column of days in reports of spend, and of the first and last day of a row.
+_DAYS: Final = ("Day", "By Day", "Date", "Gregorian date", "Tag", "Datum")
+_FROM_TO: Final = ("Reporting starts|Berichtsstart", "Reporting ends|Berichtsende")
 _MAX_NODES: Final = 5
 _MAX_NAMES: Final = 3
 
@@ -54,7 +57,7 @@ class FilePaths:
 
     def with_spend(self, spend: pd.DataFrame, rejected: pd.DataFrame) -> FilePaths:
         """Return the same paths with more spend, and the rows of it that were rejected."""
-        spent = pd.concat([self.paths.spend, spend], ignore_index=True)
+        spent = spend if self.paths.spend is None else together([self.paths.spend, spend])
         every = pd.concat([self.rejected, rejected], ignore_index=True)
         return replace(self, paths=self.paths.with_spend(spent), rejected=every)
 
@@ -126,7 +129,9 @@ def read_spend(
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the spend of nodes from a file; return ``node_id``, ``spend``, ``currency``, and rejected rows.
+    """Read the spend of nodes from a file; return it, and the rejected rows.
+
+    It has ``node_id``, ``spend``, ``currency`` if known, and ``date`` if each row is that of a day.
 
     The role ``spend_node`` names the columns of nodes; the role ``node`` and ``touchpoint_node`` have those
     of the touchpoints' nodes, which are used otherwise if the file has them too. ``known_nodes`` has the ids
@@ -160,6 +165,9 @@ def read_spend(
     spend = table.find("spend", named)
     table.take_number("spend", spend, minimum=0)
     table.take_currency(table.find_currency(named, spend), journeys.checked_currency(currency))
+    day = _day_of(table)
+    if day is not None:
+        table.take_date([day])
     rows, rejected = table.read(may_be_empty=True)
     if not rows.num_rows:
         warn(f"{table.name} has no rows, so that no spend is known", InputWarning)
@@ -171,11 +179,33 @@ def read_spend(
         node_ids = [nodes[-1].node_id for nodes in journeys.chains_of(rows)]
     if ignore_case:
         node_ids = _like_known(node_ids, known_nodes)
-    kept = rows.select([name for name in ("spend", "currency") if name in rows.column_names])
+    kept = rows.select([name for name in ("spend", "currency", "date") if name in rows.column_names])
     spend_of_nodes = to_pandas(kept.add_column(0, "node_id", pa.array(node_ids, pa.string())))
+    if day is not None:
+        # Text, since a day is that of any time zone.
+        spend_of_nodes["date"] = spend_of_nodes["date"].dt.strftime("%Y-%m-%d").astype(TEXT)
     if known_nodes:
         _warn_of_unknown(spend_of_nodes, known_nodes, table.name)
     return spend_of_nodes, rejected
+
+
+def _day_of(table: own_table.OwnTable) -> str | None:
+    """Return the column with the day of each row; None if a row has none, or is of several days."""
+    days, (start, end) = table.with_names(_DAYS), (table.with_names([name]) for name in _FROM_TO)
+    if (
+        start
+        and end
+        and table.scalar(f"bool_and({table.source.word(start[0])} = {table.source.word(end[0])})")
+    ):
+        days = [*days, start[0]]
+    return next((day for day in days if table.holds_instants(day)), None)
+
+
+def together(spend: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate the spend of several files; it has dates if each has."""
+    every = pd.concat(spend, ignore_index=True)
+    has_dates = "date" in every.columns and every["date"].notna().all()
+    return every if has_dates else every.drop(columns="date", errors="ignore")
 
 
 def _of_campaigns(report: Format, campaigns: Iterable[str], known_nodes: Collection[str]) -> list[str]:

@@ -394,6 +394,10 @@ class OwnTable:
         written = written_values.moment(word, dayfirst=self.formats.dayfirst)
         return f"coalesce({self.source.instant(column)}, {counted}, {written})"
 
+    def holds_instants(self, column: str) -> bool:
+        """Return whether every row has an instant or a day in a column."""
+        return bool(self.scalar(f"bool_and(({self._moment(column)}) IS NOT NULL)"))
+
     def _clock(self, column: str) -> str:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
         twelve = rf"regexp_replace(upper({self.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"

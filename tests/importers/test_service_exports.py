@@ -198,6 +198,22 @@ def test_reports_of_ad_platforms_are_spend():
     assert credits.loc[FACEBOOK, "roas"] == pytest.approx(430 / 75.25)
 
 
+def test_reports_by_day_give_returns_by_period(tmp_path):
+    reports = [EXPORTS / "tiktok_ads.csv", EXPORTS / "pinterest_ads.csv"]
+    meta = EXPORTS / "meta_ads.csv"
+    daily = tmp_path / "meta.csv"
+    daily.write_text(meta.read_text().replace("2025-01-31", "2025-01-01"))
+    journeys, _ = quiet(*files_of("shopify"), spend=[*reports, daily])
+    by_day = journeys.spend.groupby("date")["spend"].sum()
+    assert by_day.to_dict() == {"2025-01-01": 75.25, "2025-01-02": 8.0 + 4.0, "2025-01-03": 7.0 + 6.0}
+    series = at.credit_series(journeys.paths(), "linear", interval="day")
+    assert series.groupby("day")["spend"].sum()[list(by_day.index)].tolist() == by_day.tolist()
+    # A row for a month has no day, and one file without days leaves all without.
+    journeys, _ = quiet(*files_of("shopify"), spend=[*reports, meta])
+    assert "date" not in journeys.spend
+    assert journeys.spend["spend"].sum() == 25 + 75.25
+
+
 def test_campaigns_are_spent_on_their_source_where_touchpoints_have_no_campaigns(tmp_path):
     clicks = pd.DataFrame({"email": ["anna@example.com"] * 2, "time": ["2025-01-02", "2025-01-03"]})
     clicks["channel"] = ["Google Ads", "meta"]
