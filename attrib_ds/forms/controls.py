@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -208,7 +209,7 @@ class Checklist(Control):
 
 
 class TextInput(Control):
-    """A text box; an empty box means the default."""
+    """A text box; an empty box means the default. Suggestions with labels are shown by these."""
 
     def __init__(
         self,
@@ -216,12 +217,13 @@ class TextInput(Control):
         *,
         parse: Callable[[str], Any] = str,
         placeholder: str = "",
-        suggested: Sequence[str] = (),
+        suggested: Sequence[str] | Mapping[str, str] = (),
     ) -> None:
+        self._labels = dict(suggested) if isinstance(suggested, Mapping) else {}
         box = ipywidgets.Combobox(
-            value="" if form_field.default is None else str(form_field.default),
+            value=self._shown(form_field.default),
             placeholder=placeholder,
-            options=tuple(suggested),
+            options=tuple(self._labels.values() or suggested),
             ensure_option=False,
             continuous_update=False,
             description=form_field.label,
@@ -234,12 +236,15 @@ class TextInput(Control):
         """The text, parsed."""
         text = self.input.value.strip()
         if text:
-            return self._parse(text)
+            return self._parse(next((key for key, label in self._labels.items() if label == text), text))
         return None if self.form_field.is_required else self.form_field.default
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.input.value = "" if value is None else str(value)
+        self.input.value = self._shown(value)
+
+    def _shown(self, value: Any) -> str:
+        return "" if value is None else self._labels.get(value, str(value))
 
     def suggest(self, values: Sequence[str]) -> None:
         """Suggest values while the user types."""
@@ -409,20 +414,29 @@ _LIMIT: Final = 200
 _NODE_COLUMNS: Final = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
 
 
-def event_types(project: Project) -> list[str]:
-    """Return the references of the project's event types."""
-    return _distinct(events.list_event_types(project)["reference"])
+def event_types(project: Project) -> dict[str, str]:
+    """Return the names of the project's event types by reference; one that is taken is the reference."""
+    listed = events.list_event_types(project)
+    names: dict[str, str] = {}
+    for reference, name in zip(listed["reference"], listed["name"], strict=True):
+        is_free = not pd.isna(name) and name not in names.values()
+        names[str(reference)] = str(name if is_free else reference)
+    return names
 
 
-def statistics(project: Project) -> list[str]:
-    """Return the statistics that can be credited: the event count and those of the project's events."""
+def statistics(project: Project) -> dict[str, str]:
+    """Return the statistics that can be credited, in words: the event count and those of the events."""
+    words = {"event-count": "Number of conversions"}
     try:
         metrics = project.tables().metrics
     except NotSupported:
         # A remote service does not list its statistics; users can still type one.
-        return ["event-count"]
+        return words
     keys = metrics.filter(metrics.type == "statistic").select("key").distinct().order_by("key")
-    return list(dict.fromkeys(["event-count", *keys.to_pyarrow()["key"].to_pylist()]))
+    for key in keys.to_pyarrow()["key"].to_pylist():
+        text = re.sub("[-_]+", " ", key)
+        words.setdefault(key, text[:1].upper() + text[1:])
+    return words
 
 
 def has_channels(project: Project) -> bool:
@@ -464,7 +478,7 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
         If the service cannot be reached, or cannot group by the field (dates, numbers, objects).
     """
     if kind == "event":
-        return event_types(project) if field == "eventType" else []
+        return list(event_types(project)) if field == "eventType" else []
     if kind == "node":
         return _node_values(project, field)
     if kind != "interaction":

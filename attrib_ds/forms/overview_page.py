@@ -17,7 +17,7 @@ import pandas as pd
 import traitlets
 
 from attrib_ds import errors, instants
-from attrib_ds.api import events, interactions
+from attrib_ds.api import interactions
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.paths.paths import Paths
@@ -67,11 +67,7 @@ class OverviewPage(elements.Displayed):
         self._open_form: Callable[[dict[str, Any], str], None] | None = None
         self._people: dict[str, pd.DataFrame] = {}
         self._is_setting = False
-        names = events.list_event_types(project)
-        self._events = {
-            str(reference if pd.isna(name) else name): str(reference)
-            for reference, name in zip(names["reference"], names["name"], strict=True)
-        }
+        self._events = {name: reference for reference, name in controls.event_types(project).items()}
         statistics = controls.statistics(project)
         self._statistic = next((key for key in ("turnover", "revenue") if key in statistics), "event-count")
         self._level = "channel" if controls.has_channels(project) else None

@@ -88,6 +88,20 @@ VALUES = {
 }  # fmt: skip
 
 
+def test_credits_are_asked_in_words(shop):
+    form = forms.attribution(shop)
+    asked = {name: form.control(name).input for name in ("event_type", "statistic")}
+    assert [box.value for box in asked.values()] == ["Order", "Turnover"]
+    assert asked["statistic"].options[0] == "Number of conversions"
+    assert {"Items", "Turnover"} < set(asked["statistic"].options)
+    assert form.value["event_type"] == "order"
+    asked["event_type"].value, asked["statistic"].value = "Lead", "Number of conversions"
+    assert (form.value["event_type"], form.value.get("statistic")) == ("lead", "event-count")
+    # What is typed without a label counts as it is.
+    asked["event_type"].value = "order"
+    assert form.value["event_type"] == "order"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_form_has_a_control_for_each_argument_of_its_functions(name, shop):
