@@ -92,7 +92,8 @@ def is_there(test: str) -> bool:
     file = ROOT / name
     if not file.is_file() or not function:
         return file.is_file()
-    return f"def {function.rpartition('::')[2]}(" in file.read_text(encoding="utf-8")
+    # Of one that is parametrised, with or without the case.
+    return f"def {function.partition('[')[0].rpartition('::')[2]}(" in file.read_text(encoding="utf-8")
 
 
 def main() -> int:
