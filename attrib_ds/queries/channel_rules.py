@@ -53,6 +53,7 @@ _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\
 #: Of a name in DNS: characters and labels.
 LONGEST_HOST: Final = 253
 _MOST_LABELS: Final = 127
+_MOST_OF_SUFFIX: Final = 8
 #: The country in a host, such as ``de``. At the end of a host, names may be registered below a label of the
 #: country's, such as ``co.uk``; ``google.abc.de`` is whoever's ``abc.de`` is.
 _INNER: Final = r"[a-z]{2}"
@@ -129,7 +130,10 @@ def registrable_domain(host: str) -> str | None:
     >>> registrable_domain("co.uk"), registrable_domain("192.0.2.1"), registrable_domain("localhost")
     (None, None, None)
     """
-    return None if host.endswith(tuple("]0123456789")) else _public_suffixes().privatesuffix(host)
+    if host.endswith(tuple("]0123456789")):
+        return None
+    # Whoever sends a host chooses the number of its labels; no public suffix has as many as these.
+    return _public_suffixes().privatesuffix(".".join(host.split(".")[-_MOST_OF_SUFFIX:]))
 
 
 @cache

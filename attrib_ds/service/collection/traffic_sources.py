@@ -1,6 +1,7 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, Self
 from urllib.parse import parse_qsl
@@ -369,25 +370,25 @@ def _create_internal_pairs(connection: Connection, hosts: str, settings: Project
         connection.execute(f"CREATE TEMP TABLE internal_pairs AS FROM {view}")
 
 
-def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
+def is_internal(page: str, referrer: str, excluded: Set[str] = frozenset()) -> bool:
     """Return whether a visitor comes from the site itself, or from where visitors return.
 
     Parameters
     ----------
     page, referrer : str
         Hosts, in lower case and without ``www.``.
-    excluded : collection of str
+    excluded : set of str
         Domains of the site, and hosts from which visitors return; with their subdomains.
 
     Examples
     --------
     >>> is_internal("help.shop.example", "blog.shop.example"), is_internal("a.github.io", "b.github.io")
     (True, False)
-    >>> is_internal("shop.example", "eu.checkout.example", ["checkout.example"])
+    >>> is_internal("shop.example", "eu.checkout.example", {"checkout.example"})
     True
     """
-    labels = referrer.split(".")
-    if referrer == page or any(".".join(labels[start:]) in excluded for start in range(len(labels))):
+    ends = itertools.accumulate(reversed(referrer.split(".")), lambda end, label: f"{label}.{end}")
+    if referrer == page or not excluded.isdisjoint(ends):
         return True
     domain = channel_rules.registrable_domain(referrer)
     if domain is None or domain != channel_rules.registrable_domain(page):

@@ -241,7 +241,7 @@
       headers: headers(message),
     }).then(
       (response) => {
-        // Consent was withdrawn meanwhile.
+        // Consent was withdrawn meanwhile, and the answer has set the cookie.
         if (isKept && !isStored) removeCookie();
         if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
         else finish(message);
