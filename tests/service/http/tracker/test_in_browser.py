@@ -130,7 +130,9 @@ def test_from_a_campaign_link_to_the_interaction_of_an_event(page, tmp_path):
             with page.expect_response(f"{url}/c"):
                 page.evaluate("history.pushState({}, '', '/boots')")
             tracker_id = page.evaluate("attrib.trackerId()")
-            page.evaluate("gtag('consent', 'update', {analytics_storage: 'granted'})")
+            # The page view again, under the id that lasts.
+            with page.expect_response(f"{url}/c"):
+                page.evaluate("gtag('consent', 'update', {analytics_storage: 'granted'})")
             assert page.evaluate("document.cookie") == f"attrib-shop={tracker_id}"
             with page.expect_response(f"{url}/c"):
                 page.evaluate("location.assign('/till')")
