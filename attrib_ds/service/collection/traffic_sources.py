@@ -1,7 +1,7 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 from urllib.parse import parse_qsl
@@ -370,14 +370,14 @@ def _create_internal_pairs(connection: Connection, hosts: str, settings: Project
         connection.execute(f"CREATE TEMP TABLE internal_pairs AS FROM {view}")
 
 
-def is_internal(page: str, referrer: str, excluded: Set[str] = frozenset()) -> bool:
+def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
     """Return whether a visitor comes from the site itself, or from where visitors return.
 
     Parameters
     ----------
     page, referrer : str
         Hosts, in lower case and without ``www.``.
-    excluded : set of str
+    excluded : collection of str
         Domains of the site, and hosts from which visitors return; with their subdomains.
 
     Examples
@@ -388,7 +388,7 @@ def is_internal(page: str, referrer: str, excluded: Set[str] = frozenset()) -> b
     True
     """
     ends = itertools.accumulate(reversed(referrer.split(".")), lambda end, label: f"{label}.{end}")
-    if referrer == page or not excluded.isdisjoint(ends):
+    if referrer == page or any(end in excluded for end in ends):
         return True
     domain = channel_rules.registrable_domain(referrer)
     if domain is None or domain != channel_rules.registrable_domain(page):
