@@ -56,6 +56,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Operations that accept events, or read none.
 _ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_events", "validate_event"})
+#: Operations on events that no session changes, and that come in haste.
+_WITHOUT_SESSIONS: Final = _ACCEPTING | {"update_event_state", "update_event_statistic"}
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
 
@@ -349,6 +351,8 @@ class Service:
             self._ingestion.settle()
         if name == "back_up_project":
             self._hits.settle()
+        elif name not in _WITHOUT_SESSIONS:
+            self._hits.catch_up()
         answer = handler(self, request, line, cancellation)
         try:
             # Before the answer is returned.
@@ -491,6 +495,7 @@ class Service:
         Tables
             For the calling thread until the service is closed. Instants are in UTC, without a zone.
         """
+        self._hits.catch_up()
         # One connection per thread: tables of several calls can be joined, and threads do not block.
         backend = getattr(self._thread_local, "backend", None)
         if backend is None:

@@ -24,10 +24,11 @@ from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.store import Store
 
 _MOST_WAITING: Final = 50_000
-#: Number of hits that one transaction puts into sessions.
+#: Most hits that one transaction puts into sessions.
 _LARGEST_PORTION: Final = 5_000
-#: A transaction costs about the same for one hit and for hundreds.
-_SECONDS_TO_GATHER: Final = 0.5
+#: A transaction costs about the same for one hit and for hundreds, so that hits gather while nobody reads.
+_ENOUGH: Final = 500
+_SECONDS_TO_GATHER: Final = 60.0
 _SECONDS_TO_CLOSE: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
             HITS,
             most_waiting=_MOST_WAITING,
             most=_LARGEST_PORTION,
+            enough=_ENOUGH,
             seconds_to_gather=_SECONDS_TO_GATHER,
         )
 
@@ -117,11 +119,10 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
         with self._store.cursor() as cursor:
             rules = traffic_sources.Rules.read(cursor, self._store.catalog)
         with self._store.scratch() as connection:
-            with tables.arrow_view(connection, tables.as_arrow("pending_hits", records)) as view:
-                connection.execute(f"CREATE TABLE taken_hits AS FROM {view}")
-            resolved = traffic_sources.resolve_hits(
-                connection, f"({_raw_hits()}) AS raw", rules=rules, span=SPAN
-            )
+            with tables.arrow_view(connection, tables.as_arrow("pending_hits", records), "taken_hits"):
+                resolved = traffic_sources.resolve_hits(
+                    connection, f"({_raw_hits()}) AS raw", rules=rules, span=SPAN
+                )
             rows = connection.execute("FROM resolved_hits").to_arrow_table()
         keys = zip(rows["id"].to_pylist(), rows["trackerId"].to_pylist(), strict=True)
         positions = {key: position for position, key in enumerate(keys)}
@@ -166,7 +167,8 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
         # Of a person who was erased meanwhile.
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
-    _trash(connection, now)
+    if portion.rows["problem"].null_count < portion.rows.num_rows:
+        _trash(connection, now)
     collect_arrivals(
         connection,
         "temp.taken_hits",
@@ -372,15 +374,15 @@ def _split_long_blocks(connection: Connection) -> None:
     There, where a session opens depends on where the one before it did. For every hit, the query computes
     where the next session would open if one opened here; the recursion then takes one step per session.
     """
-    connection.execute(
+    ((count,),) = connection.execute(
         f"""
         CREATE TEMP TABLE long_blocks AS SELECT DISTINCT trackerId, block FROM (
             SELECT trackerId, block FROM temp.numbered_hits GROUP BY trackerId, block, opening
             HAVING max(instant) - min(instant) >= {LONGEST} OR count(*) > {MOST_HITS}
         )
         """
-    )
-    if connection.execute("SELECT 1 FROM temp.long_blocks LIMIT 1").fetchone():
+    ).fetchall()
+    if count:
         connection.execute(
             f"""
             CREATE TEMP TABLE openings AS
@@ -513,13 +515,13 @@ def _recompute(
     _create_sessions(connection, project_id, since)
     hits = _store_hits(connection, project_id=project_id, now=now, since=since)
     # After the new hits are stored, which may be the first of their session.
+    names = ", ".join(f"hits.{sources.quoted(name)}" for name in ("id", *_OF_FIRST_HIT.values()))
     connection.execute(
-        "CREATE TEMP TABLE first_hits AS "
-        f"SELECT hits.* FROM hits SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
+        f"CREATE TEMP TABLE first_hits AS SELECT {names} FROM hits "
+        f"SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
     )
-    _describe_agents(connection, agents)
-    interactions = _store_sessions(connection, project_id=project_id, now=now, since=since)
-    for table in ("arrived_hits", "session_hits", "sessions", "first_hits", "session_agents"):
+    interactions = _store_sessions(connection, agents, project_id=project_id, now=now, since=since)
+    for table in ("arrived_hits", "session_hits", "sessions", "first_hits"):
         connection.execute(f"DROP TABLE temp.{table}")
     return {"hits": hits, "interactions": interactions}
 
@@ -607,7 +609,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
-            SELECT {names}, sessionId FROM hits
+            SELECT {names}, sessionId, CAST(NULL AS BIGINT) AS arrival FROM hits
             WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
             SELECT trackerId, min((serverDate, id)) AS opening, min(serverDate) AS opened
@@ -618,7 +620,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         )
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
         WHERE opening IS NULL OR (serverDate, stored.id) >= opening
-        UNION ALL SELECT {names}, NULL FROM temp.arrived_hits
+        UNION ALL SELECT {names}, NULL, rowid FROM temp.arrived_hits
         """
     )
 
@@ -632,6 +634,8 @@ def _assign_trackers(connection: Connection, ids: tables.HexIds) -> None:
         "(trackerId))"
     )
     ((count,),) = connection.execute(f"SELECT count(*) FROM {unknown}").fetchall()
+    if not count:
+        return
     id = ids.many("row_number() OVER (ORDER BY value) - 1", count=count)
     connection.execute(
         f"INSERT INTO identities (kind, value, userId) SELECT {sources.literal(identities.TRACKER)}, "
@@ -661,6 +665,8 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         )
         SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
             grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
+            row_number() OVER (PARTITION BY coalesce(stored.userId, holder)
+                ORDER BY grouped.startDate, _id) AS userLifetimeIndex,
             stored.updateDate,
             stored.endDate IS NOT DISTINCT FROM grouped.endDate
                 AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
@@ -673,11 +679,11 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
 def _store_hits(connection: Connection, *, project_id: str, now: str, since: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
     # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
-    connection.execute(
-        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId, "
-        "hit.id = firstHitId AS isOpening "
+    ((assigned,),) = connection.execute(
+        "CREATE TEMP TABLE assignments AS SELECT hit.id, arrival, hit.sessionId AS former, "
+        "sessions._id AS sessionId, hit.id = firstHitId AS isOpening "
         "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
-    )
+    ).fetchall()
     values = {
         "projectId": sources.literal(project_id),
         **{name: f"session.{name}" for name in ("sessionId", "isOpening")},
@@ -687,53 +693,51 @@ def _store_hits(connection: Connection, *, project_id: str, now: str, since: str
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
     inserted = connection.execute(
         f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
-        "JOIN temp.assignments AS session USING (id)"
+        "JOIN temp.assignments AS session ON hit.rowid = arrival"
     ).fetchall()[0][0]
-    connection.execute(
-        "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
-        "FROM (FROM temp.assignments WHERE former <> sessionId OR isOpening) AS hit "
-        f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
-        "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
-    )
+    if inserted < assigned:
+        connection.execute(
+            "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
+            "FROM (FROM temp.assignments WHERE former <> sessionId OR isOpening) AS hit "
+            f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
+            "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
+        )
     connection.execute("DROP TABLE temp.assignments")
     return int(inserted)
 
 
-def _describe_agents(connection: Connection, agents: pa.Table) -> None:
-    """Create ``session_agents``: the properties of each distinct user agent of the sessions."""
+def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
+    """Return user agents with those of first hits that were stored meanwhile."""
     with tables.arrow_view(connection, agents) as view:
-        connection.execute(
-            f"CREATE TEMP TABLE session_agents AS FROM {view} SEMI JOIN temp.first_hits ON ua = userAgent"
-        )
-    missing = connection.execute(
-        "SELECT DISTINCT userAgent FROM temp.first_hits ANTI JOIN temp.session_agents ON ua = userAgent "
-        "WHERE userAgent IS NOT NULL"
-    ).fetchall()
-    if missing:
-        # Of hits that were stored meanwhile.
-        with tables.arrow_view(connection, visitors.agent_table([text for (text,) in missing])) as view:
-            connection.execute(f"INSERT INTO temp.session_agents FROM {view}")
+        missing = connection.execute(
+            f"SELECT DISTINCT userAgent FROM temp.first_hits ANTI JOIN {view} ON ua = userAgent "
+            "WHERE userAgent IS NOT NULL"
+        ).fetchall()
+    return pa.concat_tables([agents, visitors.agent_table([text for (text,) in missing])])
 
 
-def _store_sessions(connection: Connection, *, project_id: str, now: str, since: str) -> int:
+def _store_sessions(
+    connection: Connection, agents: pa.Table, *, project_id: str, now: str, since: str
+) -> int:
     """Replace the stored sessions by the recomputed ones; return how many more there are."""
-    connection.execute(
+    ((removed,),) = connection.execute(
         "CREATE TEMP TABLE former_sessions AS SELECT _id, userId FROM interactions "
         f"WHERE startDate >= {since} "
         "AND _id IN (SELECT sessionId FROM temp.session_hits WHERE sessionId IS NOT NULL)"
-    )
-    removed = connection.execute(
-        f"DELETE FROM interactions WHERE startDate >= {since} "
-        "AND _id IN (SELECT _id FROM temp.former_sessions)"
-    ).fetchall()[0][0]
-    connection.execute(
+    ).fetchall()
+    if removed:
+        connection.execute(
+            f"DELETE FROM interactions WHERE startDate >= {since} "
+            "AND _id IN (SELECT _id FROM temp.former_sessions)"
+        )
+    ((returning,),) = connection.execute(
         "CREATE TEMP TABLE returning_users AS SELECT DISTINCT userId FROM interactions "
         "WHERE userId IN (SELECT userId FROM temp.sessions UNION SELECT userId FROM temp.former_sessions)"
-    )
+    ).fetchall()
     values = {
         "projectId": sources.literal(project_id),
         "type": "'session'",
-        "userLifetimeIndex": "row_number() OVER (PARTITION BY userId ORDER BY startDate, session._id)",
+        "userLifetimeIndex": "session.userLifetimeIndex",
         "duration": "(epoch_us(endDate) - epoch_us(startDate)) / 1e6",
         "ingestedAt": f"coalesce(session.ingestedAt, {now})",
         "updateDate": f"CASE WHEN storedId IS NULL OR is_unchanged THEN session.updateDate ELSE {now} END",
@@ -747,15 +751,18 @@ def _store_sessions(connection: Connection, *, project_id: str, now: str, since:
     }
     columns = ", ".join(sources.quoted(name) for name in values)
     placed = "(SELECT * FROM nodes WHERE _id IN (SELECT nodeId FROM temp.first_hits))"
-    inserted = connection.execute(
-        f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
-        "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
-        "LEFT JOIN temp.session_agents AS agent ON agent.ua = hit.userAgent "
-        f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
-    ).fetchall()[0][0]
+    with tables.arrow_view(connection, _with_missing(connection, agents)) as view:
+        inserted = connection.execute(
+            f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
+            "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
+            f"LEFT JOIN {view} AS agent ON agent.ua = hit.userAgent "
+            f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
+        ).fetchall()[0][0]
     merging.register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
-    merging.renumber(connection, "SELECT userId FROM temp.returning_users")
-    merging.remove_absent(connection, "temp.former_sessions")
+    if returning:
+        merging.renumber(connection, "SELECT userId FROM temp.returning_users")
+    if removed:
+        merging.remove_absent(connection, "temp.former_sessions")
     for table in ("former_sessions", "returning_users"):
         connection.execute(f"DROP TABLE temp.{table}")
     return int(inserted - removed)

@@ -290,9 +290,7 @@ def resolve_hits(
     for name, column in columns.items():
         keys = keys.append_column(name, column)
     agents = _resolve_agents(connection, rules, span)
-    with arrow_view(connection, keys) as view:
-        connection.execute(f"CREATE TEMP TABLE sources AS FROM {view}")
-    with arrow_view(connection, agents) as view:
+    with arrow_view(connection, keys, "sources"), arrow_view(connection, agents) as view:
         connection.execute(
             f"""
             CREATE TABLE {into} AS
@@ -302,12 +300,11 @@ def resolve_hits(
                 sources.source, sources.referrerType,
                 sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign,
                 coalesce(sources.problem, agents.problem) AS problem
-            FROM temp.keyed_hits AS hit JOIN temp.sources USING (search_key, referrer_key, is_internal)
+            FROM temp.keyed_hits AS hit JOIN sources USING (search_key, referrer_key, is_internal)
             LEFT JOIN {view} AS agents ON hit.userAgent = agents.ua
             """
         )
-    for table in ("keyed_hits", "sources", "captured_addresses", "internal_pairs"):
-        connection.execute(f"DROP TABLE temp.{table}")
+    connection.execute("DROP TABLE temp.keyed_hits")
     return ResolvedHits(into, tuple(sources), agents)
 
 
@@ -334,16 +331,17 @@ def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -
         f"AS whole_referrer, right(whole_page, {longest}) AS page_host, "
         f"right(whole_referrer, {longest}) AS referrer_host FROM {hits}"
     )
-    visitors.create_captured_addresses(connection, settings.traffic_filters, hits)
-    _create_internal_pairs(connection, hosts, settings)
-    connection.execute(
-        f"""
+    captured = visitors.captured_addresses(connection, settings.traffic_filters, hits)
+    pairs = _internal_pairs(connection, hosts, settings)
+    with arrow_view(connection, captured) as view, arrow_view(connection, pairs, "internal_pairs"):
+        connection.execute(
+            f"""
         CREATE TEMP TABLE keyed_hits AS
         WITH hosts AS ({hosts}), internal AS (
             SELECT * REPLACE (coalesce(is_internal, false) AS is_internal),
                 {visitors.capture_sql(settings.traffic_filters, captured="filters")} AS trafficFilterId
-            FROM hosts LEFT JOIN temp.captured_addresses USING (address)
-            LEFT JOIN temp.internal_pairs USING (page_host, referrer_host)
+            FROM hosts LEFT JOIN {view} AS captured USING (address)
+            LEFT JOIN internal_pairs USING (page_host, referrer_host)
         )
         SELECT * EXCLUDE (page_host, referrer_host, filters, whole_page, whole_referrer) REPLACE (
                 right({host}, {longest}) AS {host},
@@ -354,20 +352,18 @@ def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -
                 AS referrer_key
         FROM internal
         """
-    )
+        )
 
 
-def _create_internal_pairs(connection: Connection, hosts: str, settings: ProjectSettings) -> None:
-    """Create ``internal_pairs``: hosts of pages and referrers whose visitors do not come from outside."""
+def _internal_pairs(connection: Connection, hosts: str, settings: ProjectSettings) -> pa.Table:
+    """Return hosts of pages and referrers whose visitors do not come from outside."""
     excluded = {*channel_rules.returning_sites(), *settings.excluded_referrers, *settings.domains}
     query = f"SELECT DISTINCT page_host, referrer_host FROM ({hosts}) WHERE referrer_host <> ''"
     found = connection.execute(query).fetchall()
     pairs = [(page, other, True) for page, other in found if is_internal(page, other, excluded)]
     names, kinds = ("page_host", "referrer_host", "is_internal"), (pa.string(), pa.string(), pa.bool_())
     columns = zip(*pairs, strict=True) if pairs else ([], [], [])
-    table = pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names)
-    with arrow_view(connection, table) as view:
-        connection.execute(f"CREATE TEMP TABLE internal_pairs AS FROM {view}")
+    return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names)
 
 
 def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
@@ -408,6 +404,10 @@ _FIELDS: Final = {
     "source": "source",
     "medium": "medium",
 }
+#: Whether a node is only an id.
+_IS_BARE: Final = (
+    "(nodes.implicit AND nodes.channel IS NULL AND nodes.parentId IS NULL AND nodes.type <> 'integration')"
+)
 
 
 def place_sources(
@@ -452,8 +452,10 @@ def place_sources(
     }
     named = {node.node_id: node for nodes in chains.values() for node in nodes}
     with arrow_view(connection, pa.table({"_id": pa.array(named, pa.string())})) as view:
-        stored = connection.execute(f"SELECT _id, path FROM nodes SEMI JOIN {view} USING (_id)").fetchall()
-    paths: dict[str, list[str]] = dict(stored)
+        stored = connection.execute(
+            f"SELECT _id, path, {_IS_BARE} FROM nodes SEMI JOIN {view} USING (_id)"
+        ).fetchall()
+    paths: dict[str, list[str]] = {id: path for id, path, _ in stored}
     new: dict[str, Node] = {}
     leaves: dict[int, str] = {}
     room = len(named) if most_new is None else most_new
@@ -477,8 +479,10 @@ def place_sources(
             by_integration.setdefault(str(leaf.parent_id), []).append(campaign)
     for root, made in by_integration.items():
         campaigns.insert_campaigns(connection, integrations[root], made)
-    seen = {id: node for id, node in named.items() if id in paths} | new
-    inserted = _insert_nodes(connection, seen.values(), paths, project_id=project_id, now=now)
+    inserted = 0
+    if new or any(is_bare for *_, is_bare in stored):
+        seen = {id: node for id, node in named.items() if id in paths} | new
+        inserted = _insert_nodes(connection, seen.values(), paths, project_id=project_id, now=now)
     return leaves, inserted + sum(map(len, by_integration.values()))
 
 
@@ -527,8 +531,7 @@ def _insert_nodes(
         updated = connection.execute(
             f"UPDATE nodes SET {changed}, updatedAt = {now}, "
             "type = CASE WHEN nodes.type = 'campaign' THEN nodes.type ELSE seen.type END "
-            f"FROM {view} AS seen WHERE nodes._id = seen._id AND nodes.implicit AND nodes.channel IS NULL "
-            "AND nodes.parentId IS NULL AND nodes.type <> 'integration'"
+            f"FROM {view} AS seen WHERE nodes._id = seen._id AND {_IS_BARE}"
         ).fetchall()[0][0]
         if updated:
             campaigns.update_paths(connection)

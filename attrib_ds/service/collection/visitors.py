@@ -244,7 +244,7 @@ def capture_sql(filters: Sequence[str], *, captured: str) -> str:
     filters : sequence of str
         The setting ``trafficFilters``.
     captured : str
-        SQL for the list of filters that capture the hit's address, from :func:`create_captured_addresses`.
+        SQL for the list of filters that capture the hit's address, from :func:`captured_addresses`.
 
     Examples
     --------
@@ -271,8 +271,8 @@ def _condition(text: str, *, captured: str) -> str:
     return f"({host} = {literal(name)} OR ends_with({host}, {literal(f'.{name}')}))"
 
 
-def create_captured_addresses(connection: Connection, filters: Sequence[str], hits: str) -> None:
-    """Create ``captured_addresses``: each distinct ``address`` of hits with the filters that capture it."""
+def captured_addresses(connection: Connection, filters: Sequence[str], hits: str) -> pa.Table:
+    """Return each distinct ``address`` of hits with the ``filters`` that capture it."""
     networks = {
         text: ipaddress.ip_network(text.partition(":")[2], strict=False)
         for text in filters
@@ -287,8 +287,7 @@ def create_captured_addresses(connection: Connection, filters: Sequence[str], hi
         for address in map(parse_address, texts)
     ]
     columns = {"address": pa.array(texts, pa.string()), "filters": pa.array(captured, pa.list_(pa.string()))}
-    with arrow_view(connection, pa.table(columns)) as view:
-        connection.execute(f"CREATE TEMP TABLE captured_addresses AS FROM {view}")
+    return pa.table(columns)
 
 
 def captures(filters: Sequence[str], *, address: str, user_agent: str, page: str, referrer: str) -> bool:

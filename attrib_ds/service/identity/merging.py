@@ -103,14 +103,14 @@ def remove_absent(connection: Connection, rows: str) -> None:
     [(0,)]
     >>> store.close()
     """
-    connection.execute(
+    ((count,),) = connection.execute(
         # Joins, which hash the few users; NOT IN would hash those of all records.
         f"CREATE TEMP TABLE absent AS SELECT DISTINCT userId FROM {rows} "
         "ANTI JOIN interactions USING (userId) ANTI JOIN events USING (userId)"
-    )
-    connection.execute("DELETE FROM users WHERE _id IN (SELECT userId FROM temp.absent)")
-    for table in ("identities", "merged_users"):
-        connection.execute(f"DELETE FROM {table} WHERE userId IN (SELECT userId FROM temp.absent)")
+    ).fetchall()
+    for table, column in {"users": "_id", "identities": "userId", "merged_users": "userId"}.items():
+        if count:
+            connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT userId FROM temp.absent)")
     connection.execute("DROP TABLE temp.absent")
 
 

@@ -1,12 +1,14 @@
 """Accepts what requests send singly and in haste into the queue, and moves it from there in portions."""
 
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Final, Generic, TypeVar, cast
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar, cast
 
 import duckdb
 
@@ -28,8 +30,11 @@ _SECONDS_TO_RETRY: Final = 1.0
 #: How long a request waits for the records before it.
 _SECONDS_TO_SETTLE: Final = 30.0
 _SECONDS_TO_STOP: Final = 10.0
-#: Longest time until records are moved: other requests need the writer, too.
+#: Longest time that records gather because the last transaction took as long.
 _MOST_SECONDS_TO_GATHER: Final = 5.0
+#: How old what a reader finds may be, and how long it waits for it.
+_SECONDS_BEHIND: Final = 0.5
+_SECONDS_TO_CATCH_UP: Final = 5.0
 #: Number of records that cannot be written from which on the fault is not theirs.
 _MOST_FAILURES: Final = 10
 #: Causes of failures, such as a full disk, that are not the fault of what was written.
@@ -55,9 +60,11 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         Number of records that are not moved from which on requests are refused (503).
     most : int
         Number of records that are moved together.
+    enough : int, optional
+        Number of records from which on they are moved without further delay; ``most`` by default.
     seconds_to_gather : float
-        How long records gather before they are moved, unless somebody waits for them; at least as long as
-        the last transaction took.
+        How long fewer records gather before they are moved, unless somebody waits for them; at least as long
+        as the last transaction took.
     """
 
     def __init__(
@@ -68,6 +75,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         name: str,
         most_waiting: int,
         most: int,
+        enough: int | None = None,
         seconds_to_gather: float,
     ) -> None:
         self._queue = cast("Queue", queue)
@@ -75,6 +83,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         self._name = name
         self._most_waiting = most_waiting
         self._most = most
+        self._enough = enough or most
         self._least_to_gather = self._seconds_to_gather = seconds_to_gather
         self._batches: Batches[Item, Result] = Batches(
             self._accept,
@@ -88,6 +97,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         last = 0 if queue is None else queue.accepted[table]
         self._accepted = self._moved = self._awaited = last
         self._failures = 0
+        self._up_to_date_at = -math.inf
         self._is_closing = self._is_stopped = False
         #: Why records could not be moved the last time.
         self.failure: BaseException | None = None
@@ -164,6 +174,12 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 raise Unavailable(CLOSED)
             return False
 
+    def catch_up(self) -> None:
+        """Wait until the tables have what was accepted half a second ago; the mover tells failures."""
+        if time.monotonic() - self._up_to_date_at >= _SECONDS_BEHIND:
+            with suppress(Exception):
+                self.wait(_SECONDS_TO_CATCH_UP)
+
     def close(self, *, timeout: float) -> None:
         """Accept what waits and move it, for some seconds at most; the next process moves the rest."""
         self._batches.close(timeout=timeout)
@@ -200,7 +216,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
             self._accepted = queue.accepted[self._table]
             if self._thread is None:
                 self._start()
-            elif self._accepted - self._moved >= self._most:
+            elif self._accepted - self._moved >= self._enough:
                 self._changed.notify_all()
         return results
 
@@ -236,7 +252,9 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 # Without records, another service of this process has moved them.
                 self._moved = self._moved if rows else accepted
                 took = time.monotonic() - started_at
-                self._seconds_to_gather = min(max(self._least_to_gather, took), _MOST_SECONDS_TO_GATHER)
+                self._seconds_to_gather = max(self._least_to_gather, min(took, _MOST_SECONDS_TO_GATHER))
+                if len(rows) < self._most:
+                    self._up_to_date_at = started_at
                 self._changed.notify_all()
 
     def _is_due(self) -> bool:
@@ -251,7 +269,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 return False
             self._changed.wait_for(
                 lambda: (
-                    self._accepted - self._moved >= self._most
+                    self._accepted - self._moved >= self._enough
                     or self._awaited > self._moved
                     or self._is_closing
                     or self._is_stopped
@@ -270,22 +288,14 @@ class TableIntake(Intake[Item, Result, Entry]):
     ----------
     store : Store
         The project.
-    table, most_waiting, most, seconds_to_gather
+    table, **sizes
         As for :class:`Intake`.
     """
 
-    def __init__(
-        self, store: Store, table: str, *, most_waiting: int, most: int, seconds_to_gather: float
-    ) -> None:
+    def __init__(self, store: Store, table: str, **sizes: Any) -> None:
         self._store = store
-        super().__init__(
-            None if store.is_read_only else store.queue,
-            table,
-            name=store.meta.project_id,
-            most_waiting=most_waiting,
-            most=most,
-            seconds_to_gather=seconds_to_gather,
-        )
+        queue = None if store.is_read_only else store.queue
+        super().__init__(queue, table, name=store.meta.project_id, **sizes)
 
     def submit(self, item: Item, *, size: int = 1) -> Future[Result]:
         """Accept what a request sends; raises NotSupported if the project is read-only."""

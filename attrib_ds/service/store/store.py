@@ -46,6 +46,8 @@ _SETTINGS: Final = {
     # Never fetch extensions from the network.
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
+    # Of new files: texts are compressed better, in half the time.
+    "storage_compatibility_version": "v1.5.0",
     # The writer checkpoints itself, between commits and only if the disk has room.
     "checkpoint_threshold": "1TB",
 }

@@ -453,9 +453,10 @@ def as_arrow(table: str, records: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 @contextmanager
-def arrow_view(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Iterator[str]:
+def arrow_view(
+    connection: duckdb.DuckDBPyConnection, rows: pa.Table, view: str = "arrow_rows"
+) -> Iterator[str]:
     """Register an Arrow table as a view for the length of the block; yields the view's name."""
-    view = "arrow_rows"
     connection.register(view, rows)
     try:
         yield view

@@ -79,6 +79,40 @@ def test_a_hit_that_is_sent_twice_counts_once(store):
         assert cursor.execute('SELECT "pageUrl.pathname" FROM hits').fetchall() == [("/",)]
 
 
+def test_hits_gather_until_somebody_reads_or_enough_have_come(monkeypatch):
+    monkeypatch.setattr(hits, "_ENOUGH", 3)
+    with closing(Service.open("shop", ":memory:")) as service:
+        service.start_hit(record(1)).result(SECONDS)
+        time.sleep(0.1)
+        assert service.waiting()["hits"] == 1
+        assert send(service, "search_interactions").read()["hitCount"].to_pylist() == [1]
+        # A reader does not wait for the hits of the last half second.
+        service.start_hit(record(2)).result(SECONDS)
+        service._hits._up_to_date_at = time.monotonic() + SECONDS
+        assert send(service, "search_interactions").read()["hitCount"].to_pylist() == [1]
+        service._hits._up_to_date_at = time.monotonic() - 1
+        assert service.tables().interactions.hitCount.to_pyarrow().to_pylist() == [2]
+        for number in (3, 4, 5):
+            service.start_hit(record(number)).result(SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while service.waiting()["hits"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert service.waiting()["hits"] == 0
+
+
+def test_readers_do_not_fail_with_the_hits(monkeypatch, caplog):
+    def fail(*_, **__):
+        raise OSError("no")
+
+    with closing(Service.open("shop", ":memory:")) as service:
+        with monkeypatch.context() as broken:
+            broken.setattr(service._store, "write", fail)
+            service.start_hit(record(1)).result(SECONDS)
+            assert send(service, "search_interactions").total == 0
+        assert "hits of shop wait: no" in caplog.text
+        assert send(service, "search_interactions").total == 1
+
+
 def test_the_date_of_ingestion_is_that_of_acceptance(store):
     """G-242: one portion holds many requests, in another order than their views."""
     intake = HitIntake(store)
