@@ -713,7 +713,8 @@ def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
             f"SELECT DISTINCT userAgent FROM temp.first_hits ANTI JOIN {view} ON ua = userAgent "
             "WHERE userAgent IS NOT NULL"
         ).fetchall()
-    return pa.concat_tables([agents, visitors.agent_table([text for (text,) in missing])])
+    further = [visitors.agent_table([text for (text,) in missing])] if missing else []
+    return pa.concat_tables([agents, *further])
 
 
 def _store_sessions(
