@@ -609,7 +609,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
-            SELECT {names}, sessionId, CAST(NULL AS BIGINT) AS arrival FROM hits
+            SELECT {names}, sessionId FROM hits
             WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
             SELECT trackerId, min((serverDate, id)) AS opening, min(serverDate) AS opened
@@ -620,7 +620,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         )
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
         WHERE opening IS NULL OR (serverDate, stored.id) >= opening
-        UNION ALL SELECT {names}, NULL, rowid FROM temp.arrived_hits
+        UNION ALL SELECT {names}, NULL FROM temp.arrived_hits
         """
     )
 
@@ -665,8 +665,6 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         )
         SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
             grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
-            row_number() OVER (PARTITION BY coalesce(stored.userId, holder)
-                ORDER BY grouped.startDate, _id) AS userLifetimeIndex,
             stored.updateDate,
             stored.endDate IS NOT DISTINCT FROM grouped.endDate
                 AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
@@ -680,8 +678,8 @@ def _store_hits(connection: Connection, *, project_id: str, now: str, since: str
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
     # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
     ((assigned,),) = connection.execute(
-        "CREATE TEMP TABLE assignments AS SELECT hit.id, arrival, hit.sessionId AS former, "
-        "sessions._id AS sessionId, hit.id = firstHitId AS isOpening "
+        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId, "
+        "hit.id = firstHitId AS isOpening "
         "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
     ).fetchall()
     values = {
@@ -693,7 +691,7 @@ def _store_hits(connection: Connection, *, project_id: str, now: str, since: str
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
     inserted = connection.execute(
         f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
-        "JOIN temp.assignments AS session ON hit.rowid = arrival"
+        "JOIN temp.assignments AS session USING (id)"
     ).fetchall()[0][0]
     if inserted < assigned:
         connection.execute(
@@ -738,7 +736,7 @@ def _store_sessions(
     values = {
         "projectId": sources.literal(project_id),
         "type": "'session'",
-        "userLifetimeIndex": "session.userLifetimeIndex",
+        "userLifetimeIndex": "row_number() OVER (PARTITION BY userId ORDER BY startDate, session._id)",
         "duration": "(epoch_us(endDate) - epoch_us(startDate)) / 1e6",
         "ingestedAt": f"coalesce(session.ingestedAt, {now})",
         "updateDate": f"CASE WHEN storedId IS NULL OR is_unchanged THEN session.updateDate ELSE {now} END",

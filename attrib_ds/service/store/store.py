@@ -471,6 +471,9 @@ def open_file(
         files.create_private_folder(file.parent)
         # DuckDB refuses to open a file of this process again with other settings.
         config = _SETTINGS | ({"custom_user_agent": uuid4().hex} if exclusive else {})
+        # The rest of larger work, such as a bulk load, goes to files beside the project.
+        if memory := os.environ.get("ATTRIB_DS_MEMORY"):
+            config["memory_limit"] = memory
         if read_only:
             return duckdb.connect(file, read_only=True, config=config)
         return _open_private(file, config)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 
 import duckdb
@@ -154,6 +155,15 @@ def test_a_folder_that_cannot_be_created_raises(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be opened"):
         Store.open(tmp_path / "file" / "shop.duckdb", "shop")
+
+
+def test_the_memory_of_a_project_can_be_bounded(path, monkeypatch):
+    monkeypatch.setenv("ATTRIB_DS_MEMORY", "300 MiB")
+    with closing(Store.open(path, "shop")) as store, store.cursor() as cursor:
+        assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("300.0 MiB",)]
+    monkeypatch.setenv("ATTRIB_DS_MEMORY", "much")
+    with pytest.raises(Unavailable, match="memory"):
+        Store.open(path, "shop")
 
 
 def test_reading_only(path):
