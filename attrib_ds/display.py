@@ -63,12 +63,7 @@ def progress(
     lock = threading.Lock()
     count = total if callable(total) else lambda: total
     with Bar(
-        desc=name,
-        total=count(),
-        initial=done,
-        unit=f" {what}",
-        file=sys.stderr,
-        delay=_DELAY_SECONDS,
+        desc=name, total=count(), initial=done, unit=f" {what}", file=sys.stderr, delay=_DELAY_SECONDS
     ) as bar:
 
         def advance(more: int) -> None:

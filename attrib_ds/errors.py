@@ -120,17 +120,18 @@ def _rebuild(kind: type[AttribError], message: str, fields: dict[str, Any]) -> A
     return kind(message, **fields)
 
 
-class InvalidRequest(AttribError, ValueError):
-    """A value that is not allowed; the message names the argument, what came and what is allowed.
-
-    The field is the word that the message begins with, ``field: problem``, unless another one is given.
-    """
-
-    status = 400
+class _OfField(AttribError):
+    """An error of a field: the word that its message begins with, ``field: problem``, unless it is given."""
 
     def __init__(self, message: str, **particulars: Any) -> None:
         name = re.match(r"(\S+): ", message)
         super().__init__(message, **{"field": name and name[1], **particulars})
+
+
+class InvalidRequest(_OfField, ValueError):
+    """A value that is not allowed; the message names the argument, what came and what is allowed."""
+
+    status = 400
 
     @classmethod
     def choice(cls, field: str, got: object, allowed: Iterable[str]) -> Self:
@@ -146,7 +147,7 @@ class InvalidRequest(AttribError, ValueError):
 
 def check_choice(field: str, got: object, allowed: Collection[Any]) -> None:
     """Raise :class:`InvalidRequest` unless a value is one of ``allowed``."""
-    if got not in allowed:
+    if not isinstance(got, str) or got not in allowed:
         raise InvalidRequest.choice(field, got, allowed)
 
 
@@ -162,13 +163,13 @@ class Forbidden(AttribError, PermissionError):
     status = 403
 
 
-class NotFound(AttribError, LookupError):
+class NotFound(_OfField, LookupError):
     """No such record."""
 
     status = 404
 
 
-class Conflict(AttribError):
+class Conflict(_OfField):
     """A key is taken, or a nonce was used for something else."""
 
     status = 409

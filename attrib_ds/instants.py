@@ -250,17 +250,7 @@ def _from_datetime(value: datetime, argument: str) -> datetime:
     if value != value:
         raise _refusal(value, argument, "is a missing value")
     # Field by field, since a pandas Timestamp must lose its nanoseconds and its class.
-    plain = datetime(
-        value.year,
-        value.month,
-        value.day,
-        value.hour,
-        value.minute,
-        value.second,
-        value.microsecond,
-        value.tzinfo,
-        fold=value.fold,
-    )
+    plain = datetime.combine(value.date(), value.timetz())
     return plain if plain.utcoffset() is not None else plain.replace(tzinfo=UTC)
 
 
@@ -278,13 +268,11 @@ def _from_numpy(value: np.datetime64, argument: str) -> datetime:
 
 def _date_alone(value: object, day: str, argument: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{argument}: {value!r} is a date without a time; write '{day}T00:00:00Z' for the start of that day",
-        field=argument,
+        f"{argument}: {value!r} is a date without a time; write '{day}T00:00:00Z' for the start of that day"
     )
 
 
 def _refusal(value: object, argument: str, reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{argument}: {value!r} {reason}; give a datetime or RFC 3339 text such as {_EXAMPLE!r}",
-        field=argument,
+        f"{argument}: {value!r} {reason}; give a datetime or RFC 3339 text such as {_EXAMPLE!r}"
     )

@@ -226,20 +226,7 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
 #: Allows what every other scope allows.
 FULL_ACCESS: Final = "full_access"
 SCOPES: Final = (
-    FULL_ACCESS,
-    "interactions:read",
-    "interactions:write",
-    "hits:write",
-    "events:read",
-    "events:write",
-    "users:read",
-    "users:write",
-    "users:export",
-    "users:sql",
-    "event-types:read",
-    "event-types:write",
-    "campaigns:read",
-    "campaigns:write",
-    "privacy:write",
-    "admin",
-)
+    FULL_ACCESS, "interactions:read", "interactions:write", "hits:write", "events:read", "events:write",
+    "users:read", "users:write", "users:export", "users:sql", "event-types:read", "event-types:write",
+    "campaigns:read", "campaigns:write", "privacy:write", "admin",
+)  # fmt: skip

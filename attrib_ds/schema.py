@@ -34,6 +34,12 @@ def _page(name: str) -> list[pa.Field]:
 
 
 URL_PARTS: Final = ("protocol", "hostname", "port", "origin", "pathname", "search", "hash")
+_USER_AGENT: Final = _text(
+    "userAgent.ua", "userAgent.browser.name", "userAgent.browser.version", "userAgent.browser.major",
+    "userAgent.engine.name", "userAgent.engine.version", "userAgent.os.name", "userAgent.os.version",
+    "userAgent.device.vendor", "userAgent.device.model", "userAgent.device.type",
+    "userAgent.cpu.architecture",
+)  # fmt: skip
 _ASN: Final = _text("asn.asnId", "asn.asnName")
 _GEO: Final = [
     *_text("geo.countryCode", "geo.state", "geo.city"),
@@ -57,20 +63,7 @@ INTERACTION: Final = pa.schema(
         *_json("rawUserData", "rawNodeData"),
         *_text("firstPage"),
         *_page("firstPageUrl"),
-        *_text(
-            "userAgent.ua",
-            "userAgent.browser.name",
-            "userAgent.browser.version",
-            "userAgent.browser.major",
-            "userAgent.engine.name",
-            "userAgent.engine.version",
-            "userAgent.os.name",
-            "userAgent.os.version",
-            "userAgent.device.vendor",
-            "userAgent.device.model",
-            "userAgent.device.type",
-            "userAgent.cpu.architecture",
-        ),
+        *_USER_AGENT,
         *_ASN,
         *_GEO,
     ]
@@ -117,11 +110,7 @@ RAW_HIT: Final = pa.schema(
 )
 
 RAW_EVENT: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "nonce", "eventType", "trackerId"),
-        *_instants("createdAt"),
-        *_json("data"),
-    ]
+    [*_text("_id", "projectId", "nonce", "eventType", "trackerId"), *_instants("createdAt"), *_json("data")]
 )
 
 METRIC: Final = pa.schema(

@@ -130,7 +130,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Try whether the tests notice deliberate bugs.")
     parser.add_argument("words", nargs="*", help="only entries with one of these in name or file")
     parser.add_argument("--check", action="store_true", help="only check that entries fit the code")
-    parser.add_argument("--random", type=int, metavar="N", help="draw so many bugs instead")
+    parser.add_argument("--random", type=int, metavar="N", help="draw this many random bugs instead")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time (default 2)")
     parser.add_argument("--skip-baseline", action="store_true", help="trust that tests pass without a bug")

@@ -6,24 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
 from attrib_ds.api.results import given, page
+from attrib_ds.contract import OPERATIONS
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.delivery import Delivery, Outcome
-
-#: Columns of outlays to create, with the arguments of :func:`create_outlay`.
-_ARGUMENTS: Final = {
-    "campaignId": "campaign_id",
-    "amount": "amount",
-    "startDate": "start_date",
-    "endDate": "end_date",
-    "country": "country",
-    "region": "region",
-}
 
 
 def list_campaigns(
@@ -457,13 +448,7 @@ def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id:
     )
 
 
-def create_outlays(
-    project: Project,
-    vendor_id: str,
-    frame: Frame,
-    *,
-    dry_run: bool = False,
-) -> pd.DataFrame:
+def create_outlays(project: Project, vendor_id: str, frame: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Record the costs of custom campaigns, one outlay per row.
 
     Sending the same rows again stores nothing twice: a row is skipped if its campaign has an equal outlay
@@ -511,8 +496,9 @@ def create_outlays(
     rows = read_rows(
         frame, required=("campaignId", "amount", "startDate", "endDate"), optional=("country", "region")
     )
+    named = {**OPERATIONS["create_outlay"].arguments, "campaignId": "campaign_id"}
     arguments = [
-        {"vendor_id": vendor_id, **{_ARGUMENTS[name]: value for name, value in row.items()}} for row in rows
+        {"vendor_id": vendor_id, **{named[name]: value for name, value in row.items()}} for row in rows
     ]
     delivery = Delivery(project, "create_outlay", frame.index, arguments)
     if dry_run:

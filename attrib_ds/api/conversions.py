@@ -11,16 +11,14 @@ from zoneinfo import ZoneInfo
 import ibis.expr.types as ir
 import pandas as pd
 
-from attrib_ds import instants
+from attrib_ds import instants, mirroring
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths import inputs, project_tables
 from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
-from attrib_ds.errors import InvalidRequest, NotSupported, closest
-from attrib_ds.filters import Predicate
-from attrib_ds.filters.ibis_form import to_ibis
-from attrib_ds.mirroring import tables_of
+from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
+from attrib_ds.filters import Predicate, ibis_form
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, to_pandas
 
@@ -152,7 +150,7 @@ def conversion_paths(
     >>> sorted(set(credits["model"]))
     ['first_touch', 'last_touch']
     """
-    tables = tables_of(project)
+    tables = mirroring.tables_of(project)
     if (event_type is None) == (conversion_page is None):
         raise InvalidRequest("event_type: pass either an event type or conversion_page")
     if conversion_page is not None:
@@ -243,11 +241,7 @@ class _Period:
         if start is not None and end is not None and start > end:
             raise InvalidRequest(f"until: {until!s} is before since, {since!s}")
         is_day = instants.parse_day(until, argument="until") is not None
-        return cls(
-            start,
-            end,
-            end + instants.RESOLUTION if end is not None and is_day else end,
-        )
+        return cls(start, end, end + instants.RESOLUTION if end is not None and is_day else end)
 
     def kept(self, conversions: ir.Table) -> ir.Table:
         """Keep the conversions of the period."""
@@ -321,7 +315,7 @@ def _event_types(tables: Tables, event_type: str | Sequence[str]) -> list[str]:
 
 def _events(tables: Tables, event_types: list[str], where: Predicate | None) -> ir.Table:
     events = tables.events.filter(tables.events.eventType.isin(event_types))
-    return events if where is None else events.filter(to_ibis(where, events))
+    return events if where is None else events.filter(ibis_form.to_ibis(where, events))
 
 
 def _check_keys(
@@ -333,8 +327,7 @@ def _check_keys(
     known = {each["key"] for each in keys if each["type"] == "statistic"} | {"event-count"}
     for argument, named in statistics.items():
         for statistic in named:
-            if statistic not in known:
-                raise InvalidRequest.choice(argument, statistic, known)
+            check_choice(argument, statistic, known)
     for state in states:
         dated = {each["key"] for each in keys if each["type"] == "state"}
         if state is not None and state not in dated:
@@ -361,8 +354,7 @@ def _tree(tables: Tables, level: str | None, lookbacks: Mapping[str, str | timed
     credited = {} if level is None else project_tables.ancestors_at(nodes, level)
     known = set(nodes["_id"])
     for node in lookbacks:
-        if node not in known:
-            raise InvalidRequest.choice("node_lookbacks", node, known)
+        check_choice("node_lookbacks", node, known)
     return pd.DataFrame(
         {
             "node_id": nodes["_id"],
@@ -384,9 +376,9 @@ def _touchpoints(
         ~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull()
     )
     if where is not None:
-        eligible = eligible.filter(to_ibis(where, eligible))
+        eligible = eligible.filter(ibis_form.to_ibis(where, eligible))
     if nodes is not None:
-        eligible = eligible.filter(to_ibis(nodes, eligible, nodes=tables.nodes))
+        eligible = eligible.filter(ibis_form.to_ibis(nodes, eligible, nodes=tables.nodes))
     columns = ["node_id", "credited_id", "is_direct", WINDOW_NODE]
     touched = project_tables.lazy(tree[columns].rename(columns={"node_id": "touched_id"}))
     joined = eligible.left_join(touched, eligible.nodeId == touched.touched_id)
@@ -419,10 +411,7 @@ def _spend(
 
 
 def users_of_segment(
-    project: Project,
-    tables: Tables,
-    where: Predicate | None,
-    audience: Predicate | Mapping[str, Any] | None,
+    project: Project, tables: Tables, where: Predicate | None, audience: Predicate | Mapping[str, Any] | None
 ) -> ir.Table | None:
     """Return the ids of the users who meet both criteria, in the column ``_id``; None for all users.
 
@@ -464,5 +453,5 @@ def _of_table(
         raise InvalidRequest(f"audience: a predicate on {audience.kind} is not allowed; allowed: user(…)")
     for predicate in (where, audience):
         if predicate is not None:
-            users = users.filter(to_ibis(predicate, users))
+            users = users.filter(ibis_form.to_ibis(predicate, users))
     return users.select("_id")

@@ -9,13 +9,12 @@ from typing import Final, TypeGuard
 
 import pandas as pd
 
-from attrib_ds import instants
+from attrib_ds import errors, instants
 from attrib_ds.attribution.experiments.effects import Effects
 from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.plans import plan_holdout
 from attrib_ds.contract.administration import Holdout, unknown_holdout
 from attrib_ds.contract.interactions import OPPORTUNITY
-from attrib_ds.errors import Forbidden, HoldoutWarning, InvalidRequest, closest, warn
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
@@ -226,19 +225,19 @@ def _warn_of_unknown_node(project: Project, node_id: str) -> None:
     hint = ""
     try:
         nodes = to_pandas(project.send("list_nodes").read())
-    except Forbidden:  # an account may create holdouts and not read nodes
+    except errors.Forbidden:  # an account may create holdouts and not read nodes
         pass
     else:
         if nodes.empty:
             return
         namesakes = nodes[nodes["name"].fillna("").str.casefold() == node_id.casefold()]
-        hint = closest(node_id, nodes["_id"])
+        hint = errors.closest(node_id, nodes["_id"])
         for id, name in zip(namesakes["_id"][:1], namesakes["name"][:1], strict=True):
             hint = f" (did you mean {id!r}, the id of {name!r}?)"
-    warn(
+    errors.warn(
         f"node_id: there is no node {node_id!r} yet{hint}; the effect of the holdout can be measured once it "
         "exists. at.list_nodes lists the nodes",
-        HoldoutWarning,
+        errors.HoldoutWarning,
     )
 
 
@@ -249,10 +248,10 @@ def _units(ids: Frame | Iterable[str], column: str) -> pd.DataFrame:
     elif isinstance(ids, Iterable) and not isinstance(ids, str):
         units = pd.DataFrame({column: pd.Series(list(ids), dtype=object)})
     else:
-        raise InvalidRequest(f"ids: {ids!r} is not allowed; allowed: a DataFrame or a list")
+        raise errors.InvalidRequest(f"ids: {ids!r} is not allowed; allowed: a DataFrame or a list")
     for id in units[column]:
         if not isinstance(id, str) or not id:
-            raise InvalidRequest(f"ids: {id!r} is not allowed; allowed: text that is not empty")
+            raise errors.InvalidRequest(f"ids: {id!r} is not allowed; allowed: text that is not empty")
     return units.assign(**{column: units[column].astype(TEXT)})
 
 

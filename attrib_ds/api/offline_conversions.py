@@ -17,7 +17,6 @@ from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, cl
 from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
-from attrib_ds.sending.conversion_cells import Cells
 
 #: Key of the id in the data of events; that of offline interactions has the same name.
 _ID: Final = "externalId"
@@ -124,7 +123,7 @@ def send_conversions(
     named |= {"currency": None if code else currency}
     named |= {f"fields[{key!r}]": name for key, name in (fields or {}).items()}
     rows = _rows(table, {argument: name for argument, name in named.items() if name is not None})
-    cells = Cells(rows, table.index.tolist())
+    cells = conversion_cells.Cells(rows, table.index.tolist())
     ids = cells.read(id, conversion_cells.identifier, required=True)
     cells.report_repeated(id, ids)
     if not dry_run:
@@ -205,8 +204,7 @@ def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str,
         if name not in columns:
             raise InvalidRequest(
                 f"{argument}: there is no column {name!r}{closest(str(name), columns)}; the columns are: "
-                f"{', '.join(columns)}",
-                field=argument,
+                f"{', '.join(columns)}"
             )
     used = list(dict.fromkeys(named.values()))
     return read_rows(conversions[used], required=used, argument="conversions")

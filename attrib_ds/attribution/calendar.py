@@ -12,8 +12,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
-from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds import errors, instants
 from attrib_ds.records.frames import TEXT
 
 #: Label of the interval that each day belongs to, by interval.
@@ -39,7 +38,7 @@ def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'"
         ) from error
 
@@ -92,7 +91,7 @@ def labels(days: pd.Series[Any], interval: str) -> pd.Series[Any]:
     >>> [labels(days, interval)[0] for interval in INTERVALS]
     ['2025-02-03', '2025-W06', '2025-02', '2025-Q1', '2025-S1', '2025']
     """
-    check_choice("interval", interval, _LABELS)
+    errors.check_choice("interval", interval, _LABELS)
     return _LABELS[interval](days).astype(TEXT)
 
 
@@ -210,9 +209,9 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
             raise ValueError(value)
         length = pd.Timedelta(value).to_pytimedelta()
     except (AttributeError, ValueError, OverflowError) as error:
-        raise InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}") from error
+        raise errors.InvalidRequest(f"{argument}: {value!r} is not a length of time; {_ALLOWED}") from error
     if length <= timedelta(0):
-        raise InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}")
+        raise errors.InvalidRequest(f"{argument}: {value!r} is not positive; {_ALLOWED}")
     return length
 
 

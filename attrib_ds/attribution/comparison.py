@@ -257,16 +257,9 @@ class NGrams:
 
 _KEYS = ["model", "node_id", "node_name", "currency"]
 _COLUMNS = [
-    "model",
-    "lookback_days",
-    "node_id",
-    "node_name",
-    "conversions",
-    "value",
-    "currency",
-    "share",
+    "model", "lookback_days", "node_id", "node_name", "conversions", "value", "currency", "share",
     "share_shift",
-]
+]  # fmt: skip
 
 
 def compare_lookbacks(

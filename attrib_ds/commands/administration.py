@@ -16,12 +16,9 @@ from attrib_ds.transports.http.configuration import find_remote
 
 #: Arguments of ``create_event_type`` by property in a file.
 _ARGUMENTS = {
-    "reference": "reference",
-    "name": "name",
-    "fields": "fields",
-    "metadata": "metadata",
-    "phoneParsingConfig": "phone_parsing_config",
-    "expirationPolicy": "expiration_policy",
+    name: argument
+    for name, argument in OPERATIONS["create_event_type"].arguments.items()
+    if name != "projectId"
 }
 #: Further properties of exported event types, which the service sets.
 _SET_BY_SERVICE = frozenset({"_id", "projectId", "createdAt", "updatedAt", "archivedAt"})

@@ -15,10 +15,9 @@ import ibis.selectors
 import pandas as pd
 
 import attrib_ds as at
-from attrib_ds import sample
+from attrib_ds import errors, sample
 from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
-from attrib_ds.errors import InvalidRequest, RejectedRows
 from attrib_ds.importers.columns import LISTED, OPTIONS
 from attrib_ds.plots.overview import Overview
 from attrib_ds.records import written_files
@@ -74,8 +73,8 @@ def attribute(options: argparse.Namespace) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             read, credits, rejected = _attributed(options)
-    except InvalidRequest as error:
-        raise InvalidRequest(as_options(error.message)) from error
+    except errors.InvalidRequest as error:
+        raise errors.InvalidRequest(as_options(error.message)) from error
     counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
@@ -83,7 +82,7 @@ def attribute(options: argparse.Namespace) -> None:
     _report_rejected(rejected, options.out)
     for warning in caught:
         # The report of rejected rows says more, and has those of the spend.
-        if not issubclass(warning.category, RejectedRows):
+        if not issubclass(warning.category, errors.RejectedRows):
             show_error(as_options(str(warning.message)))
     _print_credited(credits, confidence=options.confidence)
     if options.out is not None:

@@ -26,10 +26,6 @@ def _check_campaign(value: Any) -> str:
     return str(campaign_id)
 
 
-def _write_campaign(value: str) -> dict[str, str]:
-    return {"id": value}
-
-
 #: The campaign to move an outlay to.
 CampaignId = Annotated[
     str,
@@ -37,7 +33,7 @@ CampaignId = Annotated[
         _check_campaign,
         "the id of a campaign, as text or as {'id': …}",
         {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
-        write=_write_campaign,
+        write=lambda id: {"id": id},
     ),
 ]
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from attrib_ds.contract import administration, campaigns, events, interactions, users
-from attrib_ds.contract.operation import Answering, Base, Operation
+from attrib_ds.contract.operation import Answering, Base, Operation, snake_case
 from attrib_ds.contract.request import Request
 
 _PROJECT: Final = "/projects/{projectId}"
@@ -93,11 +93,11 @@ _COUNTS, _OBJECT = Answering("counts"), Answering("object")
 
 def _operation(
     method: str,
-    name: str,
     path: str,
     request: type[Request],
     answer: Answering,
     *,
+    name: str = "",
     base: Base = "v1",
     success: int = 200,
     also: tuple[int, ...] = (),
@@ -105,7 +105,8 @@ def _operation(
     arguments: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Operation:
-    """Declare an operation, with the title and statuses that most of its kind have."""
+    """Declare an operation, with the name of its request, and the title and statuses of most of its kind."""
+    name = name or snake_case(request.__name__)
     title, listed = _SPECIFIED.get(name, (_TITLES.get(name, name.replace("_", " ").capitalize()), ()))
     usual = {success, 401}
     if base in ("v1", "v2"):
@@ -135,89 +136,52 @@ _get, _post, _patch, _put = (partial(_operation, method) for method in ("GET", "
 _repeat = partial(_post, idempotent=True)
 
 
-def _delete(name: str, path: str, request: type[Request], **others: Any) -> Operation:
-    return _operation("DELETE", name, path, request, _MODIFIED, **others)
+def _delete(path: str, request: type[Request], **others: Any) -> Operation:
+    return _operation("DELETE", path, request, _MODIFIED, **others)
 
 
-def _embedded(name: str, request: type[Request], answer: Answering, *, idempotent: bool = True) -> Operation:
+def _embedded(request: type[Request], answer: Answering, *, idempotent: bool = True) -> Operation:
     """Declare an operation that only the embedded service has."""
-    return _operation("", name, "", request, answer, base="embedded", idempotent=idempotent)
+    return _operation("", "", request, answer, base="embedded", idempotent=idempotent)
 
 
 _OPERATIONS: Final = [
-    _repeat(
-        "search_interactions", "interactions/search", interactions.SearchInteractions, _page("Interaction")
-    ),
-    _get("get_interaction", "interactions/{id}", interactions.GetInteraction, _record("Interaction")),
-    _get("list_hits", "interactions/{firstHitId}/hits", interactions.ListHits, _array("Hit")),
-    _repeat(
-        "interaction_insights",
-        "interactions/insights",
-        interactions.InteractionInsights,
-        _array("InteractionInsight"),
-    ),
+    _repeat("interactions/search", interactions.SearchInteractions, _page("Interaction")),
+    _get("interactions/{id}", interactions.GetInteraction, _record("Interaction")),
+    _get("interactions/{firstHitId}/hits", interactions.ListHits, _array("Hit")),
+    _repeat("interactions/insights", interactions.InteractionInsights, _array("InteractionInsight")),
     _post(
-        "create_offline_interaction",
         "interactions/offline",
         interactions.CreateOfflineInteraction,
         _record("Interaction"),
         success=201,
         also=(200,),
     ),
-    _post("create_event", "/events", events.CreateEvent, _UUID, **_INGESTION),
-    _post("create_event_sync", "/events/sync", events.CreateEvent, _UUID, **_INGESTION),
-    _get("get_raw_event", "events/{id}/raw", events.GetEvent, _record("RawEvent")),
-    _get(
-        "list_trashed_events", "trashed-events", events.ListTrashedEvents, _page("TrashedEvent", echo=False)
-    ),
-    _repeat("event_insights", "events/insights", events.EventInsights, _array("EventInsight")),
-    _put(
-        "update_event_state",
-        "events/{id}/states/{storageKey}",
-        events.UpdateEventState,
-        _record("Metric"),
-        **_METRIC,
-    ),
-    _put(
-        "update_event_statistic",
-        "events/{id}/statistics/{storageKey}",
-        events.UpdateEventStatistic,
-        _record("Metric"),
-        **_METRIC,
-    ),
-    _get("get_event", "events/{id}", events.GetEvent, _record("Event")),
-    _repeat(
-        "search_users",
-        "users/search",
-        users.SearchUsers,
-        _page("User"),
-        base="v2",
-        arguments={"fields": "columns"},
-    ),
-    _get("get_user", "users/{id}", users.GetUser, _record("User")),
+    _post("/events", events.CreateEvent, _UUID, **_INGESTION),
+    _post("/events/sync", events.CreateEvent, _UUID, name="create_event_sync", **_INGESTION),
+    _get("events/{id}/raw", events.GetEvent, _record("RawEvent"), name="get_raw_event"),
+    _get("trashed-events", events.ListTrashedEvents, _page("TrashedEvent", echo=False)),
+    _repeat("events/insights", events.EventInsights, _array("EventInsight")),
+    _put("events/{id}/states/{storageKey}", events.UpdateEventState, _record("Metric"), **_METRIC),
+    _put("events/{id}/statistics/{storageKey}", events.UpdateEventStatistic, _record("Metric"), **_METRIC),
+    _get("events/{id}", events.GetEvent, _record("Event")),
+    _repeat("users/search", users.SearchUsers, _page("User"), base="v2", arguments={"fields": "columns"}),
+    _get("users/{id}", users.GetUser, _record("User")),
     # 404: an unknown audience, as in a search.
-    _repeat("export_users", "users/export", users.ExportUsers, _FILE, also=(404,)),
-    _get("list_user_events", "users/{id}/events", users.ListUserEvents, _page("Event"), also=(400,)),
-    _get("list_user_metrics", "users/{id}/metrics", users.ListUserMetrics, _page("Metric"), also=(400,)),
-    _get("list_event_types", "event-types", events.ListEventTypes, _page("EventType", echo=False)),
-    _post(
-        "create_event_type",
-        "event-types",
-        events.CreateEventType,
-        _record("EventType"),
-        success=201,
-        also=(400, 409),
-    ),
-    _get("get_event_type", "event-types/{id}", events.GetEventType, _record("EventType"), **_BY_REFERENCE),
-    _get("list_campaigns", _CAMPAIGNS, campaigns.ListCampaigns, _page("Campaign")),
-    _post("create_campaign", _CAMPAIGNS, campaigns.CreateCampaign, _ID),
-    _get("get_campaign", f"{_CAMPAIGNS}/{{id}}", campaigns.GetCampaign, _record("Campaign")),
-    _patch("update_campaign", f"{_CAMPAIGNS}/{{id}}", campaigns.UpdateCampaign, _MODIFIED, synonyms=("PUT",)),
-    _get("list_outlays", _OUTLAYS, campaigns.ListOutlays, _page("Outlay")),
-    _post("create_outlay", _OUTLAYS, campaigns.CreateOutlay, _ID),
-    _get("get_outlay", _OUTLAY, campaigns.GetOutlay, _record("Outlay")),
+    _repeat("users/export", users.ExportUsers, _FILE, also=(404,)),
+    _get("users/{id}/events", users.ListUserEvents, _page("Event"), also=(400,)),
+    _get("users/{id}/metrics", users.ListUserMetrics, _page("Metric"), also=(400,)),
+    _get("event-types", events.ListEventTypes, _page("EventType", echo=False)),
+    _post("event-types", events.CreateEventType, _record("EventType"), success=201, also=(400, 409)),
+    _get("event-types/{id}", events.GetEventType, _record("EventType"), **_BY_REFERENCE),
+    _get(_CAMPAIGNS, campaigns.ListCampaigns, _page("Campaign")),
+    _post(_CAMPAIGNS, campaigns.CreateCampaign, _ID),
+    _get(f"{_CAMPAIGNS}/{{id}}", campaigns.GetCampaign, _record("Campaign")),
+    _patch(f"{_CAMPAIGNS}/{{id}}", campaigns.UpdateCampaign, _MODIFIED, synonyms=("PUT",)),
+    _get(_OUTLAYS, campaigns.ListOutlays, _page("Outlay")),
+    _post(_OUTLAYS, campaigns.CreateOutlay, _ID),
+    _get(_OUTLAY, campaigns.GetOutlay, _record("Outlay")),
     _patch(
-        "update_outlay",
         _OUTLAY,
         campaigns.UpdateOutlay,
         _MODIFIED,
@@ -225,58 +189,38 @@ _OPERATIONS: Final = [
         arguments={"campaignId": "new_campaign_id"},
     ),
     _repeat(
-        "exchange_token",
-        "/oidc/token",
-        administration.ExchangeToken,
-        Answering("token"),
-        base="auth",
-        also=(400,),
-        token=False,
+        "/oidc/token", administration.ExchangeToken, Answering("token"), base="auth", also=(400,), token=False
     ),
     # Extensions.
-    _repeat(
-        "search_events",
-        "events/search",
-        users.SearchEvents,
-        _page("Event"),
-        arguments={"filter": "event_type"},
-    ),
-    _repeat("page_insights", "pages/insights", interactions.PageInsights, _array("PageInsight")),
-    _repeat("funnel", "pages/funnel", interactions.Funnel, _array("FunnelStep")),
-    _repeat("page_conversions", "pages/conversions", interactions.PageConversions, _array("PageConversion")),
-    _get("list_nodes", "nodes", interactions.ListNodes, _page("Node")),
-    _get("get_node", "nodes/{id}", interactions.GetNode, _record("Node")),
-    _get("check_project", "check", administration.CheckProject, _array("Finding")),
-    _get("back_up_project", "backup", administration.BackUpProject, _FILE, also=(503,)),
-    _repeat("compact_project", "compact", administration.CompactProject, _COUNTS, also=(503,)),
-    _put("restore_project", "backup", administration.RestoreProject, _COUNTS, also=(503,), upload="source"),
-    _get("list_audit", "audit", administration.ListAudit, _page("AuditLine")),
-    _get("list_keys", "keys", administration.ListKeys, _array("Key")),
+    _repeat("events/search", users.SearchEvents, _page("Event"), arguments={"filter": "event_type"}),
+    _repeat("pages/insights", interactions.PageInsights, _array("PageInsight")),
+    _repeat("pages/funnel", interactions.Funnel, _array("FunnelStep")),
+    _repeat("pages/conversions", interactions.PageConversions, _array("PageConversion")),
+    _get("nodes", interactions.ListNodes, _page("Node")),
+    _get("nodes/{id}", interactions.GetNode, _record("Node")),
+    _get("check", administration.CheckProject, _array("Finding")),
+    _get("backup", administration.BackUpProject, _FILE, also=(503,)),
+    _repeat("compact", administration.CompactProject, _COUNTS, also=(503,)),
+    _put("backup", administration.RestoreProject, _COUNTS, also=(503,), upload="source"),
+    _get("audit", administration.ListAudit, _page("AuditLine")),
+    _get("keys", administration.ListKeys, _array("Key")),
     # The public key identifies the request.
-    _repeat("create_key", "keys", administration.CreateKey, _record("Key"), success=201, also=(200, 409)),
-    _delete("revoke_key", "keys/{keyId}", administration.RevokeKey, idempotent=True),
-    _post("create_audience", "audiences", users.CreateAudience, _record("Audience"), success=201),
-    _get("list_audiences", "audiences", users.ListAudiences, _page("Audience")),
-    _get("get_audience", "audiences/{id}", users.GetAudience, _record("Audience")),
-    _delete("delete_audience", "audiences/{id}", users.DeleteAudience, also=(409,)),
+    _repeat("keys", administration.CreateKey, _record("Key"), success=201, also=(200, 409)),
+    _delete("keys/{keyId}", administration.RevokeKey, idempotent=True),
+    _post("audiences", users.CreateAudience, _record("Audience"), success=201),
+    _get("audiences", users.ListAudiences, _page("Audience")),
+    _get("audiences/{id}", users.GetAudience, _record("Audience")),
+    _delete("audiences/{id}", users.DeleteAudience, also=(409,)),
     _post(
-        "create_events",
         "/events/batch",
         events.CreateEvents,
         Answering("outcomes"),
         body="events",
         **_INGESTION | {"also": (400, 500, 503)},
     ),
-    _post(
-        "validate_event",
-        "/events/validate",
-        events.ValidateEvent,
-        Answering("errors"),
-        **_INGESTION | {"also": (400, 503)},
-    ),
-    _repeat("replay_event", "trashed-events/{id}/replay", events.ReplayEvent, _UUID, also=(500,)),
+    _post("/events/validate", events.ValidateEvent, Answering("errors"), **_INGESTION | {"also": (400, 503)}),
+    _repeat("trashed-events/{id}/replay", events.ReplayEvent, _UUID, also=(500,)),
     _patch(
-        "update_event_type",
         "event-types/{id}",
         events.UpdateEventType,
         _record("EventType"),
@@ -284,45 +228,29 @@ _OPERATIONS: Final = [
         idempotent=True,
         **_BY_REFERENCE,
     ),
-    _repeat(
-        "archive_event_type",
-        "event-types/{id}/archive",
-        events.ArchiveEventType,
-        _record("EventType"),
-        **_BY_REFERENCE,
-    ),
-    _repeat(
-        "restore_event_type",
-        "event-types/{id}/restore",
-        events.RestoreEventType,
-        _record("EventType"),
-        **_BY_REFERENCE,
-    ),
-    _delete("delete_outlay", _OUTLAY, campaigns.DeleteOutlay, idempotent=True),
-    _get("get_settings", "settings", administration.GetSettings, _record("Settings")),
-    _patch(
-        "update_settings", "settings", administration.UpdateSettings, _record("Settings"), idempotent=True
-    ),
-    _get("list_integrations", "integrations", campaigns.ListIntegrations, _array("Integration")),
-    _post("create_integration", "integrations", campaigns.CreateIntegration, _ID, also=(409,)),
+    _repeat("event-types/{id}/archive", events.ArchiveEventType, _record("EventType"), **_BY_REFERENCE),
+    _repeat("event-types/{id}/restore", events.RestoreEventType, _record("EventType"), **_BY_REFERENCE),
+    _delete(_OUTLAY, campaigns.DeleteOutlay, idempotent=True),
+    _get("settings", administration.GetSettings, _record("Settings")),
+    _patch("settings", administration.UpdateSettings, _record("Settings"), idempotent=True),
+    _get("integrations", campaigns.ListIntegrations, _array("Integration")),
+    _post("integrations", campaigns.CreateIntegration, _ID, also=(409,)),
     # The client draws the id of a portion, which is loaded once.
-    _put("send_hits", "hits/{portionId}", administration.SendHits, _OBJECT, also=(503,), upload="source"),
-    _get("get_collector", "collector", administration.GetCollector, _OBJECT),
-    _get("list_holdouts", "holdouts", administration.ListHoldouts, _array("Holdout")),
-    _put(
-        "create_holdout", "holdouts/{holdout}", administration.CreateHoldout, _record("Holdout"), also=(409,)
-    ),
-    _delete("delete_holdout", "holdouts/{holdout}", administration.DeleteHoldout),
-    _get("list_rates", "rates", campaigns.ListRates, _page("Rate")),
-    _put("set_rates", "rates", campaigns.SetRates, _MODIFIED, body="rates"),
-    _post("merge_users", "users/{id}/merge", users.MergeUsers, _MODIFIED),
-    _post("split_user", "users/{id}/split", users.SplitUser, _MODIFIED, also=(409,)),
-    _operation("DELETE", "delete_user", "users/{id}", users.DeleteUser, _OBJECT),
-    _get("export_user_data", "users/{id}/data-export", users.ExportUserData, _OBJECT),
-    _embedded("anonymise_expired", users.AnonymiseExpired, _MODIFIED),
-    _embedded("load_records", administration.LoadRecords, _COUNTS, idempotent=False),
-    _embedded("begin_mirror", administration.BeginMirror, _OBJECT),
-    _embedded("keep_mirror", administration.KeepMirror, _OBJECT),
-    _embedded("mirror_records", administration.MirrorRecords, _MODIFIED),
+    _put("hits/{portionId}", administration.SendHits, _OBJECT, also=(503,), upload="source"),
+    _get("collector", administration.GetCollector, _OBJECT),
+    _get("holdouts", administration.ListHoldouts, _array("Holdout")),
+    _put("holdouts/{holdout}", administration.CreateHoldout, _record("Holdout"), also=(409,)),
+    _delete("holdouts/{holdout}", administration.DeleteHoldout),
+    _get("rates", campaigns.ListRates, _page("Rate")),
+    _put("rates", campaigns.SetRates, _MODIFIED, body="rates"),
+    _post("users/{id}/merge", users.MergeUsers, _MODIFIED),
+    _post("users/{id}/split", users.SplitUser, _MODIFIED, also=(409,)),
+    _operation("DELETE", "users/{id}", users.DeleteUser, _OBJECT),
+    _get("users/{id}/data-export", users.ExportUserData, _OBJECT),
+    _embedded(users.AnonymiseExpired, _MODIFIED),
+    _embedded(administration.LoadRecords, _COUNTS, idempotent=False),
+    _embedded(administration.BeginMirror, _OBJECT),
+    _embedded(administration.KeepMirror, _OBJECT),
+    _embedded(administration.MirrorRecords, _MODIFIED),
 ]
 OPERATIONS: Final = {operation.name: operation for operation in _OPERATIONS}

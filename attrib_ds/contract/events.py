@@ -33,14 +33,8 @@ Grouping = Annotated[str, json_values.choice("project", "event-type")]
 #: Consecutive intervals, shortest first; the others are cyclic.
 LINEAR: Final = ("day", "week", "month", "quarter", "semester", "year")
 CYCLIC: Final = (
-    "dayOfWeek",
-    "dayOfMonth",
-    "dayOfYear",
-    "weekOfYear",
-    "monthOfYear",
-    "quarterOfYear",
-    "semesterOfYear",
-)
+    "dayOfWeek", "dayOfMonth", "dayOfYear", "weekOfYear", "monthOfYear", "quarterOfYear", "semesterOfYear",
+)  # fmt: skip
 Interval = Annotated[str, json_values.choice(*LINEAR, *CYCLIC)]
 
 
@@ -92,10 +86,6 @@ def _check_envelope(value: Any) -> CreateEvent | Misfit:
         return Misfit(value, request.translate(error, CreateEvent, call=lambda attribute: f"/{attribute}"))
 
 
-def _write_envelope(value: CreateEvent | Misfit) -> Any:
-    return value.given if isinstance(value, Misfit) else value.model_dump(exclude_unset=True)
-
-
 #: An event or an invalid item; an invalid item does not affect the others.
 Envelope = Annotated[
     CreateEvent | Misfit,
@@ -103,7 +93,9 @@ Envelope = Annotated[
         _check_envelope,
         "an object",
         CreateEvent.model_json_schema(schema_generator=request.Untitled),
-        write=_write_envelope,
+        write=lambda event: (
+            event.given if isinstance(event, Misfit) else event.model_dump(exclude_unset=True)
+        ),
     ),
 ]
 
@@ -202,17 +194,8 @@ class UpdateEventStatistic(request.ProjectRequest):
 
 #: Types of user and event fields.
 FIELD_TYPES: Final = (
-    "string",
-    "message",
-    "email",
-    "phone",
-    "location",
-    "number",
-    "boolean",
-    "date",
-    "url",
-    "country",
-)
+    "string", "message", "email", "phone", "location", "number", "boolean", "date", "url", "country",
+)  # fmt: skip
 #: Types of event fields only; with ``number`` they define the metrics of an event.
 METRIC_TYPES: Final = ("state", "currency")
 

@@ -139,18 +139,9 @@ EXPECTED: Final = "a currency of ISO 4217, such as 'EUR'"
 
 #: Codes of the signs that stand for one currency; $, ¥ and kr stand for several.
 SIGNS: Final = {
-    "€": "EUR",
-    "£": "GBP",
-    "₹": "INR",
-    "₺": "TRY",
-    "₴": "UAH",
-    "₦": "NGN",
-    "₪": "ILS",
-    "₫": "VND",
-    "฿": "THB",
-    "zł": "PLN",
-    "Kč": "CZK",
-}
+    "€": "EUR", "£": "GBP", "₹": "INR", "₺": "TRY", "₴": "UAH", "₦": "NGN", "₪": "ILS", "₫": "VND",
+    "฿": "THB", "zł": "PLN", "Kč": "CZK",
+}  # fmt: skip
 #: Advice for signs.
 NO_SIGN: Final = f"{EXPECTED}; the sign € means 'EUR', but $, ¥ and kr mean several"
 

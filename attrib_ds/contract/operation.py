@@ -262,8 +262,8 @@ class Operation:
 
     def __post_init__(self) -> None:
         nested = {attribute.partition("/")[0] for attribute in self.arguments if "/" in attribute}
-        snake_case = {name: _snake_case(name) for name in self.request.model_fields if name not in nested}
-        object.__setattr__(self, "arguments", {**snake_case, **self.arguments})
+        usual = {name: snake_case(name) for name in self.request.model_fields if name not in nested}
+        object.__setattr__(self, "arguments", {**usual, **self.arguments})
 
     @property
     def answered_statuses(self) -> tuple[int, ...]:
@@ -298,7 +298,7 @@ class Operation:
             argument = self.arguments.get("/".join(parts[:length]))
             if argument is not None:
                 return "/".join([argument, *parts[length:]])
-        return "/".join([_snake_case(parts[0]), *parts[1:]])
+        return "/".join([snake_case(parts[0]), *parts[1:]])
 
     def pointer(self, attribute: str) -> str:
         """Return the HTTP name of an attribute: a JSON pointer if it is in the body."""
@@ -308,7 +308,8 @@ class Operation:
         return f"/{attribute}" if not self.body else slash + rest or "body"
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
+    """Return a name of the specification as Python writes it."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 

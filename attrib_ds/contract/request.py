@@ -15,8 +15,7 @@ from attrib_ds import instants
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.contract.json_values import Refused, Rule, shown, text
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters import Comparison, Condition, Predicate, as_condition, from_json, to_json
-from attrib_ds.filters.vocabulary import FieldType
+from attrib_ds.filters import Comparison, Condition, Predicate, as_condition, from_json, to_json, vocabulary
 
 
 class Untitled(GenerateJsonSchema):
@@ -216,10 +215,6 @@ def _check_event_types(value: Any) -> tuple[str, ...] | Predicate:
     return predicate
 
 
-def _write_event_types(value: tuple[str, ...] | Predicate) -> Any:
-    return to_json(value) if isinstance(value, Predicate) else list(value)
-
-
 _NODES: Final = filtering("node")
 _EVENTS: Final = filtering("event")
 _REFERENCE: Final = text("a list of event type references")
@@ -234,7 +229,7 @@ EventTypes = Annotated[
         _check_event_types,
         "a list of event type references, or a predicate on event('eventType')",
         {"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "object"}]},
-        write=_write_event_types,
+        write=lambda value: to_json(value) if isinstance(value, Predicate) else list(value),
     ),
 ]
 
@@ -284,7 +279,7 @@ def _(value: tuple) -> tuple[Any, ...]:  # type: ignore[type-arg]
 
 @truncate.register
 def _(value: Comparison) -> Comparison:
-    if value.operator_type != FieldType.INSTANT or value.value is None:
+    if value.operator_type != vocabulary.FieldType.INSTANT or value.value is None:
         return value
     texts = value.value if isinstance(value.value, tuple) else (value.value,)
     kept = tuple(instants.format(instants.parse(text, argument="value")) for text in texts)

@@ -6,14 +6,13 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import model_validator
 
-from attrib_ds import instants
+from attrib_ds import instants, schema
 from attrib_ds.contract import identifiers, json_values, request, values
 from attrib_ds.filters import Predicate, from_json, predicates, to_json, vocabulary
-from attrib_ds.schema import USER
 
 #: Properties of the user that are keys by themselves, including whole maps.
 PLAIN: Final = tuple(
-    name for name in dict.fromkeys(column.split(".")[0] for column in USER.names) if name != "fields"
+    name for name in dict.fromkeys(column.split(".")[0] for column in schema.USER.names) if name != "fields"
 )
 _FIELD: Final = re.compile(r"fields\.[A-Za-z][A-Za-z0-9_-]{0,63}")
 _TYPE_COUNT: Final = re.compile(r"eventTypesCount\.[a-z0-9]+(?:[-_][a-z0-9]+)*")
@@ -54,13 +53,8 @@ _MOST_NODES: Final = 200
 _MOST_VALUES: Final = 10_000
 _USER_TYPES: Final = ("fields", "eventTypesCount", "metrics", "counters")
 _COMPARISONS: Final = (
-    "equals",
-    "notEquals",
-    "greaterThan",
-    "greaterThanOrEquals",
-    "lessThan",
-    "lessThanOrEquals",
-)
+    "equals", "notEquals", "greaterThan", "greaterThanOrEquals", "lessThan", "lessThanOrEquals",
+)  # fmt: skip
 #: Members with the rules, by type of node.
 _PARTS: Final = {"condition": "rules", "operation": "operands"}
 _COUNT: Final = values.whole("a whole number, 0 or more", lowest=0)

@@ -11,7 +11,6 @@ import numpy as np
 
 from attrib_ds import errors, instants, json_numbers
 from attrib_ds.contract import json_values
-from attrib_ds.json_numbers import whole as whole_number
 
 _LARGEST: Final = 2**63 - 1
 #: Bounds of the dates of events: the first one, and how far they may lie after the receipt.
@@ -115,7 +114,7 @@ def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> json_values
     """
 
     def check(value: Any) -> int:
-        number = whole_number(value)
+        number = json_numbers.whole(value)
         if number is None or not lowest <= number <= highest:
             raise json_values.Refused
         return number
@@ -179,7 +178,7 @@ def _check_cost(value: Any) -> Decimal:
 
 
 def _check_state(value: Any) -> int:
-    number = whole_number(value)
+    number = json_numbers.whole(value)
     if number not in {0, 1}:
         raise json_values.Refused
     return number
@@ -228,7 +227,7 @@ def _direction(name: object, direction: object, allowed: tuple[str, ...]) -> int
             f"cannot sort by {json_values.shown(name)}{json_values.nearest(name, allowed)}; allowed: "
             f"{json_values.listed(allowed)}"
         )
-    number = whole_number(direction)
+    number = json_numbers.whole(direction)
     if number not in {1, -1}:
         raise json_values.Refused(
             f"{json_values.shown(direction)} is not a direction for {name}; expected 1 (ascending) or -1 "

@@ -1,28 +1,5 @@
 """Predicates over interactions, nodes, users and events."""
 
-from attrib_ds.filters.predicates import (
-    Comparison,
-    Condition,
-    Field,
-    Predicate,
-    as_condition,
-    event,
-    interaction,
-    node,
-    user,
-)
-from attrib_ds.filters.wire import from_json, to_json
+import lazy_loader as lazy
 
-__all__ = [
-    "Comparison",
-    "Condition",
-    "Field",
-    "Predicate",
-    "as_condition",
-    "event",
-    "from_json",
-    "interaction",
-    "node",
-    "to_json",
-    "user",
-]
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -9,8 +9,7 @@ from typing import Any, Final
 import ibis
 import ibis.expr.types as ir
 
-from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import errors, instants
 from attrib_ds.filters import predicates, vocabulary
 from attrib_ds.filters.values import SEARCHED
 
@@ -80,7 +79,7 @@ def to_ibis(
     if predicate.kind != "node":
         return _join(predicate, partial(_compare, table=table))
     if nodes is None:
-        raise InvalidRequest("nodes: is required for a node predicate")
+        raise errors.InvalidRequest("nodes: is required for a node predicate")
     node_ids = _column(table, "nodeId", "nodeId")
     return _join_nodes(predicate, node_ids, nodes)
 
@@ -120,7 +119,7 @@ def _compare(leaf: predicates.Comparison, *, table: ir.Table) -> ir.BooleanValue
         )
     members = [name for name in table.columns if name == leaf.field or name.startswith(f"{leaf.field}.")]
     if not members:
-        raise InvalidRequest.choice(leaf.field, leaf.field, table.columns)
+        raise errors.InvalidRequest.choice(leaf.field, leaf.field, table.columns)
     return reduce(operator.or_, (table[name].notnull() for name in members))
 
 
@@ -170,8 +169,8 @@ def _node_value(nodes: ir.Table, name: str) -> ir.StringValue:
 
 def _column(table: ir.Table, name: str, argument: str) -> Any:
     if name not in table.columns:
-        refusal = InvalidRequest.choice(argument, name, table.columns)
-        raise InvalidRequest(f"{refusal.message} (the columns of the table)", field=argument)
+        refusal = errors.InvalidRequest.choice(argument, name, table.columns)
+        raise errors.InvalidRequest(f"{refusal.message} (the columns of the table)", field=argument)
     return table[name]
 
 
@@ -217,7 +216,7 @@ def _read(leaf: predicates.Comparison, column: Any) -> Any:
     # isNotEmpty has no value of another type.
     if agrees or vocabulary.OPERATORS[leaf.operator].shape == "none":
         return column
-    raise InvalidRequest(
+    raise errors.InvalidRequest(
         f"{leaf.field}: is compared as {wanted}, but the column has type {held}; give a value of that type, "
         "or the type of the field with operator_type=",
         field=leaf.field,

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Literal, NoReturn
 from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.filters.values import (
     LARGEST_PATTERN,
     LONGEST_LIST,
@@ -782,8 +782,7 @@ class Condition(Predicate):
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
-        if self.combinator not in _SYMBOLS:
-            raise InvalidRequest.choice("combinator", self.combinator, _SYMBOLS)
+        check_choice("combinator", self.combinator, _SYMBOLS)
         if not isinstance(self.negated, bool):
             raise InvalidRequest(f"negated: must be True or False, got {self.negated!r}")
         object.__setattr__(self, "rules", tuple(self.rules))

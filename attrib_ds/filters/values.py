@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import errors, instants
 from attrib_ds.filters.vocabulary import OPERATORS, FieldType, Kind, Operator, read_as, refused, resolve
 from attrib_ds.json_numbers import MOST_DIGITS, ExtremeNumber, plain, whole
 
@@ -86,7 +85,7 @@ def settle(
     declared = resolve(kind, field, argument=field_name)
     comparator = OPERATORS.get(operator) if isinstance(operator, str) else None
     if comparator is None:
-        raise InvalidRequest.choice(operator_name, operator, OPERATORS)
+        raise errors.InvalidRequest.choice(operator_name, operator, OPERATORS)
     field_type = read_as(declared, operator_type, argument=type_name)
     if field_type is None:
         field_type = infer_type(value, operator=comparator, argument=value_name)
@@ -309,7 +308,7 @@ def _check_pattern(pattern: str, argument: str) -> None:
         ) from error
 
 
-def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> InvalidRequest:
+def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> errors.InvalidRequest:
     is_decimal = isinstance(value, Decimal | ExtremeNumber)
     is_large = isinstance(value, float) and abs(value) >= 10**MOST_DIGITS
     hint = f"; numbers have at most {MOST_DIGITS} digits before the decimal point" if is_large else ""

@@ -28,33 +28,10 @@ class FieldType(StrEnum):
 
 #: The ``filterId`` names of node predicates.
 NODE_FIELDS: Final = (
-    "nodeId",
-    "nodeName",
-    "nodeType",
-    "channel",
-    "integrationId",
-    "vendorId",
-    "campaignId",
-    "campaignSlug",
-    "campaignName",
-    "adsetId",
-    "adsetName",
-    "adId",
-    "adName",
-    "keyword",
-    "source",
-    "medium",
-    "referrerHost",
-)
-_EVENT_FIELDS: Final = (
-    "_id",
-    "userId",
-    "eventDate",
-    "eventType",
-    "attributable",
-    "createdAt",
-    "updatedAt",
-)
+    "nodeId", "nodeName", "nodeType", "channel", "integrationId", "vendorId", "campaignId", "campaignSlug",
+    "campaignName", "adsetId", "adsetName", "adId", "adName", "keyword", "source", "medium", "referrerHost",
+)  # fmt: skip
+_EVENT_FIELDS: Final = ("_id", "userId", "eventDate", "eventType", "attributable", "createdAt", "updatedAt")
 #: Aggregations of the metrics of a user, in ``metrics.<key>.<aggregation>``.
 AGGREGATIONS: Final = ("sum", "max", "min", "count", "average")
 _OPEN_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {"user": ("fields.",), "event": ("event.", "user.")}

@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Any, Final
 
 from attrib_ds import instants
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.filters.predicates import MOST_LEVELS, Comparison, Condition, Predicate
 from attrib_ds.filters.values import Value, calendar_days, settle
 from attrib_ds.filters.vocabulary import KINDS, OPERATORS, FieldType, Kind, check_kind, is_open
@@ -160,8 +160,7 @@ def _read(obj: object, kind: Kind, pointer: str, level: int) -> Predicate:
 def _read_condition(obj: Mapping[str, object], kind: Kind, pointer: str, level: int) -> Condition:
     combinator_name, rules_name = _CONDITION_PARTS[str(obj["type"])]
     combinator = _get(obj, combinator_name, pointer)
-    if combinator not in _COMBINATORS:
-        raise InvalidRequest.choice(f"{pointer}/{combinator_name}", combinator, _COMBINATORS)
+    check_choice(f"{pointer}/{combinator_name}", combinator, _COMBINATORS)
     rules = _get(obj, rules_name, pointer)
     if not isinstance(rules, list):
         raise _wrong_shape(rules, f"{pointer}/{rules_name}", "must be an array")

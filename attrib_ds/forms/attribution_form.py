@@ -300,8 +300,7 @@ class ColumnChoice(Control):
     @value.setter
     def value(self, columns: Mapping[str, str] | None) -> None:
         for role in columns or {}:
-            if role not in self._menus:
-                raise errors.InvalidRequest.choice("columns", role, self._menus)
+            errors.check_choice("columns", role, self._menus)
         for role, menu in self._menus.items():
             column = (columns or {}).get(role)
             if column is not None and column not in menu.options:

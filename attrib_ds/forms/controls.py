@@ -15,9 +15,8 @@ from typing import Any, Final, NamedTuple
 import ipywidgets
 import pandas as pd
 
-from attrib_ds import instants
+from attrib_ds import errors, instants
 from attrib_ds.api import events, interactions
-from attrib_ds.errors import AttribError, InvalidRequest, NotSupported
 from attrib_ds.filters.vocabulary import Kind
 from attrib_ds.forms import elements
 from attrib_ds.forms.form_fields import FormField
@@ -134,7 +133,7 @@ class Choice(Control):
             if type(option) is type(value) and option == value:
                 self.input.value = label
                 return
-        raise InvalidRequest.choice(
+        raise errors.InvalidRequest.choice(
             self.form_field.name, value, [str(option) for option in self._values.values()]
         )
 
@@ -194,8 +193,7 @@ class Checklist(Control):
     def value(self, value: Sequence[str] | None) -> None:
         chosen = list(value or ())
         for name in chosen:
-            if name not in self._boxes:
-                raise InvalidRequest.choice(self.form_field.name, name, self._boxes)
+            errors.check_choice(self.form_field.name, name, self._boxes)
         for box in self._boxes.values():
             box.value = False
         for name in chosen:
@@ -319,9 +317,8 @@ class InstantPicker(Control):
         text = f"{day.isoformat()}T{time or '00:00'}"
         with suppress(ValueError):
             return f"{datetime.fromisoformat(text).replace(tzinfo=None).isoformat()}Z"
-        raise InvalidRequest(
-            f"{self.form_field.name}: {time!r} is not a time of day; allowed: such as 08:30",
-            field=self.form_field.name,
+        raise errors.InvalidRequest(
+            f"{self.form_field.name}: {time!r} is not a time of day; allowed: such as 08:30"
         )
 
     @value.setter
@@ -404,7 +401,7 @@ def _parse_number(argument: str, text: str) -> int | float:
     for number_type in (int, float):
         with suppress(ValueError):
             return number_type(text)
-    raise InvalidRequest(f"{argument}: {text!r} is not a number", field=argument)
+    raise errors.InvalidRequest(f"{argument}: {text!r} is not a number")
 
 
 #: Maximum number of suggestions.
@@ -429,7 +426,7 @@ def statistics(project: Project) -> dict[str, str]:
     words = {"event-count": "Number of conversions"}
     try:
         metrics = project.tables().metrics
-    except NotSupported:
+    except errors.NotSupported:
         # A remote service does not list its statistics; users can still type one.
         return words
     keys = metrics.filter(metrics.type == "statistic").select("key").distinct().order_by("key")
@@ -443,7 +440,7 @@ def has_channels(project: Project) -> bool:
     """Return whether nodes of the project belong to channels; no if they cannot be listed."""
     try:
         return bool(interactions.list_nodes(project)["channel"].notna().any())
-    except AttribError:
+    except errors.AttribError:
         return False
 
 
@@ -451,7 +448,7 @@ def vendors(project: Project) -> list[str]:
     """Return the vendor ids of the project's integrations; none if the service does not list them."""
     try:
         return list(project.send("list_integrations").read()["vendorId"].to_pylist())
-    except AttribError:
+    except errors.AttribError:
         return []
 
 
@@ -533,7 +530,7 @@ class Table(Control):
         """The rows."""
         # Raised here and not on upload: ipywidgets only logs an exception of a callback.
         if self._problem:
-            raise InvalidRequest(self._problem, field=self.form_field.name)
+            raise errors.InvalidRequest(self._problem, field=self.form_field.name)
         return self._frame
 
     @value.setter

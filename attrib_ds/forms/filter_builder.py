@@ -24,13 +24,12 @@ from attrib_ds.filters.vocabulary import (
 )
 from attrib_ds.forms import controls, elements, form, form_fields
 from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput, TextInput, TextLines
-from attrib_ds.forms.elements import Displayed
 from attrib_ds.project import Project
 
 Suggest = Callable[[str], Sequence[str]]
 
 
-class FilterForm(Displayed):
+class FilterForm(elements.Displayed):
     """Controls for one predicate, from :func:`filters`.
 
     Attributes
@@ -186,9 +185,7 @@ class Filter(Control):
             predicate = Condition(self.kind, "AND")
         if not isinstance(predicate, Predicate) or predicate.kind != self.kind:
             got = predicate.kind if isinstance(predicate, Predicate) else type(predicate).__name__
-            raise InvalidRequest(
-                f"value: a predicate on {got} is not allowed; allowed: {self.kind}(…)", field="value"
-            )
+            raise InvalidRequest(f"value: a predicate on {got} is not allowed; allowed: {self.kind}(…)")
         group = predicate if isinstance(predicate, Condition) else Condition(self.kind, "AND", (predicate,))
         self._group.value = group
         self.changed()
@@ -293,8 +290,7 @@ class _Row:
         operand: Any = {"none": None, "pair": tuple(values)}.get(shape, values[0] if values else None)
         if shape != "none" and (operand in (None, "", []) or (shape == "pair" and None in operand)):
             raise InvalidRequest(
-                f"{self._field.value}: the condition has no value; enter a value or remove the condition",
-                field=self._field.value,
+                f"{self._field.value}: the condition has no value; enter a value or remove the condition"
             )
         return Comparison(self._builder.kind, self._field.value, self._operator.value, operand, open_type)
 

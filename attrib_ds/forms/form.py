@@ -15,11 +15,9 @@ import pandas as pd
 import traitlets
 
 import attrib_ds
-from attrib_ds import models
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import errors, models
 from attrib_ds.forms import elements
 from attrib_ds.forms.controls import Control, control_for
-from attrib_ds.forms.elements import Displayed, error_message
 from attrib_ds.forms.form_fields import FormField, form_fields
 from attrib_ds.project import Project
 from attrib_ds.records.written_files import csv_text, write_excel
@@ -75,7 +73,7 @@ class Step:
         }
 
 
-class Form(Displayed):
+class Form(elements.Displayed):
     """Controls for the arguments of a call, from one of the functions of :mod:`attrib_ds.forms`.
 
     It displays itself in a notebook and can also be used from a script.
@@ -142,8 +140,7 @@ class Form(Displayed):
     def value(self, arguments: Mapping[str, Any]) -> None:
         controls = self._by_argument()
         for name, value in arguments.items():
-            if name not in controls:
-                raise InvalidRequest.choice("value", name, controls)
+            errors.check_choice("value", name, controls)
             controls[name].value = value
         self._refresh()
 
@@ -184,8 +181,7 @@ class Form(Displayed):
     def control(self, argument: str) -> Control:
         """Return the control of an argument."""
         controls = self._by_argument()
-        if argument not in controls:
-            raise InvalidRequest.choice("argument", argument, controls)
+        errors.check_choice("argument", argument, controls)
         return controls[argument]
 
     def show_before(self, *parts: Any) -> None:
@@ -300,7 +296,7 @@ class Form(Displayed):
         for name, control in self._controls[step.function.__name__].items():
             value, form_field = control.value, control.form_field
             if value is None and form_field.is_required:
-                raise InvalidRequest(f"{name} is required", field=name)
+                raise errors.InvalidRequest(f"{name} is required", field=name)
             if form_field.is_required or not _equal(value, form_field.default):
                 filled_in[name] = control
         return filled_in
@@ -468,7 +464,7 @@ class Downloads(anywidget.AnyWidget):  # type: ignore[misc]
         try:
             content = file.content()
         except Exception as error:  # noqa: BLE001  (shown in the page)
-            self.send({"problem": error_message(error)})
+            self.send({"problem": elements.error_message(error)})
             return
         self.send({"name": file.name, "type": file.media_type}, buffers=[content])
 

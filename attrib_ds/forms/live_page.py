@@ -19,14 +19,11 @@ import anywidget
 import pandas as pd
 import traitlets
 
-from attrib_ds import instants
+from attrib_ds import errors, instants
 from attrib_ds.api import admin, events, interactions
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
-from attrib_ds.forms import day_view, elements
+from attrib_ds.forms import day_view, elements, form
 from attrib_ds.forms.day_view import Calls, DayNumbers, Labels, day_calls, read_day, statistics
-from attrib_ds.forms.elements import Displayed
-from attrib_ds.forms.form import write_call, write_opening, write_program
 from attrib_ds.project import Project
 
 _SECONDS: Final = 5.0
@@ -59,7 +56,7 @@ class Moment(NamedTuple):
     last_visit: datetime | None
 
 
-class Live(Displayed):
+class Live(elements.Displayed):
     """Today's visits, sources and conversions, from :func:`attrib_ds.forms.live`.
 
     While a visible page displays it, it reads them again every few seconds. Nothing is read any more when
@@ -169,7 +166,7 @@ class Live(Displayed):
             try:
                 settings = admin.get_settings(self._project)
                 zone, currency = settings["timezone"], settings["currency"]
-            except (NotFound, Forbidden, NotSupported):
+            except (errors.NotFound, errors.Forbidden, errors.NotSupported):
                 # Not every key may read them, nor has every service them.
                 zone = currency = None
             zone = self._timezone or (zone if isinstance(zone, str) else "UTC")
@@ -223,11 +220,11 @@ class Live(Displayed):
         self._ticker.updated = f"{at:%H:%M:%S}"
 
     def _write(self, calls: Calls) -> str:
-        lines = [write_opening(self._project)]
+        lines = [form.write_opening(self._project)]
         for name, (function, arguments) in calls.items():
             sources = {argument: repr(value) for argument, value in arguments.items()}
-            lines.append(write_call(function, "project", sources, result=name))
-        return write_program(lines)
+            lines.append(form.write_call(function, "project", sources, result=name))
+        return form.write_program(lines)
 
 
 def live(project: Project, *, timezone: str | None = None, seconds: float = _SECONDS) -> Live:
@@ -267,9 +264,8 @@ def live(project: Project, *, timezone: str | None = None, seconds: float = _SEC
     """
     build(OPERATIONS["interaction_insights"], project_id=project.project_id, timezone=timezone)
     if not seconds >= _SHORTEST:
-        raise InvalidRequest(
-            f"seconds: {seconds!r} is not allowed; expected a number of at least {_SHORTEST:g}",
-            field="seconds",
+        raise errors.InvalidRequest(
+            f"seconds: {seconds!r} is not allowed; expected a number of at least {_SHORTEST:g}"
         )
     return Live(project, timezone=timezone, seconds=float(seconds))
 

@@ -14,7 +14,6 @@ from attrib_ds.api import interactions, offline_conversions, results
 from attrib_ds.api.users import search_users
 from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import controls, elements
-from attrib_ds.forms.controls import Table, TextInput, TextLines
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, show_frame
 from attrib_ds.project import Project
@@ -67,7 +66,7 @@ _USER_COLUMNS: Final = (
 _EXAMPLES: Final = ", ".join(name for name in vocabulary("user") if "." not in name)
 _OF_USERS: Final[Inputs] = {
     "where": partial(Filter, kind="user"),
-    "columns": partial(TextLines, placeholder=f"one per line: fields.email, {_EXAMPLES} …"),
+    "columns": partial(controls.TextLines, placeholder=f"one per line: fields.email, {_EXAMPLES} …"),
 }
 _USER_WORDS: Final = {
     "where": ("Only users", "Conditions on users; all users by default."),
@@ -228,7 +227,7 @@ def send_events(project: Project) -> Form:
         "events": ("Events", "One row per event, with the columns eventDate and data.user.email, say."),
         "event_type": ("Event type", "What the rows are: orders, leads."),
     }
-    inputs = {"events": Table, **_event_type(project)}
+    inputs = {"events": controls.Table, **_event_type(project)}
     step = Step(event_calls.send_events, "sent", ("events", "event_type", "dry_run"), inputs, words)
     return _sending("events", step, project, "Events")
 
@@ -257,7 +256,7 @@ def states(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['valid']
     """
-    step = Step(event_calls.update_states, "updated", ("updates", "dry_run"), {"updates": Table})
+    step = Step(event_calls.update_states, "updated", ("updates", "dry_run"), {"updates": controls.Table})
     return _sending("states", step, project, "States")
 
 
@@ -294,7 +293,7 @@ def conversions(project: Project) -> Form:
         "currency": ("Currency", "A column, or one currency for all, such as EUR."),
         "event_type": ("Event type", "What the rows are: orders, deals. It is created if it is missing."),
     }
-    inputs = {"conversions": Table, **_event_type(project)}
+    inputs = {"conversions": controls.Table, **_event_type(project)}
     step = Step(
         offline_conversions.send_conversions,
         "sent",
@@ -392,7 +391,7 @@ def outlays(project: Project) -> Form:
     >>> form.run()["status"].tolist()
     ['created']
     """
-    inputs = {**_vendor(project), "frame": Table}
+    inputs = {**_vendor(project), "frame": controls.Table}
     step = Step(campaign_calls.create_outlays, "recorded", ("vendor_id", "frame", "dry_run"), inputs)
     return _sending("costs", step, project, "Costs")
 
@@ -414,11 +413,11 @@ def filter_controls(project: Project) -> Inputs:
 
 
 def _vendor(project: Project) -> Inputs:
-    return {"vendor_id": partial(TextInput, suggested=controls.vendors(project))}
+    return {"vendor_id": partial(controls.TextInput, suggested=controls.vendors(project))}
 
 
 def _event_type(project: Project) -> Inputs:
-    return {"event_type": partial(TextInput, suggested=controls.event_types(project))}
+    return {"event_type": partial(controls.TextInput, suggested=controls.event_types(project))}
 
 
 def _show_counts(counts: Any, form: Form) -> Sequence[Any]:

@@ -19,9 +19,7 @@ import ipywidgets
 import traitlets
 
 from attrib_ds.errors import AttribError, NotFound, NotSupported
-from attrib_ds.forms import elements, record_forms
-from attrib_ds.forms.attribution_form import attribution, own_files
-from attrib_ds.forms.elements import Displayed
+from attrib_ds.forms import attribution_form, elements, record_forms
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.live_page import Live, live
 from attrib_ds.forms.overview_page import OverviewPage, overview
@@ -33,7 +31,7 @@ Page = Form | Live | OverviewPage
 #: Pages that look at a project, by title.
 _READING: Final[dict[str, Callable[[Project], Page]]] = {
     "Overview": overview,
-    "Credits": attribution,
+    "Credits": attribution_form.attribution,
     "Visits": record_forms.search,
     "Counts": record_forms.insights,
     "Users": record_forms.users,
@@ -65,7 +63,7 @@ _WAYS: Final = (
 )
 
 
-class Workbench(Displayed):
+class Workbench(elements.Displayed):
     """A start page, and a page for each form of the open project, from :func:`workbench`.
 
     Attributes
@@ -92,7 +90,7 @@ class Workbench(Displayed):
         self._heading, self._form_area = elements.html(), elements.box("form-area")
         self._body, self._address = elements.box("body"), Address()
         self.widget = elements.page(self._body, self._address)
-        self._connection, self._own_files = connection(), own_files()
+        self._connection, self._own_files = connection(), attribution_form.own_files()
         self._connection.on_result(self.open)
         self.start_page()
         if query:

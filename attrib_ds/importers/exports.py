@@ -93,8 +93,7 @@ def read_ga4(
                  node_id  conversions
     0  google/cpc/spring          1.0
     """
-    if traffic not in TRAFFIC:
-        raise errors.InvalidRequest.choice("traffic", traffic, TRAFFIC)
+    errors.check_choice("traffic", traffic, TRAFFIC)
     by_name = journeys.references(conversions)
     connection = duckdb.connect()
     ga4_events.open_ga4_events(connection, exports)

@@ -191,8 +191,7 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
     if events := fitting.get("events"):
         raise InvalidRequest(
             f"{argument}: {name} has {events.name}; read them with {events.advice} in Python, which finds "
-            f"the "
-            "visits and the conversions in them"
+            "the visits and the conversions in them"
         )
     if (sums := fitting.get("spend") or fitting.get("summary")) and not has_people:
         advice = sums.advice or "pass it as the spend, beside touchpoints with a column of people"
@@ -203,8 +202,7 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
     if orders := fitting.get("conversions"):
         raise InvalidRequest(
             f"touchpoints: {name} has {orders.name}, which are conversions; pass the visits or contacts of "
-            f"the "
-            "same people as touchpoints, and this as conversions"
+            "the same people as touchpoints, and this as conversions"
         )
     return None
 
@@ -242,10 +240,7 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     source, _ = export_tables.open_access_log(connection, log, secret=secret)
     agents = connection.execute(f"SELECT DISTINCT userAgent FROM {source.relation}").fetchall()
     bots = ", ".join(literal(agent) for (agent,) in agents if not agent or is_crawler(agent)) or "NULL"
-    page, referrer = (
-        "regexp_replace(pageUrl, '^[a-z]+://[^/]+', '')",
-        "regexp_replace(referrer, '^[a-z]+://[^/]+', '')",
-    )
+    page, referrer = (f"regexp_replace({url}, '^[a-z]+://[^/]+', '')" for url in ("pageUrl", "referrer"))
     host = "regexp_extract(lower(referrer), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
     tags = ", ".join(
         f"nullif(url_decode(replace(regexp_extract(pageUrl, '[?&]utm_{tag}=([^&#]*)', 1), '+', ' ')), '') "
@@ -254,9 +249,9 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     )
     # The site is the host whose pages are in the log themselves.
     own = (
-        f"SELECT host FROM (SELECT {host} AS host, {referrer} AS path FROM human) WHERE host <> '' AND path "
-        f"NOT IN ('', '/') "
-        f"GROUP BY host HAVING avg(CAST(path IN (SELECT {page} FROM human) AS INTEGER)) > 0.5"
+        f"SELECT host FROM (SELECT {host} AS host, {referrer} AS path FROM human) WHERE host <> '' "
+        "AND path NOT IN ('', '/') GROUP BY host "
+        f"HAVING avg(CAST(path IN (SELECT {page} FROM human) AS INTEGER)) > 0.5"
     )
     previous = f"lag(date) OVER (PARTITION BY trackerId ORDER BY date, {quoted(ROW)})"
     begins = f"CASE WHEN date - {previous} <= {_PAUSE} THEN 0 ELSE 1 END"
@@ -268,8 +263,7 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
         source,
         f"WITH human AS (SELECT *, {begins} AS begins FROM {source.relation} WHERE (userAgent IN ({bots})) "
         f"IS NOT TRUE), own AS ({own}) "
-        f"SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || {number} AS log_visit, date "
-        f"AS log_date, "
-        f"{page} AS log_page, CASE WHEN {host} NOT IN (FROM own) THEN nullif({host}, '') END AS referrer, "
-        f"{tags} FROM human",
+        f"SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || {number} AS log_visit, "
+        f"date AS log_date, {page} AS log_page, "
+        f"CASE WHEN {host} NOT IN (FROM own) THEN nullif({host}, '') END AS referrer, {tags} FROM human",
     )

@@ -18,8 +18,7 @@ from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
-from attrib_ds.records import written_values
-from attrib_ds.records.export_tables import selected_url_parts
+from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
 
@@ -219,31 +218,12 @@ _TRAFFIC: Final = [field.name for field in fields(Traffic)]
 #: least one of them is set.
 VISITS: Final = dict.fromkeys(
     [
-        *(
-            "visit_key",
-            "device",
-            "account",
-            "started",
-            "ended",
-            *_TRAFFIC,
-            "page",
-            "referrer",
-            "is_bot",
-            "agent",
-        ),
-        *(
-            "browser",
-            "browser_version",
-            "system",
-            "system_version",
-            "device_type",
-            "country",
-            "region",
-            "city",
-        ),
+        "visit_key", "device", "account", "started", "ended", *_TRAFFIC, "page", "referrer", "is_bot",
+        "agent", "browser", "browser_version", "system", "system_version", "device_type", "country", "region",
+        "city",
     ],
     "VARCHAR",
-) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN"}
+) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN"}  # fmt: skip
 #: Columns of the table ``views``: page views.
 VIEWS: Final = {"view_key": "VARCHAR", "visit_key": "VARCHAR", "viewed": "TIMESTAMP", "page": "VARCHAR"}
 #: Columns of the table ``conversions``; rows with the same ``kind`` and ``source_id`` are duplicates.
@@ -341,7 +321,7 @@ def assemble(
             node_id AS nodeId, started AS startDate, ended AS endDate,
             coalesce(view_counts.hitCount, 0) AS hitCount, view_counts.firstHitId AS firstHitId,
             coalesce(is_bot, false) AS isBot, referrer, referrer_type AS referrerType,
-            page AS firstPage, {selected_url_parts("page", "firstPageUrl")},
+            page AS firstPage, {export_tables.selected_url_parts("page", "firstPageUrl")},
             agent AS "userAgent.ua", browser AS "userAgent.browser.name",
             browser_version AS "userAgent.browser.version", system AS "userAgent.os.name",
             system_version AS "userAgent.os.version", device_type AS "userAgent.device.type",
@@ -355,7 +335,8 @@ def assemble(
     hits = frame(
         f"""
         SELECT {view} AS id, {visit} AS sessionId,
-            viewed AS serverDate, 'pageview' AS hitType, {selected_url_parts("views.page", "pageUrl")},
+            viewed AS serverDate, 'pageview' AS hitType,
+            {export_tables.selected_url_parts("views.page", "pageUrl")},
             coalesce(is_bot, false) AS isBot
         FROM views JOIN user_visits USING (visit_key) ORDER BY serverDate, id
         """

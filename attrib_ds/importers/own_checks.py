@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from attrib_ds import errors
-from attrib_ds.importers import formats, own_table
-from attrib_ds.importers.columns import COMMON_NAMES, folded
+from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.records import sources, text_files
 
 #: Names of numbers that are no amounts of money.
@@ -81,17 +80,14 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
 
 
 def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
-    number = (
-        rf"regexp_full_match({table.source.word(column)}, '[^\d\s]{{0,3}}\s?-?[\d., ]*\d\s?[^\d\s]{{0,3}}')"
-    )
-    return bool(table.scalar(f"bool_and({number})"))
+    return bool(table.scalar(f"bool_and(regexp_full_match({table.source.word(column)}, '{_AMOUNT}'))"))
 
 
 def warn_of_statuses(table: own_table.OwnTable) -> None:
     """Warn of rows that a status calls failed, refunded or lost; those of known formats are left out."""
-    for column in [] if table.format is not None else table.with_names(COMMON_NAMES["status"]):
+    for column in [] if table.format is not None else table.with_names(columns.COMMON_NAMES["status"]):
         word = f"lower({table.source.word(column)})"
-        pattern = "false|0|no" if folded(column) == "captured" else f".*({_FAILED}).*"
+        pattern = "false|0|no" if columns.folded(column) == "captured" else f".*({_FAILED}).*"
         counts = table.connection.execute(
             f"SELECT {word}, count(*) FROM {table.source.relation} "
             f"WHERE regexp_full_match({word}, '{pattern}') GROUP BY 1 ORDER BY 2 DESC, 1"

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.errors import InputWarning, InvalidRequest, warn
+from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
@@ -169,8 +169,7 @@ def read_journeys(
     (reference,) = references(event_type).values()
     named = dict(columns or {})
     for role in named:
-        if role not in OPTIONS:
-            raise InvalidRequest.choice("columns", role, OPTIONS)
+        check_choice("columns", role, OPTIONS)
     currency = checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     with_spend = partial(
@@ -206,8 +205,7 @@ def read_journeys(
     elif conversions is None and conversion_table.format is not None and conversion_table.format.visit:
         raise InvalidRequest(
             f"conversions: {conversion_table.name} has views of pages; pass the path of the page that tells "
-            f"of a "
-            "conversion, such as conversion_page='/thank-you', or a table of conversions"
+            "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
         )
     elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
@@ -393,8 +391,7 @@ def _check_same(touchpoints: object, conversions: object) -> None:
     if is_same and own_table.workbook_of(touchpoints) is None:
         raise InvalidRequest(
             "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
-            "out "
-            "conversions if a column of flags, such as converted, says which rows are some"
+            "out conversions if a column of flags, such as converted, says which rows are some"
         )
 
 
@@ -410,8 +407,7 @@ def _check_sheets(
     if len(names) > 1 and read == (conversion_sheet if conversion_sheet is not None else names[0]):
         raise InvalidRequest(
             f"conversion_sheet: touchpoints and conversions are both the sheet {read!r} of "
-            f"{books[0].name!r}; pass another one; sheets: "
-            f"{', '.join(names)}"
+            f"{books[0].name!r}; pass another one; sheets: {', '.join(names)}"
         )
 
 
@@ -480,18 +476,16 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
 def _warn_of_totals(table: own_table.OwnTable) -> None:
     """Warn if all rows of each conversion have the same value, which may be that of the whole."""
     ((several, alike, example),) = table.connection.execute(
-        "SELECT count(*), count(*) FILTER (least = most AND most <> 0), min(conversion) FROM (SELECT "
-        "conversion, "
-        "min(value) AS least, max(value) AS most FROM lines GROUP BY conversion HAVING count(*) > 1)"
+        "SELECT count(*), count(*) FILTER (least = most AND most <> 0), min(conversion) FROM "
+        "(SELECT conversion, min(value) AS least, max(value) AS most FROM lines GROUP BY conversion "
+        "HAVING count(*) > 1)"
     ).fetchall()
     if several > 1 and several == alike:
         value = table.columns["value"]
         warn(
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
-            f"and is "
-            "added up: if it is the total of the conversion, it counts several times. Name the column with "
-            "the "
-            "value of a row with columns={'value': COLUMN}, or leave one row of each",
+            "and is added up: if it is the total of the conversion, it counts several times. Name the column "
+            "with the value of a row with columns={'value': COLUMN}, or leave one row of each",
             InputWarning,
         )
 

@@ -161,7 +161,7 @@ class OwnTable:
         return column
 
     def _problem(self, role: str) -> str:
-        """Return what is wrong with a table without a column of a role."""
+        """Describe why a table has no column for a role."""
         totals = self.with_names(_TOTALS)
         if role == "user" and totals and not self.common("user"):
             return f"{self.name} is a summary: it has sums ({ten(totals)}) and no column of people"

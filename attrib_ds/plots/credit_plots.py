@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers, require_choice, require_count
+from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import Frame, read_frame
 
 
@@ -75,7 +75,7 @@ def credits(
     ['Mail', 'Ads', 'unattributed']
     """
     credits = read_frame("credits", credits, COLUMNS)
-    require_choice("by", by, MEASURES)
+    check_choice("by", by, MEASURES)
     require_count("top", top)
     rows, model = select_model(credits, model)
     rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
@@ -175,7 +175,7 @@ def model_comparison(
     ['first', 'last']
     """
     credits = read_frame("credits", credits, COLUMNS)
-    require_choice("by", by, MEASURES)
+    check_choice("by", by, MEASURES)
     require_count("top", top)
     rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])
     shown = node_rows(rows, by, top=top)
@@ -271,8 +271,7 @@ def select_model(credits: pd.DataFrame, model: str | None) -> tuple[pd.DataFrame
     if model is None and len(models) > 1:
         raise InvalidRequest(
             f"model: None is not allowed because credits have {len(models)} models; "
-            f"allowed: {', '.join(sorted(models))}",
-            field="model",
+            f"allowed: {', '.join(sorted(models))}"
         )
     if model is not None and model not in models:
         raise InvalidRequest.choice("model", model, models)
@@ -291,8 +290,7 @@ def select_currency(
         if not currencies and len(credits):
             raise InvalidRequest(
                 f"currency: {currency!r} is not allowed because the amounts in credits have no currency; "
-                "allowed: None",
-                field="currency",
+                "allowed: None"
             )
         return credits[credits["currency"] == currency], currency
     has_amount = credits["currency"].notna() & False
@@ -304,8 +302,7 @@ def select_currency(
         conflicting = [*named, *(["none"] if used.isna().any() else [])]
         raise InvalidRequest(
             f"currency: None is not allowed because credits have amounts in {len(conflicting)} currencies "
-            f"({', '.join(conflicting)}), which are never summed; allowed: {', '.join(named)}",
-            field="currency",
+            f"({', '.join(conflicting)}), which are never summed; allowed: {', '.join(named)}"
         )
     return credits, named[0] if named else (currencies[0] if len(currencies) == 1 else None)
 
@@ -407,9 +404,7 @@ def returns(
     nodes = _sum_nodes(rows)
     spent = nodes[nodes["spend"].fillna(0.0) != 0.0]
     if len(rows) and spent.empty:
-        raise InvalidRequest(
-            "credits: column 'spend' has no spend of a node; pass spend to attribute", field="credits"
-        )
+        raise InvalidRequest("credits: column 'spend' has no spend of a node; pass spend to attribute")
 
     title = f"Credited value against spend per node{f', {shorten(model)}' if model else ''}"
     x = f"spend ({currency})" if currency else "spend"

@@ -11,10 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attrib_ds.attribution.incremental.sensitivity import confounder_r2
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes
-from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 COLUMNS: Final = ("node_id", "node_name", "currency", "caused", "low", "high")
@@ -81,7 +80,7 @@ def effects(
     ['Ads', 'Direct (control)']
     """
     effects = read_frame("effects", effects, COLUMNS)
-    require_count("top", top)
+    style.require_count("top", top)
     nodes = effects[effects["node_id"].notna()].reset_index(drop=True)
     results = nodes["result"] if "result" in nodes.columns else pd.Series("", nodes.index)
     labels = list(dict.fromkeys(results))
@@ -106,9 +105,9 @@ def effects(
 def _summed(rows: pd.DataFrame) -> pd.DataFrame:
     """Sum the measures of nodes over currencies: with the widths of their intervals below and above."""
     columns = ["caused", *(["credited"] if "credited" in rows.columns else [])]
-    amounts = pd.DataFrame({name: numbers("effects", rows, name) for name in columns})
+    amounts = pd.DataFrame({name: style.numbers("effects", rows, name) for name in columns})
     for name, bound in (("below", "low"), ("above", "high")):
-        amounts[name] = (numbers("effects", rows, bound) - amounts["caused"]) ** 2
+        amounts[name] = (style.numbers("effects", rows, bound) - amounts["caused"]) ** 2
     summed: pd.DataFrame = amounts.groupby(rows["node_id"]).sum(min_count=1)
     summed[["below", "above"]] = np.sqrt(summed[["below", "above"]])
     return summed
@@ -250,7 +249,7 @@ def sensitivity(
     title = f"Unobserved cause that would explain away the effect of {name}"
     x, y = f"partial R² with exposure to {name}", "partial R² with conversions"
     ax = style.start(ax, (7.0, 5.0), title, grid="both", x=x, y=y)
-    found = {column: float(numbers("effects", row, column).iloc[0]) for column in _NUMBERS}
+    found = {column: float(style.numbers("effects", row, column).iloc[0]) for column in _NUMBERS}
     if not found["robustness_value"] > 0:
         return style.write_empty(ax, "no sensitivity")
     _draw_contours(ax, found, str(row["benchmark"].iloc[0]))
@@ -262,8 +261,7 @@ def _row_of(effects: pd.DataFrame, node: str | None, currency: str | None) -> pd
     nodes = effects["node_id"].dropna().unique().tolist()
     if node is None and len(nodes) == 1:
         node = nodes[0]
-    if node not in nodes:
-        raise InvalidRequest.choice("node", node, nodes)
+    check_choice("node", node, nodes)
     rows = effects[effects["node_id"] == node]
     currencies = rows["currency"].dropna().unique().tolist()
     if currency not in currencies and (currency is not None or len(currencies) > 1):
@@ -271,7 +269,7 @@ def _row_of(effects: pd.DataFrame, node: str | None, currency: str | None) -> pd
     if currency is not None:
         rows = rows[rows["currency"] == currency]
     if len(rows) != 1:
-        raise InvalidRequest(f"effects: {len(rows)} rows of {node!r}; allowed: one", field="effects")
+        raise InvalidRequest(f"effects: {len(rows)} rows of {node!r}; allowed: one")
     return rows
 
 

@@ -1,7 +1,5 @@
 """Labels of nodes: names that are short, distinct and safe to show."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping

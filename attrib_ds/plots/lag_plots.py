@@ -11,9 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import style
-from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers
+from attrib_ds.plots import labels, style
 from attrib_ds.records.frames import Frame, read_frame
 
 Numbers = npt.NDArray[np.floating]
@@ -66,14 +64,12 @@ def lags(lags: Frame, *, ax: Axes | None = None) -> Axes:
     ['first touch (median 5.0 days)', 'last touch (median 1.5 days)']
     """
     lags = read_frame("lags", lags, LAG_COLUMNS)
-    weights = numbers("lags", lags, "conversions").fillna(0.0).to_numpy()
-    first = numbers("lags", lags, "first_lag_days").to_numpy()
-    last = numbers("lags", lags, "last_lag_days").to_numpy()
+    weights = style.numbers("lags", lags, "conversions").fillna(0.0).to_numpy()
+    first = style.numbers("lags", lags, "first_lag_days").to_numpy()
+    last = style.numbers("lags", lags, "last_lag_days").to_numpy()
     for column, days in (("first_lag_days", first), ("last_lag_days", last)):
         if (days < 0).any():
-            raise InvalidRequest(
-                f"lags: column {column!r} contains {np.nanmin(days)}; allowed: days from 0", field="lags"
-            )
+            raise InvalidRequest(f"lags: column {column!r} contains {np.nanmin(days)}; allowed: days from 0")
 
     title, x = "Time from first and last touch to conversion", "time to conversion (log scale)"
     ax = style.start(ax, (8.0, 4.2), title, grid="y", x=x, y="conversions per bar", lift=26.0)
@@ -203,12 +199,12 @@ def explanation(explanation: Frame, *, ax: Axes | None = None) -> Axes:
     """
     explanation = read_frame("explanation", explanation, TOUCH_COLUMNS)
     rows = explanation.assign(
-        age_days=numbers("explanation", explanation, "age_days"),
-        weight=numbers("explanation", explanation, "weight").fillna(0.0),
-        position=numbers("explanation", explanation, "position"),
+        age_days=style.numbers("explanation", explanation, "age_days"),
+        weight=style.numbers("explanation", explanation, "weight").fillna(0.0),
+        position=style.numbers("explanation", explanation, "position"),
     )
     touches = rows[rows["node_id"].notna()].sort_values(["age_days", "position"], ascending=[False, True])
-    names = distinct(names_of_nodes(touches))
+    names = labels.distinct(labels.names_of_nodes(touches))
     has_negative = bool((touches["weight"] < 0).any())
     size = (8.0, 1.5 + (0.8 if has_negative else 0.55) * max(len(names), 2))
     ax = style.start(ax, size, _title(explanation))
@@ -242,7 +238,7 @@ def _title(explanation: pd.DataFrame) -> str:
     """Return the title, with the conversion and the model if they are in the frame's ``attrs``."""
     event, model = (explanation.attrs.get(name) for name in ("event_id", "model"))
     conversion = "the conversion" if event is None else event
-    return f"Path to {conversion}{'' if model is None else f', credited by {shorten(str(model))}'}"
+    return f"Path to {conversion}{'' if model is None else f', credited by {labels.shorten(str(model))}'}"
 
 
 def _positions(touches: pd.DataFrame) -> tuple[Numbers, str]:

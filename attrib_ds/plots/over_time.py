@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from attrib_ds.contract.events import LINEAR
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import style
-from attrib_ds.plots.credit_plots import select_currency, select_model
+from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.plots import credit_plots, style
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers, require_choice, require_count
+from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 INSIGHT_COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
@@ -69,7 +68,7 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     else:
         insights, labels = read_frame("insights", insights, INSIGHT_COLUMNS), VALUES
     value = next(iter(labels), "") if value is None else value
-    require_choice("value", value, labels)
+    check_choice("value", value, labels)
     table = table_of_groups(insights, value, top=top)
 
     has_groups = len(table) > 1
@@ -151,14 +150,14 @@ def series(
     >>> [float(height) for height in axes.get_lines()[0].get_ydata()]
     [3.0, nan, 2.0]
     """
-    require_choice("by", by, _NAMES)
+    check_choice("by", by, _NAMES)
     require_count("top", top)
     parts = _RATIOS.get(by, (by,))
     rows = read_frame("series", series, list(dict.fromkeys((*SERIES_COLUMNS, *parts))))
     interval = _interval(rows)
-    rows, model = select_model(rows, model)
+    rows, model = credit_plots.select_model(rows, model)
     amounts = [name for name in ("value", "spend") if name in parts]
-    rows, currency = select_currency(rows, currency, amounts=amounts)
+    rows, currency = credit_plots.select_currency(rows, currency, amounts=amounts)
     if by in _RATIOS:
         # Credit that costs nothing, such as that of direct visits, would flatter the other nodes.
         has_spend = numbers("series", rows, "spend") > 0
@@ -184,8 +183,7 @@ def _interval(series: pd.DataFrame) -> str:
     if not found:
         raise InvalidRequest(
             f"series: no column of periods among {list(series.columns)!r}; needed: one of "
-            f"{', '.join(LINEAR)}, as credit_series returns it",
-            field="series",
+            f"{', '.join(LINEAR)}, as credit_series returns it"
         )
     return found[0]
 
@@ -271,10 +269,10 @@ def seasonality(
     ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
     """
     insights = read_frame("insights", insights, INSIGHT_COLUMNS)
-    require_choice("value", value, VALUES)
+    check_choice("value", value, VALUES)
     require_count("top", top)
     if interval is not None:
-        require_choice("interval", interval, SEASONS)
+        check_choice("interval", interval, SEASONS)
     table = table_of_groups(insights, value, top=top)
     season, names = season_of(list(table.columns), interval) if len(table) else ([], [])
 
@@ -335,8 +333,7 @@ def table_of_groups(insights: pd.DataFrame, value: str, *, top: int) -> pd.DataF
     """
     if len(insights) and insights["interval"].isna().all():
         raise InvalidRequest(
-            "insights: column 'interval' is null in every row; request the insights with an interval",
-            field="insights",
+            "insights: column 'interval' is null in every row; request the insights with an interval"
         )
     rows = insights.loc[insights["interval"].notna(), ["group", "interval"]].assign(
         amount=numbers("insights", insights, value).fillna(0.0)
@@ -502,8 +499,7 @@ def season_of(labels: Collection[str], interval: str | None) -> tuple[list[str],
     if wrong:
         raise InvalidRequest(
             f"insights: interval {wrong[0]!r} is not seasonal; allowed: whole numbers, as returned for "
-            f"{', '.join(SEASONS)}",
-            field="insights",
+            f"{', '.join(SEASONS)}"
         )
     present = sorted({int(label) for label in labels})
     if interval is None:
@@ -513,8 +509,7 @@ def season_of(labels: Collection[str], interval: str | None) -> tuple[list[str],
         outside = next(label for label in present if not low <= label <= high)
         raise InvalidRequest(
             f"interval: {interval!r} is not allowed because insights have the label '{outside}'; its labels "
-            f"are {low} to {high}",
-            field="interval",
+            f"are {low} to {high}"
         )
     names = {"dayOfWeek": WEEKDAYS, "monthOfYear": MONTHS}.get(interval or "")
     season = [str(label) for label in range(low, high + 1)]

@@ -15,10 +15,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import Frame, read_frame
 
 PATH_COLUMNS: Final = ("event_id", "user_id", "node_id", "node_name", "date", "position", "length")
@@ -70,8 +69,8 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['1 before', 'last touch', 'conversion']
     """
-    require_count("top", top)
-    require_count("steps", steps)
+    style.require_count("top", top)
+    style.require_count("steps", steps)
     touches = (
         paths.last_touches(steps) if isinstance(paths, Paths) else read_frame("paths", paths, PATH_COLUMNS)
     )
@@ -113,9 +112,9 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
 def _weigh(touches: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of events with a positive ``weight``, with numbers as float64."""
     rows = touches[["event_id", "node_id", "node_name"]].assign(
-        position=numbers("paths", touches, "position"),
-        length=numbers("paths", touches, "length"),
-        weight=numbers("paths", touches, "conversions") if "conversions" in touches.columns else 1.0,
+        position=style.numbers("paths", touches, "position"),
+        length=style.numbers("paths", touches, "length"),
+        weight=style.numbers("paths", touches, "conversions") if "conversions" in touches.columns else 1.0,
     )
     return rows[rows["event_id"].notna() & (rows["weight"] > 0)]
 
@@ -270,14 +269,13 @@ def lengths(lengths: Frame, *, most: int = 20, ax: Axes | None = None) -> Axes:
     [0, 5, 0, 2]
     """
     lengths = read_frame("lengths", lengths, LENGTH_COLUMNS)
-    require_count("most", most)
-    conversions = numbers("lengths", lengths, "conversions")
-    length = numbers("lengths", lengths, "length")
+    style.require_count("most", most)
+    conversions = style.numbers("lengths", lengths, "conversions")
+    length = style.numbers("lengths", lengths, "length")
     invalid = length[~(length >= 0)]
     if len(invalid):
         raise InvalidRequest(
-            f"lengths: column 'length' contains {invalid.iloc[0]:g}; allowed: touchpoints from 0",
-            field="lengths",
+            f"lengths: column 'length' contains {invalid.iloc[0]:g}; allowed: touchpoints from 0"
         )
     by_length = conversions.groupby(length.clip(upper=most).astype("int64")).sum()
     longest = int(by_length.index.max()) if len(by_length) else 0
@@ -339,7 +337,7 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     if compared.empty:
         return style.write_empty(ax, "nothing to compare")
     order, behind, error = (
-        numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
+        style.numbers("compared", compared, name).to_numpy() for name in ("order", "behind", "behind_error")
     )
     chosen = compared["is_parsimonious"].to_numpy(dtype=bool)
     palette = style.palette(ax)
@@ -403,11 +401,10 @@ def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | No
     metrics = [name.removeprefix(PREFIX) for name in insights.columns if str(name).startswith(PREFIX)]
     chosen = [name for name in metrics if not name.startswith(_DELAY)] if steps is None else list(steps)
     for step in chosen:
-        if step not in metrics:
-            raise InvalidRequest.choice("steps", step, metrics)
+        check_choice("steps", step, metrics)
     if not chosen:
-        raise InvalidRequest("steps: at least one metric of events is required", field="steps")
-    counts = [float(numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
+        raise InvalidRequest("steps: at least one metric of events is required")
+    counts = [float(style.numbers("insights", insights, f"{PREFIX}{step}").sum()) for step in chosen]
 
     size = (7.5, 1.2 + 0.55 * len(chosen))
     ax = style.start(ax, size, "Events that reached each state", grid="x", x="events", lift=10)

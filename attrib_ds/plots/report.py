@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from attrib_ds import display, errors
 from attrib_ds.attribution.paths.paths import Paths, require_paths
-from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.plots.labels import distinct, shorten
 from attrib_ds.plots.overview import MODELS, Measure, Overview, Period, in_words, number, percent
 from attrib_ds.records.frames import Frame, read_frame
@@ -98,7 +97,7 @@ def report(
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".xlsx"):
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"path: {target.name!r} is not allowed; allowed: a name ending in .html or .xlsx"
         )
     if paths is not None:
@@ -127,9 +126,9 @@ def page(overview: Overview, *, title: str, notes: Sequence[str] = ()) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        f'<title>{printable(escape(title))}</title><meta name="viewport" content="width=device-width, '
-        f'initial-scale=1"><style>{style}</style></head>'
-        f'<body><main class="answers">{printable(body)}</main>{script}</body></html>\n'
+        f"<title>{display.printable(escape(title))}</title>"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>'
+        f'<body><main class="answers">{display.printable(body)}</main>{script}</body></html>\n'
     )
 
 
@@ -386,7 +385,7 @@ def _ratio(part: Any, whole: Any) -> str:
 
 
 def _page(path: Any) -> str:
-    name = printable("(unknown)" if pd.isna(path) else str(path))
+    name = display.printable("(unknown)" if pd.isna(path) else str(path))
     return f'<span title="{escape(name)}">{escape(shorten(name, width=_WIDE))}</span>'
 
 
@@ -419,7 +418,7 @@ def _entries(overview: Overview) -> str:
     most = overview.entries["entries"].max()
     rows = [
         [
-            escape(printable("(none)" if pd.isna(group) else group)),
+            escape(display.printable("(none)" if pd.isna(group) else group)),
             _page(page),
             _drawn(_bar(0, 100 * entries / most)),
             number(entries),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -227,18 +227,10 @@ def label_ticks(ax: Axes, labels: Sequence[str]) -> None:
     ax.set_xticks(positions, labels=[labels[position] for position in positions], parse_math=False)
 
 
-def require_choice(argument: str, got: object, allowed: Collection[str]) -> None:
-    """Raise unless ``got`` is one of ``allowed``."""
-    if not isinstance(got, str) or got not in allowed:
-        raise errors.InvalidRequest.choice(argument, got, allowed)
-
-
 def require_count(argument: str, got: object) -> None:
     """Raise unless ``got`` is a whole number of at least 1."""
     if not isinstance(got, int) or isinstance(got, bool) or got < 1:
-        raise errors.InvalidRequest(
-            f"{argument}: {got!r} is not allowed; allowed: whole numbers from 1", field=argument
-        )
+        raise errors.InvalidRequest(f"{argument}: {got!r} is not allowed; allowed: whole numbers from 1")
 
 
 def numbers(argument: str, frame: pd.DataFrame, column: str) -> pd.Series[float]:
@@ -247,5 +239,5 @@ def numbers(argument: str, frame: pd.DataFrame, column: str) -> pd.Series[float]
         return pd.to_numeric(frame[column]).astype("Float64").astype("float64")
     except (TypeError, ValueError) as error:
         raise errors.InvalidRequest(
-            f"{argument}: column {column!r} is {frame[column].dtype}; allowed: numbers", field=argument
+            f"{argument}: column {column!r} is {frame[column].dtype}; allowed: numbers"
         ) from error

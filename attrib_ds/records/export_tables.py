@@ -16,8 +16,7 @@ import ibis
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds import schema
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import errors, schema
 from attrib_ds.records.sources import ROW, UNREADABLE, Source, literal, open_source, quoted
 from attrib_ds.records.text_files import copy_arrow, open_binary
 
@@ -123,12 +122,12 @@ def open_exports(
     if len(parts) and all(isinstance(part, dict) for part in parts):
         parts = [pd.DataFrame.from_records(list(parts))]
     if not len(parts):
-        raise InvalidRequest(f"{argument}: there is nothing to read")
+        raise errors.InvalidRequest(f"{argument}: there is nothing to read")
     opened = []
     for number, part in enumerate(parts, start=1):
         is_path = isinstance(part, str | Path)
         if is_path and Path(part).expanduser().is_dir():
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{argument}: {str(part)!r} is a folder; allowed: a list of its files, such as "
                 f"sorted(Path({str(part)!r}).iterdir())"
             )
@@ -148,7 +147,7 @@ def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: 
         names = ", ".join(" or ".join(alternatives) for alternatives in missing)
         present = list(export.source.columns)
         shown = ", ".join(present[:_MAX_SHOWN]) + (", …" if len(present) > _MAX_SHOWN else "")
-        raise InvalidRequest(f"{argument}: {export.name} has no column {names}; its columns: {shown}")
+        raise errors.InvalidRequest(f"{argument}: {export.name} has no column {names}; its columns: {shown}")
 
 
 def gather(
@@ -392,9 +391,9 @@ class AccessLog:
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise InvalidRequest("files: there is no file; give at least one")
+            raise errors.InvalidRequest("files: there is no file; give at least one")
         if SITE.fullmatch(self.site) is None:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"site: {self.site!r} is not allowed; expected an origin, such as 'https://shop.example'"
             )
 
@@ -503,7 +502,7 @@ def _lines(paths: Sequence[Path]) -> pa.RecordBatchReader:
     for path in paths:
         if not path.is_file():
             problem = "is a folder, not a file" if path.is_dir() else "does not exist"
-            raise InvalidRequest(f"files: {str(path)!r} {problem}")
+            raise errors.InvalidRequest(f"files: {str(path)!r} {problem}")
     return pa.RecordBatchReader.from_batches(columns, batches())
 
 

@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.sources import instant, literal
 
 #: Dates that begin with the day or the month, and those with a year of two digits.
@@ -167,8 +167,7 @@ def decimal_mark(
         If the numbers contradict each other, or none of them is clear.
     """
     if decimal is not None:
-        if decimal not in MARKS:
-            raise InvalidRequest.choice("decimal", decimal, MARKS)
+        check_choice("decimal", decimal, MARKS)
         return decimal
     number = _joined(word)
     comma, point, separated, either = connection.execute(
@@ -182,16 +181,14 @@ def decimal_mark(
     if comma is not None and point is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {comma!r} has a decimal comma and {point!r} a decimal point; write all "
-            "numbers alike",
-            field=field,
+            "numbers alike"
         )
     if comma is None and point is None and is_count and separated is not None:
         return "."
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
-            "or decimal=','",
-            field=field,
+            "or decimal=','"
         )
     return "," if comma is not None else "."
 

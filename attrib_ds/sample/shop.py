@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attrib_ds import errors, sample
 from attrib_ds.api.results import load
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.project import Project, connect
-from attrib_ds.sample import files
 
 
 def sample_project(path: str | Path = ":memory:") -> Project:
@@ -33,10 +32,10 @@ def sample_project(path: str | Path = ":memory:") -> Project:
     """
     shop = connect("sample-shop", path=path)
     if shop.send("list_nodes", limit=0).total == 0:
-        tables: dict[str, Any] = {**files()}
+        tables: dict[str, Any] = {**sample.files()}
         report = load(shop, **tables)
         if len(report.rejected):
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 "path: the sample data cannot be loaded into this project: "
                 f"{report.rejected.iloc[0].to_dict()}"
             )

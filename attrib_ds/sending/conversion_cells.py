@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from attrib_ds import instants
+from attrib_ds import errors, instants
 from attrib_ds.contract import identifiers, json_values
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
-from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.written_values import moments, plain_numbers
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Cells:
             return
         shown_problems = "; ".join(str(detail["problem"]) for detail in details[:_MAX_SHOWN])
         more = f"; … ({len(details):,} rows in all; dry_run=True lists them)"
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{shown_problems}{more if len(details) > _MAX_SHOWN else ''}; nothing was sent, since each row "
             "is one conversion with an id of its own",
             field="id",
@@ -251,7 +250,7 @@ def dates(column: pd.Series[Any], zone: ZoneInfo, *, dayfirst: bool | None) -> C
     def read(cell: Any) -> datetime:
         try:
             found = in_service_form(cell.strip() if isinstance(cell, str) else cell)
-        except InvalidRequest:
+        except errors.InvalidRequest:
             moment, advice = written.get(cell, (None, "")) if isinstance(cell, str) else (None, "")
             if moment is None:
                 example = f"a date such as '2025-01-31' or '2025-01-31T12:00:00Z'{advice}"

@@ -12,16 +12,10 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract.administration import CreateKey, ListKeys, RevokeKey
 from attrib_ds.service.accounts import Accounts, Key
 from attrib_ds.service.store import audit
-from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.store import Store
 
 
-def list_keys(
-    home: Path,
-    _store: Store,
-    request: ListKeys,
-    _line: AuditEntry | None,
-) -> Answer:
+def list_keys(home: Path, _store: Store, request: ListKeys, _line: audit.AuditEntry | None) -> Answer:
     """Return the keys of accounts whose only project is this one, oldest first."""
     if not _has_accounts(home):
         return _answer([])
@@ -29,7 +23,7 @@ def list_keys(
         return _answer(accounts.list_keys_of_project(request.projectId))
 
 
-def create_key(home: Path, store: Store, request: CreateKey, line: AuditEntry | None) -> Answer:
+def create_key(home: Path, store: Store, request: CreateKey, line: audit.AuditEntry | None) -> Answer:
     """Register a public key; the value of the answer is whether it is new."""
     store.require_writing()
     with _accounts(home) as accounts:
@@ -49,11 +43,11 @@ def create_key(home: Path, store: Store, request: CreateKey, line: AuditEntry | 
     return _answer([key], value=is_new)
 
 
-def revoke_key(home: Path, store: Store, request: RevokeKey, line: AuditEntry | None) -> Answer:
+def revoke_key(home: Path, store: Store, request: RevokeKey, line: audit.AuditEntry | None) -> Answer:
     """Revoke a key of an account whose only project is this one, and its tokens."""
     store.require_writing()
     if not _has_accounts(home):
-        raise errors.NotFound(f"key_id: the project has no key {request.keyId!r}", field="key_id")
+        raise errors.NotFound(f"key_id: the project has no key {request.keyId!r}")
     with _accounts(home) as accounts:
         is_changed = accounts.revoke_key_of_project(request.projectId, request.keyId)
     _log(store, line, request.keyId)
@@ -73,7 +67,7 @@ def _accounts(home: Path) -> AbstractContextManager[Accounts]:
     return closing(Accounts.open(home))
 
 
-def _log(store: Store, line: AuditEntry | None, key_id: str) -> None:
+def _log(store: Store, line: audit.AuditEntry | None, key_id: str) -> None:
     if line is not None:
         entry = replace(line, subject=key_id)
         store.write(lambda connection: audit.append(connection, [entry]))

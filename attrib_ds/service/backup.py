@@ -18,17 +18,14 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import local_files
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, operation
 from attrib_ds.contract.administration import BackUpProject
-from attrib_ds.contract.operation import File
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.collection.daily_visitors import forget_salt
-from attrib_ds.service.identity import tombstones
-from attrib_ds.service.identity.merging import find_survivor, split_off
-from attrib_ds.service.store import audit, files
+from attrib_ds.service.identity import merging, tombstones
+from attrib_ds.service.store import audit, files, settings
 from attrib_ds.service.store.audit import AuditEntry
-from attrib_ds.service.store.settings import find_invalid
 from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.tables import TABLES, arrow_view, differences, foreign
 from attrib_ds.service.users.personal_data import erase, erase_events
@@ -41,7 +38,7 @@ def back_up_project(store: Store, request: BackUpProject) -> Answer:  # noqa: AR
         part = stack.enter_context(temporary_file(folder / f"{store.meta.project_id}.backup"))
         with store.cursor() as cursor:
             copy_database(cursor, store.catalog, part)
-        file = File.of(stack.enter_context(part.open("rb")))
+        file = operation.File.of(stack.enter_context(part.open("rb")))
         return Answer(value=replace(file, close=stack.pop_all().close))
 
 
@@ -167,7 +164,7 @@ def prepared(source: Path, target: Path, project_id: str) -> Iterator[tuple[Path
         Number of records by table.
     """
     if not source.is_file():
-        raise NotFound(f"source: there is no file {str(source)!r}", field="source")
+        raise NotFound(f"source: there is no file {str(source)!r}")
     try:
         files.create_private_folder(target.parent)
     except OSError as error:
@@ -191,7 +188,7 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
             if meta.project_id != project_id:
                 raise _refused(f"holds the project {meta.project_id!r}, not {project_id!r}")
             check_meta(meta, source, project_id)
-            invalid = find_invalid(connection)
+            invalid = settings.find_invalid(connection)
             if invalid:
                 raise _refused(f"has settings with values that are not allowed: {', '.join(invalid)}")
             (name,) = connection.execute("SELECT current_database()").fetchall()[0]
@@ -377,7 +374,7 @@ def _erase_again(connection: Connection) -> None:
     merged = erasure_dates(f"SELECT _id AS row, {kind}, _id AS value, mergedAt AS seen FROM merged_users")
     for id, date in merged.items():
         # The erased user may still be merged into another user here: split them first.
-        if find_survivor(connection, id) not in users and split_off(connection, id, date):
+        if merging.find_survivor(connection, id) not in users and merging.split_off(connection, id, date):
             users[id] = date
     of_identities = erasure_dates(
         f"SELECT userId AS row, '{tombstones.IDENTITY}' || kind AS kind, value, createdAt AS seen "

@@ -11,10 +11,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from pydantic import TypeAdapter, ValidationError
 
-from attrib_ds import instants, schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer, identifiers, json_values
 from attrib_ds.contract import campaigns as contract
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
@@ -57,7 +56,7 @@ def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
         query = f"{OF_VENDOR} AND id = ?"
         table = tables.read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
     if not table.num_rows:
-        raise NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}", field="id")
+        raise errors.NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}")
     return Answer.of(table)
 
 
@@ -76,10 +75,7 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
     def job(connection: Connection) -> None:
         integration = require(connection, request.vendorId, argument="vendor_id")
         if find_by_slug(connection, integration, request.campaignSlug) is not None:
-            raise Conflict(
-                f"campaign_slug: {slug!r} is taken; a slug is unique in its integration",
-                field="campaign_slug",
-            )
+            raise errors.Conflict(f"campaign_slug: {slug!r} is taken; a slug is unique in its integration")
         campaign = {"id": id, "campaignSlug": slug, "name": request.name}
         given = {"active": request.active, "explicit": True}
         insert_campaigns(connection, integration, [campaign | given])
@@ -150,9 +146,7 @@ def find_by_slugs(
 
 
 def find_or_create(
-    connection: Connection,
-    integrations: Mapping[str, Integration],
-    wanted: Collection[tuple[str, str, str]],
+    connection: Connection, integrations: Mapping[str, Integration], wanted: Collection[tuple[str, str, str]]
 ) -> dict[tuple[str, str, str], str]:
     """Return the ids of campaigns as :func:`find_by_slugs` does; unknown ones are created.
 
@@ -288,9 +282,8 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
         existing = find(connection, request.vendorId)
         if existing is not None:
             if not existing.is_loaded:
-                raise Conflict(
-                    f"vendor_id: an integration {request.vendorId!r} exists already; choose another id",
-                    field="vendor_id",
+                raise errors.Conflict(
+                    f"vendor_id: an integration {request.vendorId!r} exists already; choose another id"
                 )
             changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
             tables.update_record(connection, "integrations", "_id", existing.id, changed)
@@ -371,8 +364,8 @@ def require(connection: Connection, vendor_id: str, *, argument: str) -> Integra
         return integration
     existing = connection.execute("SELECT vendorId FROM integrations WHERE deletedAt IS NULL").fetchall()
     if existing:
-        raise InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
-    raise InvalidRequest(
+        raise errors.InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
+    raise errors.InvalidRequest(
         f"{argument}: there is no integration {vendor_id!r}: the project has none; "
         "create one with create_integration"
     )

@@ -17,7 +17,6 @@ from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service import backup
 from attrib_ds.service.store import audit, connections, files, queue
-from attrib_ds.service.store.audit import AuditEntry
 from attrib_ds.service.store.store import Store, open_file
 from attrib_ds.service.users.personal_data import ERASED_SINCE
 
@@ -36,7 +35,7 @@ def is_due(store: Store, now: datetime) -> bool:
 
 
 def compact(
-    target: Path, cancellation: connections.Cancellation, line: AuditEntry | None = None
+    target: Path, cancellation: connections.Cancellation, line: audit.AuditEntry | None = None
 ) -> dict[str, int]:
     """Rewrite the files of a project, which must not be open.
 

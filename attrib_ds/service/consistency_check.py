@@ -9,8 +9,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer
-from attrib_ds.contract.administration import CheckProject
+from attrib_ds.contract import Answer, administration
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.loading.batch import is_json
 from attrib_ds.service.store.store import Store
@@ -35,7 +34,7 @@ _JSON: Final[dict[str, list[str]]] = {
 }
 
 
-def check_project(store: Store, request: CheckProject) -> Answer:  # noqa: ARG001  (has no arguments)
+def check_project(store: Store, request: administration.CheckProject) -> Answer:  # noqa: ARG001  (has no arguments)
     """Return one finding per failed consistency check of the project's tables.
 
     All checks read one snapshot. Blocks of the file that are cached in memory are not read again.

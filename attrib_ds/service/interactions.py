@@ -12,16 +12,13 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants, schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
-from attrib_ds.errors import InvalidRequest, NotFound, check_choice
-from attrib_ds.instants import naive
 from attrib_ds.queries import page_views
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
 from attrib_ds.service.campaigns import Integration, find_campaign, insert_campaigns, require
-from attrib_ds.service.events.validation import Conventions as Settings
-from attrib_ds.service.events.validation import InvalidValue, identity, is_missing, normalise
+from attrib_ds.service.events import validation
 from attrib_ds.service.identity import merging, tombstones
 from attrib_ds.service.identity.identities import VENDOR, resolve
 from attrib_ds.service.store import connections, tables
@@ -65,7 +62,7 @@ def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
         query = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
         table = fetch(query, schema.INTERACTION)
     if not table.num_rows:
-        raise NotFound(f"id: there is no interaction {request.id!r}", field="id")
+        raise errors.NotFound(f"id: there is no interaction {request.id!r}")
     return Answer.of(table)
 
 
@@ -105,7 +102,7 @@ def funnel(store: Store, request: contract.Funnel) -> Answer:
         }
         for step in request.steps:
             if not contract.is_page(step):
-                check_choice("steps", step, known)
+                errors.check_choice("steps", step, known)
         return page_views.count_funnel(*_views(backend), events, request, nodes=node_table(backend))
 
 
@@ -123,7 +120,7 @@ def _views(backend: Backend) -> tuple[ir.Table, ir.Table]:
         for rows in (hits, interactions.filter(interactions.hitCount > 0))
     )
     if has_counts and not has_hits:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             "project_id: the project has visits without their hits; load the hits too, or mirror it with "
             "hits=True"
         )
@@ -152,7 +149,7 @@ def get_node(store: Store, request: contract.GetNode) -> Answer:
         query = nodes.filter(nodes["_id"] == request.id).select(schema.NODE.names)
         table = fetch(query, schema.NODE)
     if not table.num_rows:
-        raise NotFound(f"id: there is no node {request.id!r}", field="id")
+        raise errors.NotFound(f"id: there is no node {request.id!r}")
     return Answer.of(table)
 
 
@@ -184,7 +181,7 @@ def create_offline_interaction(store: Store, request: contract.CreateOfflineInte
     now = instants.now()
     if request.date > now + _AHEAD:
         date = instants.format(request.date)
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"date: {date} is more than 24 hours ahead; allowed: until {instants.format(now + _AHEAD)}"
         )
     new_id, campaign_id = store.ids.new(), store.ids.new()
@@ -255,27 +252,26 @@ class _Person:
 def _read_person(connection: Connection, user_data: dict[str, Any], *, currency: str) -> _Person:
     """Normalise identity fields; refuse other keys."""
     fields, countries = _identity_fields(connection)
-    settings = Settings(currency, countries)
+    settings = validation.Conventions(currency, countries)
     normalised: dict[str, Any] = {}
     identities = []
     for key, value in user_data.items():
         argument = f"user_data/{key}"
-        if key not in fields:
-            raise InvalidRequest.choice(argument, key, fields)
-        if is_missing(value):
+        errors.check_choice(argument, key, fields)
+        if validation.is_missing(value):
             continue
         field = fields[key]
         try:
-            normalised[key] = normalise(field["type"], value, settings)
-        except InvalidValue:
+            normalised[key] = validation.normalise(field["type"], value, settings)
+        except validation.InvalidValue:
             # Keep an unparsable phone number as text unless it must identify the user.
             if not (field["type"] == "phone" and isinstance(value, str) and not field["discriminant"]):
-                raise InvalidRequest(
+                raise errors.InvalidRequest(
                     f"{argument}: {json_values.shown(value)} is not allowed; allowed: a value of type "
                     f"{field['type']!r}"
                 ) from None
             normalised[key] = value.strip()
-        pair = identity(field, normalised[key])
+        pair = validation.identity(field, normalised[key])
         if pair is not None:
             identities.append(pair)
         if field["type"] == "email":
@@ -285,9 +281,7 @@ def _read_person(connection: Connection, user_data: dict[str, Any], *, currency:
     return _Person(normalised, sorted(identities, key=lambda pair: ranks.get(pair[0], 1)))
 
 
-def _identity_fields(
-    connection: Connection,
-) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
+def _identity_fields(connection: Connection) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
     """Return the identity fields of the project by key, and countries for phone numbers."""
     declared = connection.execute(
         "SELECT fields, phoneParsingConfig FROM event_types ORDER BY createdAt, reference"
@@ -307,8 +301,8 @@ def _refuse_erased(connection: Connection, person: _Person, date: datetime) -> N
     """Refuse data of a person who was erased after its date."""
     marks = [(tombstones.identity_kind(kind), value) for kind, value in person.identities]
     erased = tombstones.find_buried(connection, marks).values()
-    if any(naive(date) <= erased_at for erased_at in erased):
-        raise InvalidRequest(
+    if any(instants.naive(date) <= erased_at for erased_at in erased):
+        raise errors.InvalidRequest(
             f"user_data: belongs to a person who was erased after {instants.format(date)}; allowed: "
             "another person, or a later date"
         )
@@ -330,10 +324,7 @@ _LEVELS: Final = {
 
 
 def resolve_node(
-    connection: Connection,
-    integration: Integration,
-    node_data: Mapping[str, Any],
-    new_id: str,
+    connection: Connection, integration: Integration, node_data: Mapping[str, Any], new_id: str
 ) -> tuple[str, bool]:
     """Follow the properties down the tree; create unknown campaigns.
 
@@ -411,9 +402,8 @@ def _text(name: str, value: object) -> str:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     text = str(value) if is_whole or isinstance(value, str) else ""
     if not text.strip() or len(text) > _LONGEST:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{field}: {json_values.shown(value)} is not allowed; expected text of 1 to {_LONGEST} "
-            "characters or a "
-            "whole number"
+            "characters or a whole number"
         )
     return text

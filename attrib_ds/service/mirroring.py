@@ -8,9 +8,8 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import administration as contract
-from attrib_ds.contract.json_values import encode
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
 from attrib_ds.service.store import tables
@@ -84,7 +83,7 @@ def _read(connection: Connection) -> dict[str, Any] | None:
 
 def _save(connection: Connection, progress: Mapping[str, Any]) -> None:
     connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
-    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode(dict(progress))])
+    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, json_values.encode(dict(progress))])
 
 
 def _has_rows(connection: Connection, table: str) -> bool:

@@ -7,11 +7,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants, schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import campaigns as contract
-from attrib_ds.errors import InvalidRequest, NotFound
-from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
 from attrib_ds.service.campaigns import Integration, find, find_campaign, require
 from attrib_ds.service.store import tables
@@ -176,7 +174,7 @@ def _find(
 def _require_campaign(connection: Connection, integration: Integration, text: str, *, argument: str) -> str:
     campaign = find_campaign(connection, integration, text)
     if campaign is None:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: {integration.vendor_id!r} has no campaign {text!r}; list_campaigns returns the ids "
             "and slugs"
         )
@@ -187,16 +185,15 @@ def _check_period(outlay: dict[str, Any], *, changed: str) -> None:
     start, end = outlay["startDate"], outlay["endDate"]
     if start >= end:
         field = "start_date" if changed == "startDate" else "end_date"
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{field}: the outlay would go from {instants.format(start)} to {instants.format(end)}; it must "
             "end after it starts"
         )
 
 
-def _unknown(request: contract.GetOutlay) -> NotFound:
-    return NotFound(
-        f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}",
-        field="outlay_id",
+def _unknown(request: contract.GetOutlay) -> errors.NotFound:
+    return errors.NotFound(
+        f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}"
     )
 
 
@@ -280,13 +277,13 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
     """
     for position, entry in enumerate(request.rates):
         if entry.currency == store.meta.currency:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"rates/{position}/currency: {entry.currency!r} is the currency of the project, which needs "
                 "no rate; allowed: another currency"
             )
     # The last rate of a currency and date wins.
     requested = {
-        (entry.currency, naive(entry.date)): None if entry.rate is None else float(entry.rate)
+        (entry.currency, instants.naive(entry.date)): None if entry.rate is None else float(entry.rate)
         for entry in request.rates
     }
 

@@ -14,18 +14,11 @@ import duckdb
 import ibis
 import pyarrow as pa
 
-from attrib_ds import instants
+from attrib_ds import errors, instants
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
-from attrib_ds.errors import (
-    AttribError,
-    Conflict,
-    InvalidRequest,
-    NotSupported,
-    Unavailable,
-)
 from attrib_ds.service import (
     account_keys,
     backup,
@@ -36,12 +29,8 @@ from attrib_ds.service import (
     mirroring,
     outlays,
 )
-from attrib_ds.service.backup import exchange, prepared
-from attrib_ds.service.collection.daily_visitors import DailySalt
-from attrib_ds.service.collection.hits import HitIntake
-from attrib_ds.service.events import event_types, retention, states
-from attrib_ds.service.events.ingestion import Ingestion
-from attrib_ds.service.events.retention import Expirations
+from attrib_ds.service.collection import daily_visitors, hits
+from attrib_ds.service.events import event_types, ingestion, retention, states
 from attrib_ds.service.identity import merging
 from attrib_ds.service.loading import load, load_records
 from attrib_ds.service.store import audit, connections, files, settings, threads
@@ -76,15 +65,15 @@ class Service:
         #: Held while the files are rewritten, and by who closes the project.
         self._maintenance = threading.Lock()
         self._closing = connections.Cancellation()
-        self.salt = DailySalt(store.meta.project_id, store.meta.timezone)
+        self.salt = daily_visitors.DailySalt(store.meta.project_id, store.meta.timezone)
         self._use(store)
 
     def _use(self, store: Store) -> None:
         self._store = store
-        self._ingestion = Ingestion(store, is_served=self._is_served)
-        self._hits = HitIntake(store)
+        self._ingestion = ingestion.Ingestion(store, is_served=self._is_served)
+        self._hits = hits.HitIntake(store)
         self._states = states.States(store)
-        self._expirations = Expirations(store, weakref.WeakMethod(self._compact_if_due))
+        self._expirations = retention.Expirations(store, weakref.WeakMethod(self._compact_if_due))
         self._thread_local = threading.local()
         self._settings: ProjectSettings | None = None
         self._settings_lock = threading.Lock()
@@ -344,7 +333,7 @@ class Service:
     ) -> Answer:
         handler = _HANDLERS.get(name)
         if handler is None:
-            raise NotSupported(f"{name}: not supported by embedded projects in this version")
+            raise errors.NotSupported(f"{name}: not supported by embedded projects in this version")
         self._check_project(request)
         if name not in _ACCEPTING:
             # Every other operation finds the events that were accepted before it.
@@ -397,17 +386,19 @@ class Service:
         """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""
         self._store.require_writing()
         if self._address == MEMORY:
-            raise NotSupported("a project in memory has no file to restore; connect to one with a path")
+            raise errors.NotSupported(
+                "a project in memory has no file to restore; connect to one with a path"
+            )
         target = Path(self._address).expanduser()
         meta = self._store.meta
         with (
-            prepared(request.source, target, meta.project_id) as (part, counts),
+            backup.prepared(request.source, target, meta.project_id) as (part, counts),
             self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE),
         ):
             self._is_broken = True
             self._release()
             try:
-                exchange(part, target, line)
+                backup.exchange(part, target, line)
             finally:
                 self._reopen()
         return Answer(value=counts)
@@ -416,9 +407,11 @@ class Service:
         """Rewrite the files of the project, with exclusive access; a failure leaves them as they are."""
         self._store.require_writing()
         if self._address == MEMORY:
-            raise NotSupported("a project in memory has no files to compact; connect to one with a path")
+            raise errors.NotSupported(
+                "a project in memory has no files to compact; connect to one with a path"
+            )
         if not self._maintenance.acquire(blocking=False):
-            raise Unavailable("the project is being compacted or closed")
+            raise errors.Unavailable("the project is being compacted or closed")
         try:
             with self._lock.exclusive(timeout=timeout):
                 self._is_broken = True
@@ -437,7 +430,7 @@ class Service:
             self.salt.destroy_past(self._store)
             if self._address != MEMORY and compaction.is_due(self._store, instants.now()):
                 self._compact(None, timeout=_SECONDS_TO_BE_ALONE / 10)
-        except AttribError as error:
+        except errors.AttribError as error:
             # Tried again in an hour.
             _LOG.warning("%s could not be compacted: %s", self._store.meta.project_id, error)
 
@@ -468,7 +461,7 @@ class Service:
         """Raise database errors as :exc:`ServiceFailure`, and note those that closed the file."""
         try:
             yield
-        except (AttribError, duckdb.Error) as error:
+        except (errors.AttribError, duckdb.Error) as error:
             self._note(error)
             if isinstance(error, duckdb.Error):
                 raise files.failure("the database failed", error) from error
@@ -482,9 +475,8 @@ class Service:
     def _check_project(self, request: Any) -> None:
         project_id = self._store.meta.project_id
         if request.projectId != project_id:
-            raise InvalidRequest(
-                f"project_id: {request.projectId!r} is not the project of this service ({project_id!r})",
-                field="project_id",
+            raise errors.InvalidRequest(
+                f"project_id: {request.projectId!r} is not the project of this service ({project_id!r})"
             )
 
     def tables(self) -> Tables:
@@ -562,7 +554,7 @@ def _with_accounts(handle: Callable[[Path, Store, Any, AuditEntry | None], Answe
         service: Service, request: Any, line: AuditEntry | None, _: connections.Cancellation | None
     ) -> Answer:
         if service._address == MEMORY:
-            raise NotSupported("a project in memory has no keys; connect to one with a path")
+            raise errors.NotSupported("a project in memory has no keys; connect to one with a path")
         # A server of this folder has its accounts in the same file.
         home = Path(service._address).expanduser().absolute().parent
         return handle(home, service._store, in_milliseconds(request), line)
@@ -577,7 +569,7 @@ def _with_settings(handle: Callable[[Store, Any], Answer]) -> Handler:
         service: Service, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
     ) -> Answer:
         if isinstance(request, administration.CreateHoldout):
-            with suppress(Conflict):  # the event type exists
+            with suppress(errors.Conflict):  # the event type exists
                 event_types.create_event_type(service._store, opportunity_type(request.projectId))
         try:
             return _with_store(handle)(service, request, line, cancellation)
@@ -597,23 +589,9 @@ def _with_states(handle: Callable[..., Answer]) -> Handler:
 
 #: Functions with the names of operations, which take the store and the request.
 _MODULES: Final = (
-    audiences,
-    audit,
-    backup,
-    campaigns,
-    consistency_check,
-    event_types,
-    exports,
-    interactions,
-    merging,
-    mirroring,
-    outlays,
-    personal_data,
-    retention,
-    search,
-    settings,
-    states,
-)
+    audiences, audit, backup, campaigns, consistency_check, event_types, exports, interactions, merging,
+    mirroring, outlays, personal_data, retention, search, settings, states,
+)  # fmt: skip
 
 
 def _handlers(wrap: Callable[[Any], Handler], *owners: object) -> dict[str, Handler]:
@@ -626,7 +604,7 @@ def _handlers(wrap: Callable[[Any], Handler], *owners: object) -> dict[str, Hand
 _HANDLERS: Final[dict[str, Handler]] = {
     **_handlers(_with_store, *_MODULES),
     **_handlers(_with_accounts, account_keys),
-    **_handlers(_with_ingestion, Ingestion),
+    **_handlers(_with_ingestion, ingestion.Ingestion),
     **_handlers(_with_states, states.States),
     "load_records": _with_store(_load),
     "send_hits": _with_store(load.send_hits),

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_choice
 
 #: Targeting of a channel, in scenarios where exposure follows intent.
 Delivery = Literal[
@@ -74,8 +74,7 @@ class Channel:
             raise InvalidRequest(f"node_id: {self.node_id!r} is not allowed; allowed: a text")
         check_number("half_life", self.half_life, "days above 0", above=0)
         check_number("rate", self.rate, "0 to 1 a day", minimum=0, maximum=1)
-        if self.delivery not in get_args(Delivery):
-            raise InvalidRequest.choice("delivery", self.delivery, get_args(Delivery))
+        check_choice("delivery", self.delivery, get_args(Delivery))
         check_number("direct", self.direct, "a finite number")
         for name in ("upstream", "promoted"):
             check_number(name, getattr(self, name), "0 or more", minimum=0)
@@ -169,8 +168,7 @@ class Scenario:
             check_whole("promotions", day, minimum=0, maximum=_MAX_DAYS)
         choices = (("saturates", Saturation), ("adstock", Adstock), ("purchase", Purchase))
         for argument, allowed in choices:
-            if getattr(self, argument) not in get_args(allowed):
-                raise InvalidRequest.choice(argument, getattr(self, argument), get_args(allowed))
+            check_choice(argument, getattr(self, argument), get_args(allowed))
         check_whole("days", self.days, minimum=1, maximum=_MAX_DAYS)
 
     def _channel(self, node_id: str) -> Channel:
@@ -192,8 +190,7 @@ def _check_pair(argument: str, pair: object, names: list[Any]) -> None:
             f"{argument}: {pair!r} is not allowed; allowed: tuples of two channels and an effect"
         )
     for name in pair[:2]:
-        if name not in names:
-            raise InvalidRequest.choice(argument, name, names)
+        check_choice(argument, name, names)
     check_number(argument, pair[2], "an effect that is a finite number")
 
 

@@ -405,7 +405,7 @@ def search(
     def attempt(content: Any) -> None:
         try:
             seconds, of_transaction = measure(run, content, project)
-        except Exception as error:  # noqa: BLE001  (any fault is told)
+        except Exception as error:  # noqa: BLE001  (any fault is reported)
             costs.faults.append(f"{name}: {type(error).__name__}: {str(error)[:200]}: {str(content)[:120]}")
             return
         target(seconds, label="seconds")

@@ -195,9 +195,9 @@ def check_sessions(net: arrays.Numbers, anyway: arrays.Numbers, *, confidence: f
     change = anyway - net
     bounds = ratio_bounds(change, np.abs(net), confidence)
     found = (
-        f"If the sessions that nodes opened had come anyway, they would cause {anyway[0]:,.0f} conversions "
+        "If the sessions that nodes opened had come anyway, they would cause "
+        f"{anyway[0]:,.0f} conversions instead of {net[0]:,.0f}"
     )
-    found += f"instead of {net[0]:,.0f}"
     reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
     if abs(change[0]) + reach * float(jackknife_error(change[1:])) < NEGLIGIBLE_SHARE * abs(net[0]):
         return Check("replacement of sessions", "passed", f"{found}: it hardly matters.", "", *bounds)

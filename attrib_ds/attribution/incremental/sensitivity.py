@@ -16,15 +16,9 @@ Benchmarks = dict[str, tuple[float, float]]
 _LINEAR: Final = 1e-6
 #: Columns of the result, in order; all but ``benchmark`` are numbers.
 SENSITIVITY: Final = (
-    "robustness_value",
-    "robustness_value_interval",
-    "e_value",
-    "e_value_interval",
-    "benchmark",
-    "benchmark_strength",
-    "benchmark_exposure",
-    "benchmark_outcome",
-)
+    "robustness_value", "robustness_value_interval", "e_value", "e_value_interval", "benchmark",
+    "benchmark_strength", "benchmark_exposure", "benchmark_outcome",
+)  # fmt: skip
 
 _TYPES: Final = {name: TEXT if name == "benchmark" else "float64" for name in SENSITIVITY}
 

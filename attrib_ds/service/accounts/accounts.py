@@ -298,9 +298,7 @@ class Accounts:
                 existing = _find_key_of_project(connection, project_id, key_id)
                 same = (key.scopes, key.expires_at, key.revoked_at)
                 if existing is None or (existing.scopes, existing.expires_at, existing.revoked_at) != same:
-                    raise Conflict(
-                        "public_key: was registered before; make a new key pair", field="public_key"
-                    )
+                    raise Conflict("public_key: was registered before; make a new key pair")
                 return existing, False
             keys = [each for each in _read_keys_of_project(connection, project_id) if each.revoked_at is None]
             working = sum(each.expires_at is None or each.expires_at > key.created_at for each in keys)
@@ -361,7 +359,7 @@ class Accounts:
         with self._database.read() as connection:
             key = _find_key_of_project(connection, project_id, key_id)
         if key is None:
-            raise NotFound(f"key_id: the project has no key {key_id!r}", field="key_id")
+            raise NotFound(f"key_id: the project has no key {key_id!r}")
         self.revoke_key(key_id)
         return key.revoked_at is None
 
@@ -387,7 +385,7 @@ class Accounts:
                 (self.clock(), value),
             ).rowcount
         if not changed:
-            raise NotFound(f"{column}: {value!r} does not exist", field=column)
+            raise NotFound(f"{column}: {value!r} does not exist")
 
     def has_account(self, client_id: str) -> bool:
         """Return whether a service account exists and is not revoked."""
@@ -486,9 +484,9 @@ class Accounts:
 
     def _checked_expiry(self, instant: datetime | None) -> datetime | None:
         if instant is not None and instant.utcoffset() is None:
-            raise InvalidRequest(f"expires_at: {instant!r} has no time zone", field="expires_at")
+            raise InvalidRequest(f"expires_at: {instant!r} has no time zone")
         if instant is not None and instant.timestamp() <= self.clock():
-            raise InvalidRequest(f"expires_at: {instant} is in the past", field="expires_at")
+            raise InvalidRequest(f"expires_at: {instant} is in the past")
         return instant
 
     def probe(self) -> None:
@@ -567,9 +565,7 @@ def _insert(connection: sqlite3.Connection, key: Key, public: str) -> None:
 def _checked_projects(projects: Iterable[str]) -> tuple[str, ...]:
     project_ids = tuple(dict.fromkeys(projects))
     if not project_ids:
-        raise InvalidRequest(
-            "projects: is empty; allowed: one or more project ids, or None for all", field="projects"
-        )
+        raise InvalidRequest("projects: is empty; allowed: one or more project ids, or None for all")
     for project_id in project_ids:
         build(OPERATIONS["list_nodes"], project_id=project_id)
     return project_ids
@@ -687,8 +683,7 @@ def checked_public_key(pem: str) -> tuple[str, str]:
     ):
         raise InvalidRequest(
             f"public_key: is not allowed; expected an RSA public key of {_FEWEST_BITS:,} to {_MOST_BITS:,} "
-            f"bits with the exponent {_EXPONENT}, in PEM",
-            field="public_key",
+            f"bits with the exponent {_EXPONENT}, in PEM"
         )
     return key_id_of(key), to_pem(key)
 
@@ -710,7 +705,7 @@ def _checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     for scope in sorted(requested - set(SCOPES)):
         raise InvalidRequest.choice("scopes", scope, SCOPES)
     if not requested:
-        raise InvalidRequest(f"scopes: is empty; allowed: one or more of {', '.join(SCOPES)}", field="scopes")
+        raise InvalidRequest(f"scopes: is empty; allowed: one or more of {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in requested)
 
 

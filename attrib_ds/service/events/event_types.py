@@ -10,12 +10,10 @@ import ibis.expr.types as ir
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants, schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import events as contract
 from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.instants import naive
 from attrib_ds.queries.insights import fetch, ordering
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
@@ -85,7 +83,7 @@ def get_event_type(store: Store, request: contract.GetEventType) -> Answer:
         query = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
         table = fetch(query, schema.EVENT_TYPE)
     if not table.num_rows:
-        raise NotFound(f"reference: there is no event type {request.id!r}", field="reference")
+        raise errors.NotFound(f"reference: there is no event type {request.id!r}")
     return Answer.of(table)
 
 
@@ -109,12 +107,11 @@ def create_event_type(store: Store, request: contract.CreateEventType) -> Answer
 
     def write(connection: Connection) -> None:
         if _find(connection, request.reference) is not None:
-            raise Conflict(
-                f"reference: the event type {request.reference!r} exists already; choose another reference",
-                field="reference",
+            raise errors.Conflict(
+                f"reference: the event type {request.reference!r} exists already; choose another reference"
             )
         tables.insert_record(connection, "event_types", record)
-        insert_version(connection, record["_id"], request.reference, 1, fields, naive(now))
+        insert_version(connection, record["_id"], request.reference, 1, fields, instants.naive(now))
 
     store.write(write)
     return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.reference))
@@ -132,7 +129,7 @@ def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer
     Conflict
         If the type or entity of a storage key would change.
     """
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
     requested: dict[str, Any] = {"name": request.name}
     if request.metadata is not None:
         requested["metadata"] = encode(request.metadata)
@@ -168,8 +165,7 @@ def _policy(
         return {}
     known = {field["storageKey"] if isinstance(field, dict) else field.storageKey for field in fields}
     for position, key in enumerate(policy.piiFields or ()):
-        if key not in known:
-            raise InvalidRequest.choice(f"expiration_policy/piiFields/{position}", key, known)
+        errors.check_choice(f"expiration_policy/piiFields/{position}", key, known)
     named = None if policy.piiFields is None else list(dict.fromkeys(policy.piiFields))
     return {"retentionDurationInDays": policy.retentionDurationInDays, "piiFields": named}
 
@@ -185,7 +181,7 @@ def restore_event_type(store: Store, request: contract.RestoreEventType) -> Answ
 
 
 def _set_archived(store: Store, request: contract.GetEventType, *, archived: bool) -> Answer:
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
 
     def write(connection: Connection) -> None:
         if (_existing(connection, request.id)["archivedAt"] is not None) != archived:
@@ -207,7 +203,7 @@ def _with_fields(
         before = by_key.get(field.storageKey)
         for name in ("type", "entity"):
             if before is not None and before[name] != getattr(field, name):
-                raise Conflict(
+                raise errors.Conflict(
                     f"fields/{position}/{name}: {field.storageKey!r} is in use with the {name} "
                     f"{before[name]!r}, which cannot change; choose another storageKey",
                     field=f"fields/{position}/{name}",
@@ -294,7 +290,7 @@ def _find(connection: Connection, reference: str) -> dict[str, Any] | None:
 def _existing(connection: Connection, reference: str) -> dict[str, Any]:
     stored = _find(connection, reference)
     if stored is None:
-        raise NotFound(f"reference: there is no event type {reference!r}", field="reference")
+        raise errors.NotFound(f"reference: there is no event type {reference!r}")
     return stored
 
 

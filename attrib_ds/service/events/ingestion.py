@@ -12,13 +12,10 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import msgspec
 
-from attrib_ds import instants
-from attrib_ds.contract import Answer
+from attrib_ds import instants, json_numbers
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit, ReplayEvent, ValidateEvent
-from attrib_ds.contract.json_values import encode, shown
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
-from attrib_ds.instants import naive
-from attrib_ds.json_numbers import ExtremeNumber, load_exact
 from attrib_ds.service.events import processing, validation
 from attrib_ds.service.identity.tombstones import NONCE, find_erased, hidden_forms, read_salts
 from attrib_ds.service.store import audit, files, intake, tables
@@ -60,9 +57,9 @@ def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = F
         "nonce": request.nonce,
         "eventType": request.eventType,
         "trackerId": request.trackerId,
-        "createdAt": naive(instants.now()),
+        "createdAt": instants.naive(instants.now()),
         "data": request.data.text,
-        "eventDate": None if date is None else encode(date),
+        "eventDate": None if date is None else json_values.encode(date),
         "fingerprint": fingerprint(content),
         "isAnonymous": is_anonymous,
     }
@@ -89,13 +86,13 @@ def _canonical(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join([_canonical(member) for member in value])}]"
     if value is None or isinstance(value, bool):
-        return encode(value)
+        return json_values.encode(value)
     if type(value) is int:
         # As below, without the detour over Decimal.
         plain = str(abs(value))
         whole = plain.rstrip("0")
         return f'"number {int(value < 0)} {whole} {len(plain) - len(whole) if whole else 0}"'
-    if isinstance(value, ExtremeNumber):
+    if isinstance(value, json_numbers.ExtremeNumber):
         return f'"number {value.text.lower()}"'
     sign, digits, exponent = Decimal(str(value)).as_tuple()
     plain = "".join(map(str, digits)).lstrip("0")
@@ -397,7 +394,7 @@ class Ingestion:
             trashed = connection.execute("SELECT 1 FROM trashed_events WHERE _id = ?", [id]).fetchall()
             raws = _read_raw(connection, "WHERE raw._id = ?", [id]) if trashed else []
             if not raws:
-                raise NotFound(f"id: there is no trashed event {id!r} that could be replayed", field="id")
+                raise NotFound(f"id: there is no trashed event {id!r} that could be replayed")
             (prepared,) = processing.prepare(self._store, raws)
             connection.execute("DELETE FROM trashed_events WHERE _id = ?", [id])
             processing.write(connection, self._store, [prepared])
@@ -458,9 +455,8 @@ class Ingestion:
         id = accepted.id
         if not accepted.agrees:
             return Conflict(
-                f"nonce: {shown(event.nonce)} is the nonce of the event {id!r}, which has other content; "
-                "give each event a nonce of its own",
-                field="nonce",
+                f"nonce: {json_values.shown(event.nonce)} is the nonce of the event {id!r}, which has other "
+                "content; give each event a nonce of its own"
             )
         if not is_stored and accepted.is_new:
             return ServiceFailure(
@@ -471,7 +467,6 @@ class Ingestion:
         if not is_stored:
             return Conflict(
                 f"nonce: the event {id!r} with this nonce is still being processed; ask again later",
-                field="nonce",
                 details=[{"eventId": id}],
             )
         outcome = accepted.outcome
@@ -499,7 +494,7 @@ def _read_raw(
 
 def _refusal(id: str, outcome: str) -> InvalidRequest:
     """Return the error of a trashed event; the message describes the first problem."""
-    errors = load_exact(outcome)
+    errors = json_numbers.load_exact(outcome)
     where, problem = _explanation(errors[0])
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     message = f"{where}: {problem}{more}; the event was trashed as {id!r}"
@@ -514,12 +509,13 @@ def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:
         where = f"data/{error['field']['ingestionKey']}"
         if kind == "missing-field":
             return where, "missing; the event type requires it"
-        return where, f"{shown(value)} is not of the type {error['field']['type']!r}"
+        return where, f"{json_values.shown(value)} is not of the type {error['field']['type']!r}"
     return {
-        "unknown-event-type": ("eventType", f"there is no event type {shown(value)}"),
-        "archived-event-type": ("eventType", f"the event type {shown(value)} is archived"),
+        "unknown-event-type": ("eventType", f"there is no event type {json_values.shown(value)}"),
+        "archived-event-type": ("eventType", f"the event type {json_values.shown(value)} is archived"),
         "invalid-event-date": (
             "eventDate",
-            f"{shown(value)} is not allowed; allowed: an instant of RFC 3339, from 1990 to 24 hours ahead",
+            f"{json_values.shown(value)} is not allowed; "
+            "allowed: an instant of RFC 3339, from 1990 to 24 hours ahead",
         ),
     }.get(kind, ("data", "the event could not be processed"))

@@ -9,7 +9,6 @@ import duckdb
 
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
-from attrib_ds.instants import naive
 from attrib_ds.service.events import retention, validation
 from attrib_ds.service.events.event_types import read_event_types
 from attrib_ds.service.identity import identities, merging, tombstones
@@ -55,7 +54,7 @@ def prepare(
     with store.cursor() as cursor:
         event_types = read_event_types(cursor, {raw.reference for raw in raws})
         rules = settings.read_settings(cursor)
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
 
     def prepared(raw: validation.RawEvent) -> Prepared:
         result: validation.ValidEvent | validation.InvalidEvent | None = None
@@ -90,7 +89,7 @@ def _raw_event(record: Mapping[str, Any]) -> validation.RawEvent:
 
 def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequence[Prepared]) -> None:
     """Write the results of events inside a transaction; their raw events are in the table already."""
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
     trash = [event.row for event in prepared if isinstance(event.result, validation.InvalidEvent)]
     rows = {event.result.raw.id: event for event in prepared}
     valid = [event.result for event in prepared if isinstance(event.result, validation.ValidEvent)]
@@ -105,7 +104,7 @@ def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequenc
         policies = retention.read_policies(connection)
         for result, user in zip(valid, users, strict=True):
             policy = policies.get(result.raw.reference, policies[None])
-            expiration = retention.FOR_EVER if policy is None else policy.columns(naive(result.date))
+            expiration = retention.FOR_EVER if policy is None else policy.columns(instants.naive(result.date))
             events.append(rows[result.raw.id].row | {"userId": user} | expiration)
         tables.insert_records(connection, "events", events)
         seen = [event["createdAt"] for event in events]
@@ -132,7 +131,7 @@ def _without_erased(
     dropped = [
         event.raw.id
         for event in valid
-        if any(naive(event.date) <= erased.get(mark, earliest) for mark in marks[event.raw.id])
+        if any(instants.naive(event.date) <= erased.get(mark, earliest) for mark in marks[event.raw.id])
     ]
     if not dropped:
         return valid
@@ -147,11 +146,11 @@ def _event(valid: validation.ValidEvent, project_id: str, now: datetime) -> dict
     return {
         "_id": valid.raw.id,
         "projectId": project_id,
-        "eventDate": naive(valid.date),
+        "eventDate": instants.naive(valid.date),
         "eventType": valid.raw.reference,
         "event": encode(valid.event),
         "user": encode(valid.user),
-        "createdAt": naive(valid.raw.created_at),
+        "createdAt": instants.naive(valid.raw.created_at),
         "updatedAt": now,
         "eventTypeVersion": valid.event_type.version,
     }
@@ -165,13 +164,13 @@ def _trashed(trash: validation.InvalidEvent, project_id: str, now: datetime) -> 
         "eventTypeId": trash.event_type_id,
         "eventTypeRef": trash.raw.reference,
         "processingDate": now,
-        "rawEventDate": naive(trash.date),
+        "rawEventDate": instants.naive(trash.date),
     }
 
 
 def _metrics(valid: validation.ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
     """Return the rows of an event's metrics, including built-in ones."""
-    date = naive(valid.date)
+    date = instants.naive(valid.date)
 
     def row(metric: validation.Metric) -> dict[str, Any]:
         return {

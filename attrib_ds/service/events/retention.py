@@ -15,7 +15,6 @@ import pyarrow as pa
 from attrib_ds import instants
 from attrib_ds.contract import Answer, json_values, users
 from attrib_ds.errors import Unavailable
-from attrib_ds.instants import naive
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.event_types import read_declarations
 from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
@@ -282,7 +281,7 @@ def anonymise(store: Store, now: datetime) -> int:
     int
         Number of anonymised events.
     """
-    cutoff = naive(now.astimezone(UTC))
+    cutoff = instants.naive(now.astimezone(UTC))
     store.write(assign_policies)
     total = 0
     for anonymise_next in (_anonymise, _anonymise_trashed):
@@ -293,7 +292,7 @@ def anonymise(store: Store, now: datetime) -> int:
 
 def is_due(store: Store, now: datetime) -> bool:
     """Return whether events have expired, or have no policy yet; reads only."""
-    cutoff = naive(now.astimezone(UTC))
+    cutoff = instants.naive(now.astimezone(UTC))
     with store.cursor() as cursor:
         return bool(
             _lacking(cursor)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, json_numbers, schema
-from attrib_ds.contract import Answer
+from attrib_ds import errors, instants, json_numbers, schema
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import (
     EventInsights,
     GetEvent,
@@ -20,9 +20,6 @@ from attrib_ds.contract.events import (
     UpdateEventState,
     UpdateEventStatistic,
 )
-from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import NotFound
-from attrib_ds.instants import naive
 from attrib_ds.queries.insights import fetch, ordering, sum_events, timestamp
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
@@ -74,7 +71,7 @@ class States:
         return self._update(request, line)
 
     def _update(self, request: UpdateEventState | UpdateEventStatistic, line: AuditEntry | None) -> Answer:
-        row = self._batches.submit(_Update(request, naive(instants.now()), line)).result()
+        row = self._batches.submit(_Update(request, instants.naive(instants.now()), line)).result()
         return Answer.of(as_resource([row]))
 
     def _write_all(self, updates: Sequence[_Update]) -> list[Row | Exception]:
@@ -91,11 +88,11 @@ def _write(connection: Connection, store: Store, updates: Sequence[_Update]) -> 
         try:
             event = events.get(update.request.id)
             if event is None:
-                raise NotFound(f"id: there is no event {update.request.id!r}", field="id")
+                raise errors.NotFound(f"id: there is no event {update.request.id!r}")
             results.append(_apply(update, event, declarations, store))
             if update.line is not None:
                 lines.append(update.line)
-        except NotFound as error:
+        except errors.NotFound as error:
             results.append(error)
     _store(connection, events.values())
     audit.append(connection, lines)
@@ -175,7 +172,7 @@ def _apply(update: _Update, event: _Event, declarations: Declarations, store: St
     kind = _kind(declarations, event, key, ("state",) if is_state else ("number", "currency"))
     # Monotonic, even if the clock steps back.
     now = max(received, event.updated_at + instants.KEPT_RESOLUTION)
-    date = naive(request.date) if request.date else received
+    date = instants.naive(request.date) if request.date else received
     if kind == "currency":
         currency = event.metrics.get(key, {}).get("currency") or store.meta.currency
         row = event.put(key, kind, now, store, date=date, amount=request.value, currency=currency)
@@ -203,10 +200,9 @@ def _kind(declarations: Declarations, event: _Event, key: str, kinds: Collection
     kind = types.get(key)
     if kind not in kinds:
         noun = "state" if "state" in kinds else "statistic"
-        raise NotFound(
+        raise errors.NotFound(
             f"storage_key: no storageKey matches a field of the event type: {event.reference!r} had no "
-            f"{noun} {key!r} when the event was created",
-            field="storage_key",
+            f"{noun} {key!r} when the event was created"
         )
     return str(kind)
 
@@ -275,7 +271,7 @@ def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    value = encode(_value(row))
+    value = json_values.encode(_value(row))
     ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
     flags = {f"data.{name}": row[name] for name in ("anonymized", "invalid")}
     dates = {name: _aware(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
@@ -320,7 +316,7 @@ def get_event(store: Store, request: GetEvent) -> Answer:
     with store.read() as backend:
         table = read_events(backend.con, [request.id])
     if not table.num_rows:
-        raise NotFound(f"id: there is no event {request.id!r}", field="id")
+        raise errors.NotFound(f"id: there is no event {request.id!r}")
     return Answer.of(table)
 
 
@@ -331,7 +327,7 @@ def get_raw_event(store: Store, request: GetEvent) -> Answer:
         query = events.filter(events["_id"] == request.id).select(schema.RAW_EVENT.names)
         table = fetch(query, schema.RAW_EVENT)
     if not table.num_rows:
-        raise NotFound(f"id: there is no raw event {request.id!r}", field="id")
+        raise errors.NotFound(f"id: there is no raw event {request.id!r}")
     return Answer.of(table)
 
 
@@ -385,5 +381,5 @@ def read_events(connection: Connection, ids: Sequence[str]) -> pa.Table:
     by_event: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in metrics.to_pylist():
         by_event[row["eventId"]].append(as_json(row))
-    metrics_json = pa.array([encode(by_event[id]) for id in rows["_id"].to_pylist()], pa.string())
+    metrics_json = pa.array([json_values.encode(by_event[id]) for id in rows["_id"].to_pylist()], pa.string())
     return rows.append_column("metrics", metrics_json).select(schema.EVENT.names).cast(schema.EVENT)

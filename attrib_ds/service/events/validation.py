@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 import phonenumbers
 from pydantic import TypeAdapter
 
-from attrib_ds import instants
+from attrib_ds import instants, json_numbers
 from attrib_ds.contract import identifiers, json_values, values
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.json_numbers import exact_number, load_exact, whole
 from attrib_ds.service.events.event_types import EventType
 from attrib_ds.service.identity.identities import TRACKER, VENDOR, Pair
 
@@ -149,7 +148,7 @@ def validate(
     if event_type.is_archived:
         errors = [_error("archived-event-type", raw.reference), *errors]
         return InvalidEvent(raw, date, event_type.id, tuple(errors))
-    data = load_exact(raw.data)
+    data = json_numbers.load_exact(raw.data)
     settings = Conventions(currency, event_type.countries)
     currents: dict[str, Any] = {}
     for field in event_type.fields:
@@ -255,7 +254,7 @@ def _is_mandatory(field: Mapping[str, Any]) -> bool:
 
 def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:
     """Return the date of an event, and errors of the date sent."""
-    sent = None if raw.date is None else load_exact(raw.date)
+    sent = None if raw.date is None else json_numbers.load_exact(raw.date)
     if sent is None:
         return raw.created_at, []
     errors = [_error("invalid-event-date", sent)]
@@ -388,7 +387,7 @@ def _number(value: Any, _: Conventions) -> Any:
         text = value.strip()
         if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
             raise InvalidValue
-        number = exact_number(text)
+        number = json_numbers.exact_number(text)
     if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
         raise InvalidValue
     if not math.isfinite(float(number)):
@@ -405,7 +404,7 @@ def _currency(value: Any, settings: Conventions) -> dict[str, Any]:
 
 
 def _state(value: Any, _: Conventions) -> int:
-    number = whole(value)
+    number = json_numbers.whole(value)
     if number not in {0, 1}:
         raise InvalidValue
     return number
@@ -416,8 +415,8 @@ def _boolean(value: Any, _: Conventions) -> bool:
         return value
     if isinstance(value, str) and value.strip() in _FLAGS:
         return _FLAGS[value.strip()]
-    if whole(value) in {0, 1}:
-        return whole(value) == 1
+    if json_numbers.whole(value) in {0, 1}:
+        return json_numbers.whole(value) == 1
     raise InvalidValue
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants
-from attrib_ds.instants import naive
 from attrib_ds.records.sources import literal
 from attrib_ds.service.identity.merging import merge
 from attrib_ds.service.store.tables import HexIds, arrow_view, insert_records
@@ -113,7 +112,7 @@ def resolve_many(connection: Connection, ids: HexIds, people: Sequence[Person]) 
     ]
     # Users created and merged within this batch were never stored.
     stored = resolution.merged.keys() & set(stored_users)
-    merge(connection, {gone: resolution.final(gone) for gone in stored}, naive(instants.now()))
+    merge(connection, {gone: resolution.final(gone) for gone in stored}, instants.naive(instants.now()))
     _store(connection, resolution, before)
     return [resolution.final(user) for user in users]
 

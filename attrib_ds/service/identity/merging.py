@@ -12,7 +12,6 @@ from attrib_ds import instants
 from attrib_ds.contract import Answer
 from attrib_ds.contract.users import MergeUsers, SplitUser
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.instants import naive
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import arrow_view
 
@@ -265,8 +264,7 @@ def split(connection: Connection, id: str, now: datetime) -> None:
         moved += updated.fetchall()[0][0]
     if not moved:
         raise Conflict(
-            f"user_id: {id!r} cannot be split: none of its records from before the merge exist any more",
-            field="user_id",
+            f"user_id: {id!r} cannot be split: none of its records from before the merge exist any more"
         )
     connection.execute(
         "UPDATE identities SET userId = ? WHERE userId = ? "
@@ -294,7 +292,7 @@ def split_off(connection: Connection, id: str, now: datetime) -> bool:
 
 def merge_users(store: Store, request: MergeUsers) -> Answer:
     """Merge a user into another one by request; return 1."""
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
 
     def write(connection: Connection) -> int:
         survivor = _existing(connection, request.id, argument="id")
@@ -311,13 +309,13 @@ def merge_users(store: Store, request: MergeUsers) -> Answer:
 
 def split_user(store: Store, request: SplitUser) -> Answer:
     """Split a merged user from its survivor; return 1."""
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
 
     def write(connection: Connection) -> int:
         survivor = _existing(connection, request.id, argument="id")
         merged = find_survivors(connection, [request.userId])
         if merged.get(request.userId) != survivor:
-            raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}", field="user_id")
+            raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}")
         split(connection, request.userId, now)
         return 1
 
@@ -328,5 +326,5 @@ def _existing(connection: Connection, id: str, *, argument: str) -> str:
     """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
     if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:
-        raise NotFound(f"{argument}: there is no user {id!r}", field=argument)
+        raise NotFound(f"{argument}: there is no user {id!r}")
     return survivor

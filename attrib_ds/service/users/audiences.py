@@ -13,15 +13,11 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import instants, schema
-from attrib_ds.contract import Answer
+from attrib_ds import errors, instants, schema
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
-from attrib_ds.contract.json_values import encode
 from attrib_ds.contract.request import truncate
-from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.filters import Comparison, Condition, Predicate, from_json
-from attrib_ds.filters.ibis_form import to_ibis
-from attrib_ds.instants import naive
+from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_form
 from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store
@@ -53,9 +49,9 @@ def create_audience(store: Store, request: contract.CreateAudience) -> Answer:
         "_id": new_id,
         "projectId": request.projectId,
         "name": request.name,
-        "condition": encode(request.condition),
-        "createdAt": naive(now),
-        "updatedAt": naive(now),
+        "condition": json_values.encode(request.condition),
+        "createdAt": instants.naive(now),
+        "updatedAt": instants.naive(now),
     }
 
     def write(connection: Connection) -> None:
@@ -102,9 +98,8 @@ def delete_audience(store: Store, request: contract.DeleteAudience) -> Answer:
             "SELECT name, condition FROM audiences ORDER BY _id"
         ).fetchall():
             if request.id in _audience_ids(json.loads(condition)):
-                raise Conflict(
-                    f"id: the condition of the audience {name!r} names {request.id!r}; delete {name!r} first",
-                    field="id",
+                raise errors.Conflict(
+                    f"id: the condition of the audience {name!r} names {request.id!r}; delete {name!r} first"
                 )
         connection.execute("DELETE FROM audiences WHERE _id = ?", [request.id])
         return 1
@@ -146,7 +141,7 @@ def _audience_ids(condition: dict[str, object]) -> set[str]:
 
 def _require(connection: Connection, id: str, *, argument: str) -> None:
     if not connection.execute("SELECT 1 FROM audiences WHERE _id = ?", [id]).fetchall():
-        raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
+        raise errors.NotFound(f"{argument}: there is no audience {id!r}")
 
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -163,11 +158,7 @@ _PARTS: Final = {"condition": ("condition", "rules"), "operation": ("operator", 
 
 
 def meets(
-    backend: Backend,
-    users: ir.Table,
-    condition: str | ConditionRecord,
-    *,
-    argument: str,
+    backend: Backend, users: ir.Table, condition: str | ConditionRecord, *, argument: str
 ) -> ir.BooleanValue:
     """Return whether each user meets a condition.
 
@@ -246,7 +237,7 @@ def check_size(backend: Backend, condition: str | ConditionRecord, *, argument: 
 
     size = size_of(condition)
     if size > _MOST_PARTS:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"{argument}: consists of {size:,} predicates with all the audiences it names; allowed: "
             f"{_MOST_PARTS:,}"
         )
@@ -272,7 +263,7 @@ def check(backend: Backend, condition: ConditionRecord, *, argument: str) -> Non
             comparison.field == "audienceIds"
             for comparison in comparisons(from_json(dict(leaf), kind="user"))
         ):
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"{argument}: 'audienceIds' is not allowed in the condition of an audience; "
                 "allowed: type 'audience'"
             )
@@ -344,7 +335,7 @@ def _memberships_query(
 def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:
     row = backend.con.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
     if row is None:
-        raise NotFound(f"{argument}: there is no audience {id!r}", field=argument)
+        raise errors.NotFound(f"{argument}: there is no audience {id!r}")
     condition: ConditionRecord = json.loads(row[0])
     return condition
 
@@ -353,9 +344,9 @@ def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.T
     reference = condition["eventType"]
     try:
         user_fields.ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
-    except InvalidRequest as refusal:
+    except errors.InvalidRequest as refusal:
         message = refusal.message.replace("eventTypesCount.", "")
-        raise InvalidRequest(message, field=argument) from None
+        raise errors.InvalidRequest(message, field=argument) from None
     events = backend.table("events")
     conditions = [events.eventType == reference]
     if condition.get("since") is not None:
@@ -369,7 +360,7 @@ def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:
     interactions = properties.countable_interactions(backend)
     if condition.get("filter") is not None:
         predicate = from_json(condition["filter"], kind="interaction")
-        interactions = interactions.filter(to_ibis(truncate(predicate), interactions))
+        interactions = interactions.filter(ibis_form.to_ibis(truncate(predicate), interactions))
     return interactions.select("userId")
 
 
@@ -427,7 +418,7 @@ def match_users(backend: Backend, users: ir.Table, predicate: Predicate, *, argu
     if kinds:
         values = _field_arrays(backend, users, project_keys, kinds)
         table = table.left_join(values, table["_id"] == values.owner).drop("owner")
-    return table.filter(to_ibis(typed_predicate, table)).select("_id")
+    return table.filter(ibis_form.to_ibis(typed_predicate, table)).select("_id")
 
 
 def comparisons(predicate: Predicate) -> list[Comparison]:
@@ -473,9 +464,9 @@ def _with_types(predicate: Predicate, project_keys: user_fields.ProjectKeys, arg
         # Text without a declared type may be a date.
         if predicate.operator_type == "string":
             return replace(predicate, operator_type=expected)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{argument}: {error.message}") from error
-    raise InvalidRequest(
+    except errors.InvalidRequest as error:
+        raise errors.InvalidRequest(f"{argument}: {error.message}") from error
+    raise errors.InvalidRequest(
         f"{argument}: {predicate.field} holds values of type {kind!r} and is compared as "
         f"{predicate.operator_type!r}; allowed: {expected!r}"
     )

@@ -21,9 +21,8 @@ import pyarrow as pa
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants, json_numbers, local_files, schema
-from attrib_ds.contract import Answer, File
+from attrib_ds.contract import Answer, File, json_values
 from attrib_ds.contract import users as contract
-from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.written_files import escaped, xlsxwriter
 from attrib_ds.service.store import files
@@ -298,7 +297,7 @@ def cell_text(cell: Cell) -> str:
         return SEPARATOR.join(cell_text(value) for value in cell)
     if isinstance(cell, float) and not math.isfinite(cell):
         return str(cell)
-    return encode(cell)
+    return json_values.encode(cell)
 
 
 def _current(text: str | None) -> Cell:
@@ -317,7 +316,7 @@ def _current(text: str | None) -> Cell:
 
 def _plain(value: Any) -> Cell:
     if isinstance(value, dict):
-        return encode(value)
+        return json_values.encode(value)
     if isinstance(value, list):
         return [_plain(member) for member in value]
     cell: Cell = value
@@ -335,7 +334,7 @@ def _nested(members: dict[str, Any]) -> str | None:
         for parent in parents:
             holder = holder.setdefault(parent, {})
         holder[leaf] = value
-    return encode(tree) if tree else None
+    return json_values.encode(tree) if tree else None
 
 
 #: Precision for all digits of the largest double.

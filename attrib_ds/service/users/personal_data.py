@@ -11,11 +11,9 @@ from duckdb import DuckDBPyConnection as Connection
 from attrib_ds import errors, instants, json_numbers, schema
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
-from attrib_ds.instants import naive
 from attrib_ds.records import json_records, sources
 from attrib_ds.service.events import retention, states
-from attrib_ds.service.identity import identities, tombstones
-from attrib_ds.service.identity.merging import find_survivor
+from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import read_table
 from attrib_ds.service.users.search import get_user, in_order
@@ -35,7 +33,7 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
     user = get_user(store, contract.GetUser(projectId=request.projectId, id=request.id)).read()
     with store.read() as backend:
         connection = backend.con
-        of_user = [find_survivor(connection, request.id)]
+        of_user = [merging.find_survivor(connection, request.id)]
         ids = [id for (id,) in connection.execute(_EVENTS, of_user).fetchall()]
         names = connection.execute(
             "SELECT kind, value FROM identities WHERE userId = ? ORDER BY kind, value", of_user
@@ -84,12 +82,12 @@ _OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE u
 
 def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
     """Erase a user; return their number and the time until which the files may have their data."""
-    now = naive(instants.now())
+    now = instants.naive(instants.now())
 
     def write(connection: Connection) -> int:
-        id = find_survivor(connection, request.id)
+        id = merging.find_survivor(connection, request.id)
         if connection.execute("SELECT 1 FROM users WHERE _id = ?", [id]).fetchone() is None:
-            raise errors.NotFound(f"id: there is no user {request.id!r}", field="id")
+            raise errors.NotFound(f"id: there is no user {request.id!r}")
         erase(connection, id, request.mode, now)
         return 1
 

@@ -278,8 +278,8 @@ def _fields(project_keys: user_fields.ProjectKeys, names: list[str], mode: str) 
         f"any_value(text) FILTER (WHERE key = {literal(key)}) AS {quoted(f'{_FIELDS}{key}')}" for key in keys
     )
     entries = (
-        f"SELECT userId, key, '[' || {user_fields.as_entry()}::VARCHAR || ']' AS text FROM ({values}) AS "
-        "reduced"
+        f"SELECT userId, key, '[' || {user_fields.as_entry()}::VARCHAR || ']' AS text "
+        f"FROM ({values}) AS reduced"
     )
     return f"SELECT userId AS owner, {columns} FROM ({entries}) AS entries GROUP BY userId"
 
@@ -289,9 +289,9 @@ def _all_fields(project_keys: user_fields.ProjectKeys, names: list[str], mode: s
     if "fields" not in names:
         return None
     by_key = (
-        f"SELECT userId, key, to_json(list({user_fields.as_entry()} ORDER BY date, sourceId, source)) AS "
-        "entries "
-        f"FROM ({user_fields.field_values(project_keys, 'ids')}) AS field_values GROUP BY userId, key"
+        f"SELECT userId, key, to_json(list({user_fields.as_entry()} ORDER BY date, sourceId, source)) "
+        f"AS entries FROM ({user_fields.field_values(project_keys, 'ids')}) AS field_values "
+        "GROUP BY userId, key"
     )
     return (
         f"SELECT userId AS owner, {user_fields.object_of('key', 'entries')} AS fields "

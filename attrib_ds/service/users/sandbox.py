@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import schema
-from attrib_ds.errors import InvalidRequest
+from attrib_ds import errors, schema
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.sql import admit
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
@@ -196,7 +195,7 @@ def _resolved(backend: Backend, ids: pa.Table) -> pa.Table:
     return pa.table({"_id": sorted(survivors)}, _COLUMNS)
 
 
-def _refusal(error: Exception, *, is_over: bool) -> InvalidRequest:
+def _refusal(error: Exception, *, is_over: bool) -> errors.InvalidRequest:
     """Translate an error without revealing the tables behind the views."""
     if is_over or isinstance(error, duckdb.InterruptException) or str(error).startswith("INTERRUPT"):
         return _invalid(f"it takes longer than {SECONDS:g} seconds")
@@ -208,48 +207,26 @@ def _refusal(error: Exception, *, is_over: bool) -> InvalidRequest:
     return _invalid("it fails")
 
 
-def _invalid(problem: str) -> InvalidRequest:
-    return InvalidRequest(f"sql: {problem}")
+def _invalid(problem: str) -> errors.InvalidRequest:
+    return errors.InvalidRequest(f"sql: {problem}")
 
 
 #: Columns by view, its key first. Documented in docs/how-to/users-by-sql.md.
 VIEWS: Final[dict[str, tuple[str, ...]]] = {
     "users": (
-        "_id",
-        "createdAt",
-        "updatedAt",
-        "eventCount",
-        "firstEventDate",
-        "lastEventDate",
-        "interactionCount",
-        "hitCount",
-        "averageHitCount",
-        "interactionDuration",
-        "averageInteractionDuration",
-        "firstInteractionDate",
-        "lastInteractionDate",
-        "firstInteractionNodeId",
-        "lastInteractionNodeId",
+        "_id", "createdAt", "updatedAt", "eventCount", "firstEventDate", "lastEventDate", "interactionCount",
+        "hitCount", "averageHitCount", "interactionDuration", "averageInteractionDuration",
+        "firstInteractionDate", "lastInteractionDate", "firstInteractionNodeId", "lastInteractionNodeId",
     ),
     "user_fields": ("userId", "key", "type", "value", "date", "source", "sourceId"),
     "events": ("_id", "userId", "eventType", "eventDate", "createdAt", "updatedAt", "event"),
     "metrics": (
-        "_id",
-        "eventId",
-        "userId",
-        "eventType",
-        "key",
-        "type",
-        "date",
-        "number",
-        "amount",
-        "currency",
-        "createdAt",
-        "updatedAt",
+        "_id", "eventId", "userId", "eventType", "key", "type", "date", "number", "amount", "currency",
+        "createdAt", "updatedAt",
     ),
     # Personal columns are in the view of user fields.
     "interactions": tuple(name for name in schema.INTERACTION.names if name not in schema.ON_REQUEST),
-}
+}  # fmt: skip
 
 
 def _view_query(connection: Connection, view: str, columns: Sequence[str], keys: Iterable[str] | None) -> str:

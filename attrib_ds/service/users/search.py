@@ -125,7 +125,7 @@ def get_user(store: Store, request: contract.GetUser) -> Answer:
 
 
 def _unknown(id: str) -> errors.NotFound:
-    return errors.NotFound(f"id: there is no user {id!r}", field="id")
+    return errors.NotFound(f"id: there is no user {id!r}")
 
 
 def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:

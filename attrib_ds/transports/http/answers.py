@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import errors, json_numbers, local_files, schema
-from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request
-from attrib_ds.contract.json_values import shown
+from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request, json_values
 from attrib_ds.contract.operation import columns
 from attrib_ds.records.json_records import Unreadable, decode, read_page
 from attrib_ds.transports.http import remote_errors, session
@@ -215,7 +214,7 @@ def check_keys(table: pa.Table) -> None:
     if pc.count_distinct(keys).as_py() < len(keys):
         counts = keys.value_counts()
         repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
-        raise errors.ServiceFailure(f"the response has {name} {shown(repeated)} more than once")
+        raise errors.ServiceFailure(f"the response has {name} {json_values.shown(repeated)} more than once")
 
 
 def _total(counters: Mapping[str, Any], asked: int, rows: int) -> int:

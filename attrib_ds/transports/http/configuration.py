@@ -86,8 +86,7 @@ def find_remote(arguments: Mapping[str, Any]) -> Remote | None:
             name = next(iter(given))
             raise errors.InvalidRequest(
                 f"{name}: applies to a remote service, but no address is given; pass url= or set "
-                "ATTRIB_DS_URL, or omit it for an embedded project",
-                field=name,
+                "ATTRIB_DS_URL, or omit it for an embedded project"
             )
         return None
     return Remote(**{"key": (file | environment).get("key"), **source, **given})
@@ -180,20 +179,17 @@ def _checked(argument: str, url: str, allow_insecure: bool) -> str:
     if not is_address:
         shown = "it" if "@" in str(url) else f"{str(url)[:_LONGEST_SHOWN]!r}"
         raise errors.InvalidRequest(
-            f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'",
-            field=argument,
+            f"{argument}: {shown} is not an address; expected one such as 'https://attribution.example'"
         )
     if parts.username is not None or parts.query or parts.fragment:
         # Not shown: it may contain a password.
         raise errors.InvalidRequest(
-            f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path",
-            field=argument,
+            f"{argument}: contains a user name, a query or a fragment; allowed: a host and a path"
         )
     if parts.scheme == "http" and not is_here(url) and not allow_insecure:
         raise errors.InvalidRequest(
             f"{argument}: {url!r} would send tokens and data unencrypted; use 'https://{parts.netloc}', or "
-            "allow_insecure=True on a trusted network",
-            field=argument,
+            "allow_insecure=True on a trusted network"
         )
     return url.strip().rstrip("/")
 
@@ -232,9 +228,9 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
         tables = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         problem = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
-        raise errors.InvalidRequest(f"routes: {str(path)!r} {problem}", field="routes") from error
+        raise errors.InvalidRequest(f"routes: {str(path)!r} {problem}") from error
     except tomllib.TOMLDecodeError as error:
-        raise errors.InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}", field="routes") from error
+        raise errors.InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}") from error
     names = [name for name, operation in OPERATIONS.items() if operation.base != "embedded"]
     for name in tables.keys() - {*names}:
         raise errors.InvalidRequest.choice("routes", name, names)
@@ -244,14 +240,13 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
 def _routed(operation: Operation, table: Any) -> Operation:
     name = operation.name
     if not isinstance(table, dict):
-        raise errors.InvalidRequest(f"routes: {name} is not a table; expected [{name}]", field="routes")
+        raise errors.InvalidRequest(f"routes: {name} is not a table; expected [{name}]")
     for member in table.keys() - {*_ROUTE_MEMBERS}:
         raise errors.InvalidRequest.choice(f"routes/{name}", member, _ROUTE_MEMBERS)
     method, path = table.get("method", operation.method), table.get("path", operation.path)
     # A JSON body does not fit into a query.
     methods = ["POST"] if operation.base == "auth" else [*_METHODS, *{operation.method} - {*_METHODS}]
-    if method not in methods:
-        raise errors.InvalidRequest.choice(f"routes/{name}/method", method, methods)
+    errors.check_choice(f"routes/{name}/method", method, methods)
     if not isinstance(path, str) or not _ROUTE.fullmatch(path):
         raise errors.InvalidRequest(
             f"routes/{name}/path: {path!r} is not allowed; expected a path such as {operation.path!r}, "

@@ -120,7 +120,7 @@ def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
         problem = f"has no {' and '.join(missing)}; a key file contains {', '.join(_MEMBERS)} as strings"
     problem = problem or _problem_of_private_key(members["privateKey"])
     if problem is not None:
-        raise InvalidRequest(f"{argument}: {shown} {problem}", field=argument)
+        raise InvalidRequest(f"{argument}: {shown} {problem}")
     client_id, email, key_id, private_key = (members[name] for name in _MEMBERS)
     return Credentials(client_id.reveal(), email.reveal(), key_id.reveal(), private_key)
 
@@ -305,7 +305,7 @@ def make_assertion(
     except (jwt.PyJWTError, ValueError, TypeError):
         pass
     # Outside the handler: the traceback of the failure holds the private key.
-    raise InvalidRequest(f"key: the private key {credentials.key_id!r} cannot sign", field="key")
+    raise InvalidRequest(f"key: the private key {credentials.key_id!r} cannot sign")
 
 
 def _is_error(result: object, name: str) -> bool:

@@ -16,8 +16,7 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from attrib_ds import errors, keys
-from attrib_ds.display import is_watched
+from attrib_ds import display, errors, keys
 
 T = TypeVar("T")
 
@@ -365,7 +364,7 @@ class Session:
 
     def _wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None) -> None:
         """Wait while the result is wanted; report long waits to an interactive user."""
-        if seconds >= _SHORTEST_REPORTED and is_watched():
+        if seconds >= _SHORTEST_REPORTED and display.is_watched():
             sys.stderr.write(f"attrib-ds: waiting {seconds:.0f} s: {reason}\n")
             sys.stderr.flush()
         while seconds > 0 and (is_wanted is None or is_wanted()):

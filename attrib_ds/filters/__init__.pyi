@@ -1,0 +1,11 @@
+from .predicates import Comparison as Comparison
+from .predicates import Condition as Condition
+from .predicates import Field as Field
+from .predicates import Predicate as Predicate
+from .predicates import as_condition as as_condition
+from .predicates import event as event
+from .predicates import interaction as interaction
+from .predicates import node as node
+from .predicates import user as user
+from .wire import from_json as from_json
+from .wire import to_json as to_json
