@@ -416,6 +416,13 @@ def test_points_lie_at_spend_and_value_with_lines_of_equal_return(credit):
     assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "linear")
 
 
+def test_lines_of_equal_return_end_at_the_edge_and_leave_the_limits_to_the_points(credit):
+    ax = plots.returns(credit(node_id=["a", "b"], value=[300.0, 90.0], spend=[100.0, 200.0]))
+    assert ratios(ax) == pytest.approx([1, 2, 5])
+    assert all(line.get_xdata()[-1] == ax.get_xlim()[1] for line in ax.get_lines())
+    assert 300 < ax.get_ylim()[1] < 400
+
+
 @pytest.mark.slow
 def test_a_wide_range_of_spend_has_log_axes_with_room_for_zero_and_below(credit):
     frame = credit(node_id=["a", "b", "c"], value=[300.0, 9000.0, 80.0], spend=[10.0, 5000.0, 30.0])

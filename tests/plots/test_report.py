@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, errors, report
-from attrib_ds.plots.overview import Overview, in_words
-from attrib_ds.plots.report import first_page, page
+from attrib_ds.plots.overview import Overview, Period, in_words
+from attrib_ds.plots.report import _chart, first_page, page
 
+#: Ends of the axes of charts, and powers of ten of them.
+ROUND = (1, 2, 3, 4, 5, 6, 8, 10)
 MODELS = ["first_touch", "linear", "last_touch"]
 #: Ads: 3 of 5 conversions, 60 EUR for 20 EUR; mail: 1, 10 USD; one in EUR is unattributed.
 CREDITS = pd.DataFrame(
@@ -237,6 +239,24 @@ def test_a_report_is_a_page_or_a_workbook(tmp_path):
         report(credits, tmp_path / "r.pdf")
     with pytest.raises(errors.InvalidRequest, match="days: 0"):
         report(credits, tmp_path / "r.html", paths=paths, days=0)
+
+
+@pytest.mark.parametrize(
+    ("most", "top"),
+    [*zip(ROUND, ROUND, strict=True), (7, 8), (9, 10), (11, 20), (57, 60), (0.3, 1), (1_000, 1_000)],
+)
+def test_a_chart_ends_at_the_next_round_amount(most, top):
+    """Days have no conversion but the last, whose amount is at most that of the chart's highest line."""
+    days = pd.date_range("2025-03-03", periods=2)
+    amounts = pd.DataFrame({"conversions": [0.0, most], "value": [0.0, -most]})
+    none, by_node = amounts.head(0), pd.DataFrame({"now": [], "before": []})
+    period = Period(2, days[0], days[1], 1, amounts, none, by_node)
+    for column, ends, y in (("conversions", {0, top / 2, top}, "10.0"), ("value", {-top, 0}, "128.0")):
+        html = _chart("Amount", "", period, column)
+        ticks = re.findall(r'text-anchor="end">([^<]+)</text>', html)[: len(ends)]
+        assert {float(tick.replace(",", "").replace("−", "-")) for tick in ticks} == ends
+        last = re.search(r'<polyline class="line" points=".* 470.0,([0-9.]+)"', html)[1]
+        assert (last == y) == (most == pytest.approx(top))
 
 
 def test_a_report_without_conversions_says_so(tmp_path):

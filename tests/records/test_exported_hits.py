@@ -1,9 +1,11 @@
 """Page views of exports become raw hits, with all columns of the published schemas and without each of them."""
 
 import random
+from urllib.parse import parse_qs, urlsplit
 
 import duckdb
 import ibis
+import pyarrow as pa
 import pytest
 from support import reference_exports
 from support.export_rows import ga4_rows, snowplow_rows
@@ -138,6 +140,20 @@ def test_ga4_is_read_where_it_lies():
     rows = [row for row in ga4_views(1) if row.get("user_pseudo_id") and row.get("event_name")]
     expected = sorted(map(comparable, reference_exports.ga4_hits(rows)), key=str)
     assert read_in_place(ga4_events, rows, GA4) == expected
+
+
+def test_marks_in_columns_of_one_family_are_added_to_the_url():
+    """Fivetran has ``campaign_name`` and ``ad_content``; another family and the first session's are not read."""
+    names = ("source", "medium", "campaign_name", "ad_content", "term")
+    marks = {f"manual_{name}": f"my {name}" for name in names}
+    others = {"utm_source": None, "session_source": "bing", "traffic_source_source": "first"}
+    hit = ga4_view(0) | others | marks
+    (hit,), *_ = read(open_ga4_hits, GA4Hits(pa.Table.from_pylist([hit])))
+    query = parse_qs(urlsplit(hit["pageUrl"]).query)
+    assert query == {
+        f"utm_{name}": [f"my {own}"]
+        for name, own in zip(("source", "medium", "campaign", "content", "term"), names, strict=True)
+    }
 
 
 def test_rows_of_several_exports_are_numbered_across_them(tmp_path):

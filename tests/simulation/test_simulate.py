@@ -352,6 +352,16 @@ def test_counterfactuals_use_common_random_numbers():
             assert world._conversions(with_it) >= world._conversions(running)
 
 
+def test_a_search_channel_that_does_not_run_brings_no_visits():
+    """Its visits would trigger retargeting, which alone has an effect here."""
+    channels = (
+        Channel("brand", 2, 0.5, delivery="brand_search"),
+        Channel("again", 5, 0.5, direct=2.0, delivery="visitors"),
+    )
+    world = simulate(Scenario(channels, follows_intent=True), users=3_000, seed=2)
+    assert world._conversions((False, True)) < world._conversions((True, True))
+
+
 def test_opportunities_are_the_touchpoints_that_withheld_users_would_have_had():
     """On the first day no exposure has had an effect yet, so both simulations agree."""
     plain, tried = (simulate("random", users=5_000, seed=3, holdout=holdout) for holdout in (0.0, 0.3))

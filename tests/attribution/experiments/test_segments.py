@@ -265,7 +265,6 @@ def test_shares_by_segment_that_cannot_be_used_are_refused(trait_effects, shares
         trait_effects.scale(shares)
 
 
-@pytest.mark.slow
 def test_effects_scaled_by_segment_are_reported_by_that_segment_only(trait_effects):
     scaled_by = trait_effects.scale(BY_TRAIT)
     with pytest.raises(InvalidRequest, match=r"by: \['month'\] is not allowed for effects scaled by 'trait'"):

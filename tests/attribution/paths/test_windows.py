@@ -140,6 +140,14 @@ def test_windows_end_at_the_event_or_at_its_state():
     ]
 
 
+def test_dates_of_milestones_that_a_conversion_has_not_reached_are_missing():
+    two = pd.concat([QUALIFIED, QUALIFIED.assign(event_id="f", qualified=pd.NaT)])
+    paths = Paths.from_frames(NURTURED, two, columns={"milestone.lead": "qualified"})
+    assert paths.milestones() == ["lead"]
+    dates = paths.touches.select("event_id", "milestone.lead").distinct().execute()
+    assert set(dates.loc[dates["milestone.lead"].notna(), "event_id"]) == set(QUALIFIED["event_id"])
+
+
 def test_conversions_without_the_state_are_left_out():
     two = pd.concat([QUALIFIED, QUALIFIED.assign(event_id="f", qualified=pd.NaT)])
     assert (
