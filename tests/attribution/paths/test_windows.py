@@ -144,8 +144,9 @@ def test_dates_of_milestones_that_a_conversion_has_not_reached_are_missing():
     two = pd.concat([QUALIFIED, QUALIFIED.assign(event_id="f", qualified=pd.NaT)])
     paths = Paths.from_frames(NURTURED, two, columns={"milestone.lead": "qualified"})
     assert paths.milestones() == ["lead"]
-    dates = paths.touches.select("event_id", "milestone.lead").distinct().execute()
-    assert set(dates.loc[dates["milestone.lead"].notna(), "event_id"]) == set(QUALIFIED["event_id"])
+    touches = paths.touches.to_pyarrow().select(["event_id", "milestone.lead"]).to_pylist()
+    assert {row["event_id"] for row in touches if row["milestone.lead"]} == set(QUALIFIED["event_id"])
+    assert {row["event_id"] for row in touches} == {"f", *QUALIFIED["event_id"]}
 
 
 def test_conversions_without_the_state_are_left_out():
