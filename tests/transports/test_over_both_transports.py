@@ -184,6 +184,7 @@ READS = {
     "check": [lambda p: at.admin.check(p)],
     "conversion_paths": [
         lambda p: at.conversion_paths(p, event_type="order", until="2025-06-30").to_pandas(),
+        lambda p: at.conversion_paths(p, conversion_page="/checkout/*", until="2025-03-31").to_pandas(),
     ],
     "event_insights": [
         lambda p: at.event_insights(p, metrics=["event-count", "turnover"], interval="month", **YEAR),
