@@ -92,6 +92,72 @@ def plain_duckdb(folder: Path):
     return spent, {model: {node: n for name, node, n in rows if name == model} for model in THREE}
 
 
+#: The same for five rules and the transitions of chains, of users who convert and of those who do not.
+TOUCHED = """
+CREATE TEMP TABLE nodes AS
+    SELECT node_id, (row_number() OVER (ORDER BY node_id) - 1)::INT AS code
+    FROM (SELECT DISTINCT node_id FROM {touchpoints});
+CREATE TEMP TABLE pairs AS
+    SELECT event_id, node_id, length, position, length - position AS rest, 0.5 ** (age - min(age) OVER ends) AS decayed
+    FROM (
+        SELECT event_id, node_id, (epoch_us(bought.date) - epoch_us(touched.date)) / 6.048e11 AS age,
+            row_number() OVER (PARTITION BY event_id ORDER BY touched.date, node_id) AS position,
+            count(*) OVER (PARTITION BY event_id) AS length
+        FROM {conversions} AS bought JOIN {touchpoints} AS touched ON touched.user_id = bought.user_id
+            AND touched.date <= bought.date AND touched.date > bought.date - INTERVAL 40 DAY
+    ) WINDOW ends AS (PARTITION BY event_id)
+"""
+RULES = """
+SELECT node_id, sum((position = 1)::INT), sum((rest = 0)::INT), sum(1 / length),
+    sum(CASE WHEN length = 1 THEN 1 WHEN length = 2 THEN 0.5 WHEN position = 1 OR rest = 0 THEN 0.4
+        ELSE 0.2 / (length - 2) END), sum(decayed / whole)
+FROM (SELECT *, sum(decayed) OVER (PARTITION BY event_id) AS whole FROM pairs) GROUP BY node_id ORDER BY node_id
+"""
+MOVES = """
+SELECT coalesce(before_that, {size}) AS before_that, coalesce(before, {size}) AS before, code, is_last, converts, times
+FROM (
+    SELECT before_that, before, code, is_last, true AS converts, count(*) AS times
+    FROM (
+        SELECT code, lag(code) OVER steps AS before, lag(code, 2) OVER steps AS before_that, rest = 0 AS is_last
+        FROM pairs JOIN nodes USING (node_id) WINDOW steps AS (PARTITION BY event_id ORDER BY position)
+    ) GROUP BY ALL
+    UNION ALL
+    SELECT before_that, before, code, is_last, false, count(*)
+    FROM (
+        SELECT code, lag(code) OVER steps AS before, lag(code, 2) OVER steps AS before_that,
+            lead(code) OVER steps IS NULL AS is_last
+        FROM (
+            SELECT user_id, date, code
+            FROM {touchpoints} AS touched JOIN nodes USING (node_id) ANTI JOIN {conversions} USING (user_id)
+        ) WINDOW steps AS (PARTITION BY user_id ORDER BY date, code)
+    ) GROUP BY ALL
+)
+"""
+
+
+def plain_duckdb_seven(folder: Path):
+    """Five rules and two chains: paths and transitions in statements of DuckDB, chains in NumPy."""
+    import duckdb
+    from numpy_floor import credits_of_chain
+    from threadpoolctl import threadpool_limits
+
+    tables = {name: f"'{folder / name}.parquet'" for name in ("touchpoints", "conversions")}
+    duckdb.sql("SELECT 1").fetchnumpy()
+    with threadpool_limits(1), measuring() as spent:
+        connection = duckdb.connect()
+        connection.execute(TOUCHED.format(**tables))
+        names = [name for (name,) in connection.execute("SELECT node_id FROM nodes ORDER BY code").fetchall()]
+        columns = list(zip(*connection.execute(RULES).fetchall(), strict=True))[1:]
+        found = dict(zip((*THREE, "position_based", "time_decay"), columns, strict=True))
+        counted = connection.execute(MOVES.format(size=len(names), **tables)).fetchnumpy()
+        moves = [counted[name] for name in ("before_that", "before", "code", "is_last", "converts")]
+        for order in (1, 2):
+            found[f"markov_{order}"] = credits_of_chain(
+                *moves, len(names), order=order, times=counted["times"]
+            ).tolist()
+    return spent, {model: dict(zip(names, credited, strict=True)) for model, credited in found.items()}
+
+
 def plain_polars(folder: Path):
     """First, last and linear in Polars, from Parquet."""
     import polars
@@ -265,6 +331,7 @@ if __name__ == "__main__":
         ours_three,
         ours_three_from_frames,
         plain_duckdb,
+        plain_duckdb_seven,
         plain_polars,
         plain_polars_from_frames,
         numpy_floor,

@@ -99,20 +99,38 @@ def _markov(
     *,
     order: int,
 ) -> NDArray[np.float64]:
+    before = np.where(is_first, size, np.roll(nodes, 1))
+    before_that = np.where(is_first | np.roll(is_first, 1), size, np.roll(nodes, 2))
+    return credits_of_chain(before_that, before, nodes, is_last, converts, size, order=order)
+
+
+def credits_of_chain(
+    before_that: NDArray[np.integer],
+    before: NDArray[np.integer],
+    nodes: NDArray[np.integer],
+    is_last: NDArray[np.bool_],
+    converts: NDArray[np.bool_],
+    size: int,
+    *,
+    order: int,
+    times: NDArray[np.integer] | None = None,
+) -> NDArray[np.float64]:
     """Divide conversions by removal effects; a state is the last nodes, with ``size`` for none."""
     base = size + 1
-    before = np.where(is_first, size, np.roll(nodes, 1))
     if order == 1:
         source, target, states = before, nodes, base
         start = size
     else:
-        before_that = np.where(is_first | np.roll(is_first, 1), size, np.roll(nodes, 2))
         source, target, states = before_that * base + before, before * base + nodes, base * base
         start = size * base + size
-    moves = np.bincount(source.astype(np.int64) * states + target, minlength=states * states)
+    times = np.ones(len(nodes)) if times is None else times
+    moves = np.bincount(source.astype(np.int64) * states + target, times, minlength=states * states)
     moves = moves.reshape(states, states).astype(float)
-    ends = np.bincount(target[is_last & converts], minlength=states).astype(float)
-    reached = np.maximum(moves.sum(axis=1) + np.bincount(target[is_last], minlength=states), 1)
+    ended = is_last & converts
+    ends = np.bincount(target[ended], times[ended], minlength=states).astype(float)
+    reached = np.maximum(
+        moves.sum(axis=1) + np.bincount(target[is_last], times[is_last], minlength=states), 1
+    )
     chance, ends = moves / reached[:, None], ends / reached
     held = [[node] if order == 1 else _with(node, base) for node in range(size)]
     whole = np.linalg.solve(np.eye(states) - chance, ends)[start]
@@ -121,7 +139,7 @@ def _markov(
         kept = np.setdiff1d(np.arange(states), held[node])
         rest = np.linalg.solve(np.eye(len(kept)) - chance[np.ix_(kept, kept)], ends[kept])
         lost[node] = whole - rest[np.searchsorted(kept, start)]
-    return lost / lost.sum() * np.count_nonzero(is_last & converts)
+    return lost / lost.sum() * times[ended].sum()
 
 
 def _with(node: int, base: int) -> NDArray[np.int64]:
