@@ -35,7 +35,10 @@ from .api.campaigns import (
 from .api.conversions import conversion_paths as conversion_paths
 from .api.events import create_event_type as create_event_type
 from .api.events import get_event as get_event
+from .api.events import get_event_type as get_event_type
+from .api.events import get_raw_event as get_raw_event
 from .api.events import list_event_types as list_event_types
+from .api.events import list_trashed_events as list_trashed_events
 from .api.events import search_events as search_events
 from .api.events import send_events as send_events
 from .api.events import update_states as update_states
@@ -111,7 +114,5 @@ from .project import Project as Project
 from .project import connect as connect
 from .project import open_hits as open_hits
 from .project import open_tables as open_tables
-from .queries.channel_rules import assign_channels as assign_channels
-from .queries.channel_rules import channel_rules as channel_rules
 from .sample.shop import sample_project as sample_project
 from .simulation.simulate import simulate as simulate

@@ -19,7 +19,7 @@ import attrib_ds
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_NAMESPACES = ("admin", "errors", "experiments", "forms", "models", "plots")
+_NAMESPACES = ("admin", "errors", "experiments", "forms", "hits", "models", "plots")
 _WORDS = frozenset({"event", "interaction", "node", "user"})
 #: Pages of the functions themselves, and of the code behind them, where functions share their names.
 _LEFT_ALONE = ("reference/generated/", "architecture")

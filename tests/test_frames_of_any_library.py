@@ -267,7 +267,7 @@ def _from_frames(given):
 def _journeys(read, *frames, **options):
     def call(given):
         added = {name: given(frame) for name, frame in options.items()}
-        journeys = read(*map(given, frames), channels=given(at.channel_rules()), **added)
+        journeys = read(*map(given, frames), channels=given(at.hits.channel_rules()), **added)
         return journeys.interactions, journeys.events, journeys.nodes
 
     return call
@@ -285,8 +285,9 @@ CALLS = {
     "Paths.split": lambda given: PATHS.split(given(SEGMENTS))["FR"].to_pandas(),
     "Paths.with_spend": lambda given: at.attribute(PATHS.with_spend(given(SPEND)), "linear"),
     "admin.set_rates": _rates,
-    "assign_channels": lambda given: at.assign_channels(
-        given(pd.DataFrame({"source": ["google", None], "medium": ["cpc", None]})), given(at.channel_rules())
+    "assign_channels": lambda given: at.hits.assign_channels(
+        given(pd.DataFrame({"source": ["google", None], "medium": ["cpc", None]})),
+        given(at.hits.channel_rules()),
     ),
     "attribute": lambda given: at.attribute(PATHS, "linear", spend=given(SPEND)),
     "compare_models": lambda given: at.compare_models(given(CREDITS)),

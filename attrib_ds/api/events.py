@@ -65,7 +65,7 @@ def send_events(
         Event type of all rows.
     wait : bool, default True
         Wait until each event is processed, and report the errors of invalid ones. Otherwise the service
-        processes them later; :func:`attrib_ds.admin.list_trashed_events` lists those that were invalid.
+        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid.
     nonce_columns : sequence of str, optional
         Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
         them. A column named here that is no property of events is not sent.
@@ -164,7 +164,7 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
 
     See Also
     --------
-    admin.get_raw_event : The event as it was sent.
+    get_raw_event : The event as it was sent.
     list_user_metrics : States and statistics with their dates.
 
     Examples
@@ -272,7 +272,7 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     >>> calls = pd.DataFrame({"nonce": ["call-1"], "data.phone": ["06 12 34 56 78"]})
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     sent = at.send_events(shop, calls, event_type="call", wait=False)
-    ...     at.admin.get_raw_event(shop, sent["id"].item())["data"]
+    ...     at.get_raw_event(shop, sent["id"].item())["data"]
     '{"phone":"06 12 34 56 78"}'
     """
     return to_record(project.send("get_raw_event", id=id).read())
@@ -319,7 +319,7 @@ def list_trashed_events(
     >>> import attrib_ds as at
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="unheard-of")
-    ...     trashed = at.admin.list_trashed_events(shop)
+    ...     trashed = at.list_trashed_events(shop)
     >>> json.loads(trashed["errors"].item())[0]["type"]
     'unknown-event-type'
     """
@@ -388,7 +388,7 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     project : Project
         From :func:`attrib_ds.connect`.
     ids : sequence of str or Series
-        ``_id`` of the trashed events, as in :func:`attrib_ds.admin.list_trashed_events`.
+        ``_id`` of the trashed events, as in :func:`attrib_ds.list_trashed_events`.
 
     Returns
     -------
@@ -409,7 +409,7 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.send_events(shop, pd.DataFrame({"nonce": ["call-1"]}), event_type="call")
     ...     _ = at.create_event_type(shop, "call", name="Call")
-    ...     at.admin.replay_events(shop, at.admin.list_trashed_events(shop)["_id"])["status"].tolist()
+    ...     at.admin.replay_events(shop, at.list_trashed_events(shop)["_id"])["status"].tolist()
     ['processed']
     """
     series = pd.Series(ids, dtype="object")
@@ -747,7 +747,7 @@ def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
     >>> import attrib_ds as at
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     _ = at.create_event_type(shop, "order", name="Order")
-    ...     at.admin.get_event_type(shop, "order")["name"]
+    ...     at.get_event_type(shop, "order")["name"]
     'Order'
     """
     return to_record(project.send("get_event_type", reference=reference).read())

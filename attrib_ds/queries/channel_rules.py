@@ -258,7 +258,7 @@ def channel_rules() -> pd.DataFrame:
 
     See Also
     --------
-    attrib_ds.assign_channels : Apply rules to a frame.
+    attrib_ds.hits.assign_channels : Apply rules to a frame.
 
     Examples
     --------
@@ -267,9 +267,9 @@ def channel_rules() -> pd.DataFrame:
     >>> import attrib_ds as at
     >>> import pandas as pd
     >>> partners = pd.DataFrame({"channel": ["Partners"], "source": [r"(.*\.)?partner\.example"]})
-    >>> rules = pd.concat([partners, at.channel_rules()], ignore_index=True)
+    >>> rules = pd.concat([partners, at.hits.channel_rules()], ignore_index=True)
     >>> visits = pd.DataFrame({"source": ["shop.partner.example", "google"], "medium": ["referral", "cpc"]})
-    >>> at.assign_channels(visits, rules).tolist()
+    >>> at.hits.assign_channels(visits, rules).tolist()
     ['Partners', 'Paid Search']
     """
     return default_rules().astype(TEXT)
@@ -309,7 +309,7 @@ def assign_channels(
     >>> import pandas as pd
     >>> visits = pd.DataFrame({"utm_source": ["google", None, None], "utm_medium": ["cpc", None, None],
     ...                        "referrer": [None, "https://chatgpt.com/", None]})
-    >>> at.assign_channels(visits).tolist()
+    >>> at.hits.assign_channels(visits).tolist()
     ['Paid Search', 'AI Assistants', 'Direct']
     """
     checked = default_rules() if rules is None else read_rules(rules)

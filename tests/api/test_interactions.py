@@ -470,8 +470,8 @@ def test_trashed_events(projects):
     at.send_events(paris, pd.DataFrame({"nonce": ["1"]}), event_type="unknown")
     today = datetime.now(UTC).date()
     around = {"since": today - timedelta(days=2), "until": today + timedelta(days=2)}
-    assert len(at.admin.list_trashed_events(paris, **around)) == 1
-    assert at.admin.list_trashed_events(paris, until=today - timedelta(days=2)).empty
+    assert len(at.list_trashed_events(paris, **around)) == 1
+    assert at.list_trashed_events(paris, until=today - timedelta(days=2)).empty
 
 
 @pytest.mark.slow

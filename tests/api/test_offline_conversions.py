@@ -93,7 +93,7 @@ def test_ids_are_the_same_as_numbers_and_as_text(shop):
 def test_a_row_that_was_rejected_can_be_corrected(shop):
     wrong = at.send_conversions(shop, deals(Contact=["anna@example.com", "ben"]), **COLUMNS)
     assert wrong["status"].tolist() == ["processed", "rejected"]
-    assert at.admin.list_trashed_events(shop).empty
+    assert at.list_trashed_events(shop).empty
     assert at.send_conversions(shop, deals(), **COLUMNS)["status"].tolist() == ["processed", "processed"]
 
 
@@ -142,7 +142,7 @@ def test_a_problem_names_the_column_and_the_row_of_the_file(shop, column, cell, 
         sent = at.send_conversions(shop, frame, fields={"owner": "Owner"}, dry_run=dry_run, **COLUMNS)
         assert sent["status"].tolist() == ["valid" if dry_run else "processed", "rejected"]
         assert sent["error"][3].startswith(f"{column} in row 3: {problem}")
-    assert at.admin.list_trashed_events(shop).empty
+    assert at.list_trashed_events(shop).empty
 
 
 def test_values_may_be_text_and_spaces_are_left_out(shop):

@@ -17,7 +17,7 @@ def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     assert len(blocks) == 5
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
     with at.connect("my-shop", path="my-shop.duckdb") as shop:
-        assert at.admin.list_trashed_events(shop).empty
+        assert at.list_trashed_events(shop).empty
 
 
 def test_the_functions_are_those_that_can_only_check():

@@ -314,7 +314,7 @@ def test_columns_of_a_user_s_own_make_a_tree_with_levels():
 @pytest.mark.slow
 def test_rules_of_the_user_assign_the_channels():
     own = pd.DataFrame({"channel": ["Assistants and ads"], "source": ["google|chatgpt.*"]})
-    rules = pd.concat([own, at.channel_rules()])
+    rules = pd.concat([own, at.hits.channel_rules()])
     journeys = at.read_journeys(utm_log(), orders(), channels=rules)
     credits = at.attribute(journeys.paths(level="channel"), "linear").set_index("node_id")["conversions"]
     assert credits.to_dict() == {"Assistants and ads": 1.5, "Email": 0.5}

@@ -14,7 +14,9 @@ from attrib_ds.queries.channel_rules import COUNTRY, Site, default_rules, known_
 
 
 def channel_of(rules=None, **values):
-    return at.assign_channels(pd.DataFrame({name: [value] for name, value in values.items()}), rules).item()
+    return at.hits.assign_channels(
+        pd.DataFrame({name: [value] for name, value in values.items()}), rules
+    ).item()
 
 
 #: Source, medium, campaign and the channel.
@@ -105,7 +107,7 @@ DEFAULT_CHANNELS = [
 def test_default_channels():
     cases = {case[:3]: case[3] for case in DEFAULT_CHANNELS}
     visits = pd.DataFrame(list(cases), columns=["source", "medium", "campaign"])
-    assert dict(zip(cases, at.assign_channels(visits), strict=True)) == cases
+    assert dict(zip(cases, at.hits.assign_channels(visits), strict=True)) == cases
 
 
 def test_a_referrer_counts_if_there_is_no_source():
@@ -127,7 +129,7 @@ def test_hosts_of_referrers_are_those_that_collected_hits_have():
         *("https://www.google.com./search", "https://user:word@www.google.com:443/", "//www.google.com/"),
         *("https://google.com@evil.example/", "https://www.google.com.evil.example/", "google.co.uk."),
     ]
-    channels = at.assign_channels(pd.DataFrame({"referrer": urls})).tolist()
+    channels = at.hits.assign_channels(pd.DataFrame({"referrer": urls})).tolist()
     assert channels == [*["Organic Search"] * 3, "Referral", "Referral", "Organic Search"]
 
 
@@ -136,25 +138,25 @@ def test_case_and_spaces_do_not_matter():
 
 
 def test_the_default_rules_need_no_check():
-    assert default_rules().equals(read_rules(at.channel_rules()))
+    assert default_rules().equals(read_rules(at.hits.channel_rules()))
 
 
 @pytest.mark.slow
 def test_rules_are_edited_as_rows():
-    rules = at.channel_rules()
+    rules = at.hits.channel_rules()
     partners = pd.DataFrame({"channel": ["Partners"], "source": [r"(.*\.)?partner\.example"]})
     assert channel_of(pd.concat([partners, rules]), source="A.partner.example", medium="cpc") == "Partners"
     without = rules[rules["channel"] != "AI Assistants"]
     assert channel_of(without, source="chatgpt.com", medium="referral") == "Referral"
     renamed = rules.assign(channel=rules["channel"].replace("Organic Search", "SEO"))
     assert channel_of(renamed, source="bing", medium="organic") == "SEO"
-    assert at.channel_rules().equals(rules)
+    assert at.hits.channel_rules().equals(rules)
 
 
 def test_a_blank_value_can_be_a_condition():
     rules = pd.DataFrame({"channel": ["Untagged"], "medium": [""], "source": [".+"]})
     frame = pd.DataFrame({"source": ["a", "a", None], "medium": [None, "m", None]})
-    assert at.assign_channels(frame, rules).tolist() == ["Untagged", "Unassigned", "Unassigned"]
+    assert at.hits.assign_channels(frame, rules).tolist() == ["Untagged", "Unassigned", "Unassigned"]
 
 
 def test_a_class_of_characters_keeps_its_case():
@@ -164,14 +166,14 @@ def test_a_class_of_characters_keeps_its_case():
 
 def test_the_index_and_an_empty_frame():
     frame = pd.DataFrame({"source": ["google", None]}, index=["b", "a"])
-    assert at.assign_channels(frame).to_dict() == {"b": "Organic Search", "a": "Direct"}
-    assert at.assign_channels(frame[:0]).tolist() == []
+    assert at.hits.assign_channels(frame).to_dict() == {"b": "Organic Search", "a": "Direct"}
+    assert at.hits.assign_channels(frame[:0]).tolist() == []
 
 
 def test_columns_of_ibis_tables_stay_lazy():
     frame = pa.table({"utm_source": ["google", None], "utm_medium": ["cpc", None]})
     table = ibis.duckdb.connect().create_table("visits", frame)
-    channels = table.mutate(channel=at.assign_channels(table)).to_pyarrow()["channel"].to_pylist()
+    channels = table.mutate(channel=at.hits.assign_channels(table)).to_pyarrow()["channel"].to_pylist()
     assert channels == ["Paid Search", "Direct"]
 
 
@@ -183,20 +185,20 @@ def test_columns_of_ibis_tables_stay_lazy():
         (pd.DataFrame({"channel": ["A"], "medium": ["("]}), r"'\(', medium in row 0, is not a regular"),
         (pd.DataFrame({"channel": ["A"], "medium": ["(?<=a)b"]}), "medium in row 0, is not a regular"),
         (pd.DataFrame({"channel": ["A", None], "medium": ["a", "b"]}), "the rule in row 1 has no channel"),
-        (at.channel_rules().head(0), "rules: there is no rule; allowed: at least one row"),
+        (at.hits.channel_rules().head(0), "rules: there is no rule; allowed: at least one row"),
         (pd.DataFrame({"channel": ["A"], "medium": [None]}), "row 0 has no condition and would match"),
     ],
 )
 def test_rules_that_cannot_be_used_are_refused(rules, complaint):
     with pytest.raises(InvalidRequest, match=complaint):
-        at.assign_channels(pd.DataFrame({"source": ["a"]}), rules)
+        at.hits.assign_channels(pd.DataFrame({"source": ["a"]}), rules)
 
 
 def test_frames_without_a_source_are_refused():
     with pytest.raises(InvalidRequest, match="frame: no column of a source"):
-        at.assign_channels(pd.DataFrame({"visitor": ["a"]}))
+        at.hits.assign_channels(pd.DataFrame({"visitor": ["a"]}))
     with pytest.raises(InvalidRequest, match="no column 'sourc'.*did you mean 'source'"):
-        at.assign_channels(pd.DataFrame({"source": ["a"]}), columns={"source": "sourc"})
+        at.hits.assign_channels(pd.DataFrame({"source": ["a"]}), columns={"source": "sourc"})
 
 
 CHANNELS = {
@@ -269,7 +271,7 @@ def test_channel_rules_recognise_the_same_hosts():
     known = [known_site(f"https://{host}/") for host in hosts]
     expected = ["Referral" if site is None else CHANNELS[site.kind] for site in known]
     visits = pd.DataFrame({"source": hosts, "medium": "referral"})
-    assert at.assign_channels(visits).tolist() == expected
+    assert at.hits.assign_channels(visits).tolist() == expected
     assert expected.count("Referral") < len(hosts)
 
 

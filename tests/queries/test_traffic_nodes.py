@@ -11,7 +11,7 @@ from attrib_ds.queries.traffic_nodes import Traffic, chain, referrer_type, tree
 
 def channel_of(source=None, medium=None, campaign=None):
     frame = pd.DataFrame({"source": [source], "medium": [medium], "campaign": [campaign]})
-    return at.assign_channels(frame).item()
+    return at.hits.assign_channels(frame).item()
 
 
 def ids(**fields):

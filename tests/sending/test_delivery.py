@@ -61,7 +61,7 @@ def test_events_are_checked_against_their_type(shop):
     assert told["error"]["b"].startswith("data.email: expected an email address, got text ")
     assert told["error"]["c"].startswith("data: ")
     assert set(watching.transport.sent) == {"validate_event"}
-    assert at.admin.list_trashed_events(shop).empty
+    assert at.list_trashed_events(shop).empty
 
 
 def test_events_that_could_not_be_sent_again_are_told(shop):

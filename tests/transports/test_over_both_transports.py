@@ -145,7 +145,7 @@ def outlay_of(project):
 
 def event_of(project):
     metrics = [] if project.project_id == "empty-shop" else [uuid(1)]
-    trashed = first(at.admin.list_trashed_events(project), otherwise="")
+    trashed = first(at.list_trashed_events(project), otherwise="")
     return trashed or (metrics or [uuid(9)])[0]
 
 
@@ -195,13 +195,13 @@ READS = {
     "get_audience": [lambda p: at.admin.get_audience(p, first(at.admin.list_audiences(p)))],
     "get_campaign": [lambda p: at.get_campaign(p, "ads", campaign_of(p))],
     "get_event": [lambda p: at.get_event(p, event_of(p)), lambda p: at.get_event(p, uuid(99))],
-    "get_event_type": [lambda p: at.admin.get_event_type(p, "lead"), lambda p: at.admin.get_event_type(p, "nothing")],
+    "get_event_type": [lambda p: at.get_event_type(p, "lead"), lambda p: at.get_event_type(p, "nothing")],
     "get_interaction": [
         lambda p: at.get_interaction(p, first(at.search_interactions(p, limit=1))),
         lambda p: at.get_interaction(p, "x"),
     ],
     "get_outlay": [lambda p: at.get_outlay(p, "ads", campaign_of(p), outlay_of(p))],
-    "get_raw_event": [lambda p: at.admin.get_raw_event(p, event_of(p))],
+    "get_raw_event": [lambda p: at.get_raw_event(p, event_of(p))],
     "get_settings": [lambda p: at.admin.get_settings(p)],
     "get_user": [lambda p: at.get_user(p, first(at.search_users(p, columns=[], limit=1)))],
     "interaction_insights": [
@@ -244,7 +244,7 @@ READS = {
         lambda p: at.list_user_metrics(p, busiest(p), type="state", limit=1),
         lambda p: at.list_user_metrics(p, hex_id(0)),
     ],
-    "list_trashed_events": [lambda p: at.admin.list_trashed_events(p), lambda p: at.admin.list_trashed_events(p, limit=0)],
+    "list_trashed_events": [lambda p: at.list_trashed_events(p), lambda p: at.list_trashed_events(p, limit=0)],
     "search_events": [
         lambda p: at.search_events(p),
         lambda p: at.search_events(p, event_type="order", **YEAR),
@@ -324,7 +324,7 @@ def updated_statistics(project):
 
 def replayed(project):
     at.send_events(project, leads("replay"), event_type="later")
-    trashed = at.admin.list_trashed_events(project)["_id"].tolist()
+    trashed = at.list_trashed_events(project)["_id"].tolist()
     at.create_event_type(project, "later", name="Later", fields=FIELDS)
     return [
         at.admin.replay_events(project, [*trashed, uuid(99)]).sort_values(
