@@ -6,13 +6,14 @@ import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import duckdb
 import ibis
 import pyarrow as pa
+from pydantic.alias_generators import to_camel
 
 from attrib_ds import errors, instants
 from attrib_ds.attribution.paths.project_tables import Tables
@@ -528,7 +529,9 @@ def _load(store: Store, request: administration.LoadRecords) -> Answer:
 
 def _get_collector(service: Service, *_: Any) -> Answer:
     chosen = service.settings()
-    value = settings.for_collectors(chosen) | {"timezone": service.timezone}
+    # The holdouts and their key stay here: they are drawn by the service.
+    held = {to_camel(name): value for name, value in asdict(chosen).items() if not name.startswith("holdout")}
+    value: dict[str, Any] = {**held, "timezone": service.timezone}
     if chosen.visitor_of_the_day:
         value["day"], value["salt"] = service.salt.today(service._store)
     return Answer(value=value)

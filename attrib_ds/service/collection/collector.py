@@ -206,14 +206,16 @@ class Collector:
 
     def renew_salt(self) -> None:
         """Read the settings with the salt of today, unless that has just been tried."""
-        with self._reading:
-            if time.monotonic() < self._read_at + _SECONDS_BETWEEN_READS:
-                return
-            try:
-                self._take(self._read())
-            except AttribError as error:
-                _log.warning("the settings of %s cannot be read: %s", self._project_id, error)
+        # Requests do not wait for a service that is away; their visits are counted page by page meanwhile.
+        if time.monotonic() < self._read_at + _SECONDS_BETWEEN_READS or not self._reading.acquire(False):
+            return
+        try:
+            self._take(self._read())
+        except AttribError as error:
+            _log.warning("the settings of %s cannot be read: %s", self._project_id, error)
+        finally:
             self._read_at = time.monotonic()
+            self._reading.release()
 
     def waiting(self) -> dict[str, dict[str, int]]:
         """Return the number of accepted hits that are not yet in parts."""

@@ -86,11 +86,6 @@ _NUMBERS: Final = frozenset({"appliedLogGroup", "appliedHits"})
 _TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "visitorSalt", "tombstoneSalt"})
 
 
-#: Settings that decide on the hits of a page.
-_OF_COLLECTORS: Final = (
-    *("ingestKeys", "allowedOrigins", "trafficFilters"),
-    *("respectGpc", "respectDnt", "visitorOfTheDay"),
-)
 #: What records of settings have beside those that can be updated.
 _BESIDE: Final = frozenset({"currency", "timezone", "day", "salt", "holdouts", "holdoutKey"})
 
@@ -145,11 +140,6 @@ def from_record(record: Mapping[str, Any]) -> ProjectSettings:
     arguments = {operation.arguments[name]: value for name, value in given.items()}
     checked = build(operation, project_id="any-project", **arguments)
     return ProjectSettings(**{_ATTRIBUTES[name]: getattr(checked, name) for name in given})
-
-
-def for_collectors(chosen: ProjectSettings) -> dict[str, Any]:
-    """Return the settings that collectors need, by name."""
-    return {name: getattr(chosen, _ATTRIBUTES[name]) for name in _OF_COLLECTORS}
 
 
 def find_invalid(connection: duckdb.DuckDBPyConnection) -> list[str]:
