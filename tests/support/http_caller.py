@@ -61,6 +61,7 @@ def path_of(operation, project="shop") -> str:
     values = {"projectId": project, "vendorId": "ads", "storageKey": "won"}
     values |= dict.fromkeys(("campaignId", "parentCampaignId", "outlayId"), "1")
     values |= {"firstHitId": "0" * 24, "id": "0" * 24, "keyId": "0" * 40, "holdout": "banner"}
+    values["portionId"] = "00000000-0000-4000-8000-000000000001"
     return BASES[operation.base] + operation.path.format_map(values)
 
 

@@ -184,6 +184,9 @@ BODIES = {
         "endDate": "2025-02-01T00:00:00Z",
     },
     "update_outlay": {"amount": 1},
+    "create_integration": {"vendorId": "post", "name": "Post"},
+    "funnel": {"steps": ["/boots", "/cart"]},
+    "page_conversions": {"page": "/thanks"},
     "set_rates": [],
     "create_key": {"publicKey": "of a client"},
 }
