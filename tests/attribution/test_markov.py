@@ -380,6 +380,8 @@ def test_removal_effects_and_transitions_of_nothing_have_their_columns():
         "currency": "str",
         "removal_effect": "float64",
         "value_removal_effect": "float64",
+        "lost_conversions": "float64",
+        "lost_value": "float64",
     }
     assert transition_matrix(paths_of([]), order=2).columns.tolist() == [
         "previous_2_id",
