@@ -24,8 +24,9 @@ from attrib_ds import errors, instants, schema
 from attrib_ds.attribution.engines.engine import builtin, dialect_of, digest
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.queries import channel_rules
-from attrib_ds.queries.traffic_nodes import Node
+from attrib_ds.queries.traffic_nodes import OF_NODE, Node
 from attrib_ds.records import ga4_events, snowplow_events
+from attrib_ds.records.export_tables import apart
 
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 _UUID_LENGTHS: Final = (8, 4, 4, 4, 12)
@@ -183,9 +184,7 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
         Of the project.
     """
     cleaned = _valid(_cleaned(raw, reading, settings), rows=raw)
-    keyed = _keyed(cleaned, reading, settings)
-    # DuckDB reads texts again faster than it keeps them.
-    keyed = _once(keyed if dialect_of(keyed) == "duckdb" else stored(keyed))
+    keyed = _once(stored(_keyed(cleaned, reading, settings)))
     sources, nodes = _read_sources(keyed, reading)
     agents = _read_agents(keyed, reading)
     placed = keyed.inner_join(sources, list(_KEYS))
@@ -218,7 +217,7 @@ def _cleaned(raw: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     }
     words["hitId"] = trim(raw.hitId).nullif("").lower()
     # Dates are kept to milliseconds.
-    hits = _apart(raw.mutate(**words, date=raw.date.truncate("ms").cast("timestamp(6)")))
+    hits = apart(raw.mutate(**words, date=raw.date.truncate("ms").cast("timestamp(6)")))
     latest = instants.now() + timedelta(hours=24)
     rules = [
         hits.trackerId.isnull(),
@@ -254,14 +253,6 @@ def _groups(table: ir.Table, count: int) -> list[str]:
     """Return what stands for the groups of a pattern in a replacement."""
     mark = "$" if dialect_of(table) == "pyspark" else "\\"
     return [f"{mark}{number + 1}" for number in range(count)]
-
-
-def _apart(table: ir.Table) -> ir.Table:
-    """Keep Ibis from repeating the SQL of columns wherever they are used, which multiplies it.
-
-    It does not merge queries with random numbers, which the engine does not compute if nobody reads them.
-    """
-    return table.mutate(apart=ibis.random()).drop("apart")
 
 
 _PLACES: Final = (*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo"))
@@ -333,7 +324,7 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
         page_host=_host(ibis.ifelse(is_url, hits.pageUrl.re_extract(*_PARTS["hostname"]), "")),
         referrer_host=_host(hits.referrer.lower().re_extract(*_of_referrer(reading))),
     )
-    hits = _apart(read)
+    hits = apart(read)
     names = "|".join(reading.parameters).replace("_", "(_|%5f)")
     # Every click has its own id, which says no more than that there is one.
     clicks = "|".join(reading.click_ids)
@@ -349,10 +340,10 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
         search_key=ibis.ifelse(hits.rest.lower().re_search(f"[?&#;]({names})="), unmarked, ""),
         trafficFilterId=_captured(hits, reading, settings.traffic_filters),
     )
-    hits = _apart(hits)
+    hits = apart(hits)
     without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
     keyed = hits.mutate(referrer_key=ibis.ifelse(hits.is_internal, "", without_query))
-    return _apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
+    return apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
 
 
 def _marked(rows: ir.Table, keys: Sequence[str], known: Sequence[tuple[str, ...]], flag: str) -> ir.Table:
@@ -435,23 +426,11 @@ def _read_sources(hits: ir.Table, reading: Reading) -> tuple[ir.Table, pa.Table]
     return ibis.memtable(pa.table(table)), _tree(nodes)
 
 
-_OF_NODE: Final = {
-    "_id": "node_id",
-    "parentId": "parent_id",
-    "type": "kind",
-    "name": "name",
-    "channel": "channel",
-    "campaignSlug": "slug",
-    "source": "source",
-    "medium": "medium",
-}
-
-
 def _tree(nodes: dict[str, Node]) -> pa.Table:
     return pa.table(
         {
             name: pa.array([getattr(node, field) for node in nodes.values()], pa.string())
-            for name, field in _OF_NODE.items()
+            for name, field in OF_NODE.items()
         }
     )
 

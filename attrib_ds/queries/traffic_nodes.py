@@ -83,6 +83,19 @@ class Node:
     external_id: str | None = None
 
 
+#: Columns of stored nodes with the field of a node.
+OF_NODE: Final = {
+    "_id": "node_id",
+    "parentId": "parent_id",
+    "type": "kind",
+    "name": "name",
+    "channel": "channel",
+    "campaignSlug": "slug",
+    "source": "source",
+    "medium": "medium",
+}
+
+
 def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
     """Return the nodes of a visit, from the root down.
 

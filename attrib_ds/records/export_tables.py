@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import duckdb
 import ibis
+import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
@@ -268,6 +269,14 @@ def with_parameters(page: str, parameters: Mapping[str, str]) -> str:
     whole, anchor = f"regexp_extract({page}, '^[^#]*')", f"regexp_extract({page}, '#.*$')"
     query = f"CASE WHEN contains({whole}, '?') THEN {added} ELSE regexp_replace({added}, '^&', '?') END"
     return f"{whole} || {query} || {anchor}"
+
+
+def apart(table: ir.Table) -> ir.Table:
+    """Return a table whose columns Ibis does not write again where they are used, which multiplies its SQL.
+
+    It does not merge queries with random numbers, which the engine does not compute if nobody reads them.
+    """
+    return table.mutate(apart=ibis.random()).drop("apart")
 
 
 #: Letters that a URL does not contain in a value; the percent sign first.

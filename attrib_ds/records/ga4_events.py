@@ -12,6 +12,7 @@ import ibis.expr.types as ir
 
 from attrib_ds.records.export_tables import (
     Export,
+    apart,
     create_page_views,
     gather,
     open_exports,
@@ -296,6 +297,8 @@ def page_views(events: ir.Table) -> ir.Table:
         f"utm_{name}": ibis.ifelse(is_other & ~marks[name].startswith("("), marks[name], ibis.null("string"))
         for name in _PARAMETERS
     }
+    clicks = {name: marks[name] for name in _CLICK_IDS}
+    views = apart(views.mutate(page=parameter("page_location"), referrer=referrer, **added, **clicks))
     device = views.device.type() if "device" in views.columns else None
     has_offset = device is not None and "time_zone_offset_seconds" in device.names
     offset = views.device.time_zone_offset_seconds if has_offset else ibis.null("int64")
@@ -303,8 +306,8 @@ def page_views(events: ir.Table) -> ir.Table:
         trackerId=member("user_pseudo_id"),
         # Dates are kept to milliseconds, which more engines can make one of.
         date=(views.event_timestamp // 1_000).as_timestamp("ms"),
-        pageUrl=with_query(parameter("page_location"), added | {name: marks[name] for name in _CLICK_IDS}),
-        referrer=referrer,
+        pageUrl=with_query(views.page, {name: views[name] for name in (*added, *clicks)}),
+        referrer=views.referrer,
         timezoneOffset=offset.cast("float64") / -60,
         **{"geo.state": member("geo.region"), "geo.city": member("geo.city")},
     )

@@ -11,7 +11,15 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import identifiers
 from attrib_ds.queries import channel_rules
-from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, known_word, other, without_placeholders
+from attrib_ds.queries.traffic_nodes import (
+    OF_NODE,
+    Node,
+    Traffic,
+    chain,
+    known_word,
+    other,
+    without_placeholders,
+)
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service import campaigns
 from attrib_ds.service.collection import visitors
@@ -394,16 +402,6 @@ def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> boo
     return site is None or site.kind != "search"
 
 
-_FIELDS: Final = {
-    "_id": "node_id",
-    "parentId": "parent_id",
-    "type": "kind",
-    "name": "name",
-    "channel": "channel",
-    "campaignSlug": "slug",
-    "source": "source",
-    "medium": "medium",
-}
 #: Whether a node is only an id.
 _IS_BARE: Final = (
     "(nodes.implicit AND nodes.channel IS NULL AND nodes.parentId IS NULL AND nodes.type <> 'integration')"
@@ -517,11 +515,11 @@ def _insert_nodes(
     """Insert the nodes that are not in the tree, and describe those that are only an id."""
     columns = {
         name: pa.array([getattr(node, field) for node in nodes], pa.string())
-        for name, field in _FIELDS.items()
+        for name, field in OF_NODE.items()
     } | {"path": pa.array([paths[node.node_id] for node in nodes], pa.list_(pa.string()))}
     names = ", ".join(columns)
     # A row of spend makes a node a campaign.
-    changed = ", ".join(f"{name} = seen.{name}" for name in _FIELDS if name not in ("_id", "type"))
+    changed = ", ".join(f"{name} = seen.{name}" for name in OF_NODE if name not in ("_id", "type"))
     with arrow_view(connection, pa.table(columns)) as view:
         inserted = connection.execute(
             f"INSERT INTO nodes (projectId, {names}, active, createdAt, updatedAt, implicit) "
