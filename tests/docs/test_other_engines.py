@@ -32,7 +32,7 @@ def files(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_its_python_runs_as_it_is_written_and_three_ways_agree(files):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     held = {}
     exec(compile("\n".join(blocks), str(PAGE), "exec"), held)
     linear = held["credits"].loc[held["credits"]["model"] == "linear"].set_index("node_id")
