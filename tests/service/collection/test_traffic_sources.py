@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.service_records import uuid
 
-from attrib_ds import admin, assign_channels, connect, list_nodes, load, search_interactions
+from attrib_ds import admin, connect, hits, list_nodes, load, search_interactions
 from attrib_ds.queries.channel_rules import returning_sites
 from attrib_ds.service.collection.traffic_sources import is_internal, resolve_source
 
@@ -109,7 +109,7 @@ def test_a_custom_campaign_outranks_everything(search, expected):
 def test_channels_are_those_of_the_default_rules():
     cases = [("google", "cpc", "spring"), ("x", "y", "cross-network"), ("news", "email", ""), ("a", "", "b")]
     names = ("source", "medium", "campaign")
-    expected = assign_channels(pd.DataFrame([dict(zip(names, case, strict=True)) for case in cases]))
+    expected = hits.assign_channels(pd.DataFrame([dict(zip(names, case, strict=True)) for case in cases]))
     found = [
         resolve_source("&".join(f"utm_{n}={v}" for n, v in zip(names, case, strict=True)), "")
         .nodes[-1]
