@@ -285,10 +285,6 @@ CALLS = {
     "Paths.split": lambda given: PATHS.split(given(SEGMENTS))["FR"].to_pandas(),
     "Paths.with_spend": lambda given: at.attribute(PATHS.with_spend(given(SPEND)), "linear"),
     "admin.set_rates": _rates,
-    "assign_channels": lambda given: at.hits.assign_channels(
-        given(pd.DataFrame({"source": ["google", None], "medium": ["cpc", None]})),
-        given(at.hits.channel_rules()),
-    ),
     "attribute": lambda given: at.attribute(PATHS, "linear", spend=given(SPEND)),
     "compare_models": lambda given: at.compare_models(given(CREDITS)),
     "conversion_paths": _conversion_paths,
@@ -303,6 +299,10 @@ CALLS = {
     "experiments.holdout_effects": lambda given: at.experiments.holdout_effects(
         WORLD_PATHS, withheld=given(DRAWS)
     ).table(),
+    "hits.assign_channels": lambda given: at.hits.assign_channels(
+        given(pd.DataFrame({"source": ["google", None], "medium": ["cpc", None]})),
+        given(at.hits.channel_rules()),
+    ),
     "load": _load,
     "plots.credits": _plot(at.plots.credits, CREDITS, model="linear"),
     "plots.effects": _plot(at.plots.effects, HAZARD_EFFECTS),

@@ -12,7 +12,10 @@ from attrib_ds import (
     event,
     event_insights,
     get_event,
+    get_event_type,
+    get_raw_event,
     list_event_types,
+    list_trashed_events,
     schema,
     search_events,
     send_events,
@@ -21,9 +24,6 @@ from attrib_ds import (
 )
 from attrib_ds.api.admin import (
     archive_event_type,
-    get_event_type,
-    get_raw_event,
-    list_trashed_events,
     replay_events,
     restore_event_type,
     update_event_type,

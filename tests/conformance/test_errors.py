@@ -22,6 +22,7 @@ PLACE = {
     "storageKey": "k",
     "outlayId": "o",
     "holdout": "h",
+    "portionId": "00000000-0000-4000-8000-000000000001",
     "id": uuid(9),
     "keyId": "0" * 40,
     "firstHitId": "h",

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import connect, create_event_type, send_events
-from attrib_ds.api.admin import get_raw_event
+from attrib_ds import connect, create_event_type, get_raw_event, send_events
 from attrib_ds.errors import InvalidRequest
 
 DAY = "2025-01-31T12:00:00Z"
