@@ -214,40 +214,42 @@ def find_joining(
     Returns
     -------
     bool
-        Whether there are any. Columns are ``sessionId``, ``visitor``, ``trackerId``, ``hitId`` and
-        ``is_whole``: whether each page view after the first was opened from a page of the visit, so that
-        nobody else with the same address and user agent takes part.
+        Whether there are any. Columns are ``sessionId``, ``visitor``, ``trackerId``, ``hitId``, ``agreed``
+        (when the visitor did: what came later belongs to nobody who keeps an id) and ``is_whole``: whether
+        each page view after the first was opened from a page of the visit, so that nobody else with the same
+        address and user agent takes part.
     """
     repeated = (
-        f"SELECT DISTINCT hit.sessionId, hit.trackerId, taken.trackerId, hit.id FROM {hits} AS taken "
-        f"JOIN hits AS hit USING (id) WHERE {is_kept('taken.trackerId')} "
-        "AND regexp_matches(hit.trackerId, '^(day|page)[.]')"
+        "SELECT hit.sessionId, hit.trackerId, taken.trackerId, hit.id, min(taken.ingestedAt)::VARCHAR "
+        f"FROM {hits} AS taken JOIN hits AS hit USING (id) WHERE {is_kept('taken.trackerId')} "
+        "AND regexp_matches(hit.trackerId, '^(day|page)[.]') GROUP BY ALL"
     )
     found = connection.execute(repeated).fetchall() if is_repeated else []
     for tracker, visitor in browsers.items():
         row = connection.execute(
             f"""
-            WITH entry AS (SELECT serverDate, {_page_of("referrer")} AS page FROM {hits}
+            WITH entry AS (SELECT serverDate, ingestedAt, {_page_of("referrer")} AS page FROM {hits}
                 WHERE trackerId = $tracker ORDER BY serverDate, id LIMIT 1
             ), latest AS (
                 SELECT sessionId FROM hits, entry WHERE trackerId = $visitor
                 AND epoch_ms(entry.serverDate) - epoch_ms(hits.serverDate) BETWEEN 0 AND {timeout - 1}
                 ORDER BY hits.serverDate DESC, id DESC LIMIT 1
             )
-            SELECT any_value(sessionId) FROM hits WHERE sessionId IN (SELECT sessionId FROM latest)
+            SELECT any_value(sessionId), (SELECT ingestedAt::VARCHAR FROM entry) FROM hits WHERE sessionId IN (SELECT sessionId FROM latest)
             AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
             {"tracker": tracker, "visitor": visitor},
         ).fetchone()
         if row is not None:
-            found.append((row[0], visitor, tracker, ""))
+            found.append((row[0], visitor, tracker, "", row[1]))
     if not found:
         return False
     values = ", ".join(f"({', '.join(map(literal, row))})" for row in found)
     connection.execute(
         f"""
         CREATE TEMP TABLE joined_visits AS
-        WITH asked AS (FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId)
+        WITH asked AS (SELECT * REPLACE (agreed::TIMESTAMP AS agreed)
+            FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId, agreed)
             QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
         ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
                 {_page_of("referrer")} AS source
@@ -292,7 +294,7 @@ def take_visits(connection: Connection, ids: tables.HexIds, now: datetime) -> li
         CREATE TEMP TABLE arrived_hits AS
         SELECT hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId)
         FROM hits LEFT JOIN temp.joined_visits AS joined
-        ON joined.sessionId = hits.sessionId AND (is_whole OR hitId = hits.id)
+        ON joined.sessionId = hits.sessionId AND (is_whole AND ingestedAt <= agreed OR hitId = hits.id)
         WHERE hits.sessionId IN (SELECT sessionId FROM temp.joined_visits)
         QUALIFY row_number() OVER (PARTITION BY hits.id) = 1
         """

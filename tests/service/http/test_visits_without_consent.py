@@ -129,6 +129,20 @@ def test_g239_the_setting_switches_it_off(shop):
 
 
 @pytest.mark.slow
+def test_g239_what_comes_after_withdrawal_is_of_somebody_else(shop):
+    def act(site):
+        site.view(1, CAMPAIGN, tracker="p-1")
+        site.view(1, CAMPAIGN, tracker="cookie", keeps=True)
+        # Consent was withdrawn on the first page; all three wait in one portion.
+        site.view(2, "/boots", tracker="p-2", referrer=CAMPAIGN)
+
+    visit(shop, act)
+    assert rows(shop, SESSIONS) == [("google/cpc/spring", 1), ("direct", 1)]
+    assert rows(shop, USERS) == [(2,)]
+    assert sorted(rows(shop, "SELECT trackerId LIKE 'day.%' FROM hits")) == [(False,), (True,)]
+
+
+@pytest.mark.slow
 def test_g239_views_of_the_pixel_are_one_session(shop):
     def act(site):
         for page in ("/", "/boots"):
