@@ -235,7 +235,8 @@ def find_joining(
                 AND epoch_ms(entry.serverDate) - epoch_ms(hits.serverDate) BETWEEN 0 AND {timeout - 1}
                 ORDER BY hits.serverDate DESC, id DESC LIMIT 1
             )
-            SELECT any_value(sessionId), (SELECT ingestedAt::VARCHAR FROM entry) FROM hits WHERE sessionId IN (SELECT sessionId FROM latest)
+            SELECT any_value(sessionId), (SELECT ingestedAt::VARCHAR FROM entry) FROM hits
+            WHERE sessionId IN (SELECT sessionId FROM latest)
             AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
             {"tracker": tracker, "visitor": visitor},
