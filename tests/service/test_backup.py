@@ -342,7 +342,7 @@ def test_a_failed_restoration_leaves_the_project_as_it_was(backup, path, monkeyp
     with closing(Service.open("shop", path)) as service:
         send(service, "create_event_sync", **order("second"))
         with monkeypatch.context() as patched:
-            patched.setattr(service_module, "exchange", fail)
+            patched.setattr(service_module.backup, "exchange", fail)
             with pytest.raises(Unavailable, match="no"):
                 send(service, "restore_project", source=backup)
         assert count_events(service) == 2

@@ -34,7 +34,7 @@ _SECONDS_TO_STOP: Final = 10.0
 _MOST_SECONDS_TO_GATHER: Final = 5.0
 #: How old what a reader finds may be, and how long it waits for it.
 _SECONDS_BEHIND: Final = 0.5
-_SECONDS_TO_CATCH_UP: Final = 5.0
+_SECONDS_TO_CATCH_UP: Final = 1.0
 #: Number of records that cannot be written from which on the fault is not theirs.
 _MOST_FAILURES: Final = 10
 #: Causes of failures, such as a full disk, that are not the fault of what was written.
@@ -178,7 +178,9 @@ class Intake(ABC, Generic[Item, Result, Entry]):
         """Wait until the tables have what was accepted half a second ago; the mover tells failures."""
         if time.monotonic() - self._up_to_date_at >= _SECONDS_BEHIND:
             with suppress(Exception):
-                self.wait(_SECONDS_TO_CATCH_UP)
+                if not self.wait(_SECONDS_TO_CATCH_UP):
+                    # A long transaction holds the tables: other readers need not wait for its end too.
+                    self._up_to_date_at = time.monotonic()
 
     def close(self, *, timeout: float) -> None:
         """Accept what waits and move it, for some seconds at most; the next process moves the rest."""

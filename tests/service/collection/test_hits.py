@@ -100,6 +100,16 @@ def test_hits_gather_until_somebody_reads_or_enough_have_come(monkeypatch):
         assert service.waiting()["hits"] == 0
 
 
+def test_one_reader_waits_for_hits_that_a_long_transaction_holds_up(store, monkeypatch):
+    waited = []
+    intake = HitIntake(store)
+    monkeypatch.setattr(intake, "wait", lambda seconds: bool(waited.append(seconds)))
+    intake.catch_up()
+    intake.catch_up()
+    assert waited == [1.0]
+    intake.close(timeout=SECONDS)
+
+
 def test_readers_do_not_fail_with_the_hits(monkeypatch, caplog):
     def fail(*_, **__):
         raise OSError("no")
