@@ -34,7 +34,7 @@ _SECONDS_TO_STOP: Final = 10.0
 _MOST_SECONDS_TO_GATHER: Final = 5.0
 #: How old what a reader finds may be, and how long it waits for it.
 _SECONDS_BEHIND: Final = 0.5
-_SECONDS_TO_CATCH_UP: Final = 1.0
+_SECONDS_TO_CATCH_UP: Final = 2.0
 #: Number of records that cannot be written from which on the fault is not theirs.
 _MOST_FAILURES: Final = 10
 #: Causes of failures, such as a full disk, that are not the fault of what was written.

@@ -106,7 +106,7 @@ def test_one_reader_waits_for_hits_that_a_long_transaction_holds_up(store, monke
     monkeypatch.setattr(intake, "wait", lambda seconds: bool(waited.append(seconds)))
     intake.catch_up()
     intake.catch_up()
-    assert waited == [1.0]
+    assert waited == [2.0]
     intake.close(timeout=SECONDS)
 
 
