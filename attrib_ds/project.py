@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import platformdirs
 
 from attrib_ds import display, errors, instants
-from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, wire_order
+from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, administration, build, wire_order
 from attrib_ds.filters import predicates
 from attrib_ds.transports import Transport
 from attrib_ds.transports.http.configuration import Remote, find_remote
@@ -317,13 +317,14 @@ def open_tables(
     >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['search']
     """
-    build(OPERATIONS["list_nodes"], project_id=project_id)
+    administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
     # Imported late, since other projects do not need it.
     from attrib_ds.attribution.engines.engine import portable
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
 
-    external = ExternalTables(portable(backend, unchecked=unchecked), columns or {})
+    given = {"interactions", "events", "metrics", "nodes", "spend", "users"}
+    external = ExternalTables(portable(backend, unchecked=unchecked), _checked_columns(columns, given))
     tables = read_tables(
         external,
         interactions=interactions,
@@ -411,7 +412,16 @@ def open_hits(
     >>> at.attribute(at.conversion_paths(shop, event_type="order"), "linear")["node_id"].tolist()
     ['google/cpc']
     """
-    build(OPERATIONS["list_nodes"], project_id=project_id)
+    administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
+    checked: Any = build(
+        OPERATIONS["update_settings"],
+        project_id=project_id,
+        traffic_filters=traffic_filters,
+        excluded_referrers=excluded_referrers,
+        domains=domains,
+    )
+    lists = (checked.trafficFilters, checked.excludedReferrers, checked.domains)
+    settings = [each or () for each in lists]
     # Imported late, since other projects do not need it.
     from attrib_ds.attribution.engines.engine import portable
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
@@ -419,9 +429,11 @@ def open_hits(
     from attrib_ds.service import reading_of_hits
     from attrib_ds.transports.opened_tables import OpenedTables
 
-    external = ExternalTables(portable(backend, unchecked=unchecked), columns or {})
-    settings = raw_hits.Settings(project_id, traffic_filters, excluded_referrers, domains)
-    interactions, converted, nodes = raw_hits.read(external, hits, events, reading_of_hits(), settings)
+    named = _checked_columns(columns, {"hits", "events", "spend"})
+    external = ExternalTables(portable(backend, unchecked=unchecked), named)
+    interactions, converted, nodes = raw_hits.read(
+        external, hits, events, reading_of_hits(), raw_hits.Settings(project_id, *settings)
+    )
     tables = read_tables(
         ExternalTables(external.backend, {"spend": external.columns.get("spend", {})}),
         interactions=interactions,
@@ -434,6 +446,13 @@ def open_hits(
         timezone=timezone,
     )
     return Project(project_id, OpenedTables(tables, f"hits of {external.backend.name}"))
+
+
+def _checked_columns(columns: Any, tables: set[str]) -> Mapping[str, Mapping[str, str]]:
+    """Return names of columns by tables; refuse those of no table."""
+    for name in columns or {}:
+        errors.check_choice("columns", name, tables)
+    return columns or {}
 
 
 def open_embedded(

@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from attrib_ds import errors, instants, keys
-from attrib_ds.contract import identifiers, request, values
+from attrib_ds.contract import campaigns, identifiers, request, values
 from attrib_ds.contract.json_values import Refused, Rule, Size, choice, pattern, text
 
 # ruff: noqa: N815  (attributes carry the names of the API)
@@ -245,6 +245,32 @@ TrafficFilter = Annotated[
         },
     ),
 ]
+
+
+_PROJECT: Final = {
+    "project_id": identifiers.ProjectId,
+    "currency": campaigns.Currency,
+    "timezone": values.TimeZone,
+}
+
+
+def check_project(**given: object) -> None:
+    """Refuse an id, currency or time zone of a project that is not allowed.
+
+    Examples
+    --------
+    >>> check_project(project_id="shop", currency="euro", timezone="UTC")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    attrib_ds.errors.InvalidRequest: currency: 'euro' is not allowed; expected a currency of ISO 4217, ...
+    """
+    for name, value in given.items():
+        try:
+            TypeAdapter(_PROJECT[name]).validate_python(value)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"]
+            message = f"{name}: {value!r} is not allowed; expected {expected}"
+            raise errors.InvalidRequest(message, field=name) from error
 
 
 class GetSettings(request.ProjectRequest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import repeat
@@ -39,6 +39,11 @@ def sites() -> dict[str, dict[str, tuple[str, ...]]]:
 def returning_sites() -> tuple[str, ...]:
     """Return the hosts from which visitors come back: those of payments, banks and logins."""
     return tuple(host for _, host in _rows("returning_sites.tsv"))
+
+
+def returning_hosts(*settings: Iterable[str]) -> set[str]:
+    """Return the hosts from which visitors come back: the known ones, and those of settings without www."""
+    return {*returning_sites(), *(host.removeprefix("www.") for hosts in settings for host in hosts)}
 
 
 def _rows(file: str) -> list[list[str]]:

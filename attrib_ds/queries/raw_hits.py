@@ -136,6 +136,9 @@ def read(
 ) -> tuple[ir.Table, ir.Table, ir.Table]:
     """Return interactions, events and nodes of raw hits, for :func:`attrib_ds.open_hits`."""
     raw = tables.read("hits", _page_views(tables, hits))
+    if not raw._find_backends()[0]:
+        # Rows in memory belong to no engine.
+        raw = tables.backend._cached_table(raw)
     collected = collect(raw, reading, settings)
     sessions = collected.sessions
     if events is None:
@@ -143,7 +146,7 @@ def read(
             "trackerId", _id="_id", userId=ibis.null("string"), eventType="type", eventDate="startDate"
         )
     else:
-        given = tables.read("events", events, like="events of hits")
+        given = tables.read("events", events, like="events of hits", one_of=("trackerId", "userId"))
     identities = [name for name in given.columns if name.startswith("user.")]
     if identities:
         raise errors.NotSupported(
@@ -332,7 +335,7 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     unmarked = hits.rest.re_replace(
         rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)", f"{first}x{last}"
     )
-    excluded = {*channel_rules.returning_sites(), *settings.excluded_referrers, *settings.domains}
+    excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
     pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())
     internal = [(page, other) for page, other in pairs if reading.is_internal(page, other, excluded)]
     hits = _marked(hits, ("page_host", "referrer_host"), internal, "is_internal")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import ibis
+import pandas as pd
 import pyarrow as pa
 import pytest
 import sqlglot
@@ -90,6 +91,55 @@ def test_what_no_engine_does_is_refused(tmp_path):
         at.open_hits(engine, hits=at.hits.AccessLog(log, site="https://shop.example"))
     with pytest.raises(errors.InvalidRequest, match="hits: there is no table 'hit' .*did you mean 'hits'"):
         at.open_hits(engine, hits="hit")
+
+
+def test_rows_in_memory_have_sessions_too():
+    page = "https://shop.example/?gclid=Cj0KCQ"
+    hits = pa.table({"trackerId": ["t", "u"], "date": [NOON, NOON], "pageUrl": [page, page]})
+    later = NOON + timedelta(hours=1)
+    orders = pa.table({"_id": ["a"], "trackerId": ["t"], "eventType": ["order"], "eventDate": [later]})
+    tables = {"hits": ibis.memtable(hits), "events": ibis.memtable(orders)}
+    shop = at.open_hits(ibis.duckdb.connect(), **tables)
+    assert int(at.interaction_insights(shop)["hitCount"].sum()) == 2
+    paths = at.conversion_paths(shop, event_type="order")
+    assert at.attribute(paths, "linear")["node_id"].tolist() == ["google/cpc"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"traffic_filters": ["host:google.com"]}, "traffic_filters/0: 'host:google.com' is not allowed"),
+        ({"traffic_filters": ["address:foo"]}, "traffic_filters/0: 'address:foo' is not allowed"),
+        ({"excluded_referrers": "google.com"}, "excluded_referrers: 'google.com' .*; expected a list"),
+        ({"excluded_referrers": ["https://a.example"]}, "excluded_referrers/0: .*; expected a host"),
+        ({"domains": "s.example"}, "domains: 's.example' is not allowed; expected a list"),
+        ({"timezone": "Mars"}, "timezone: 'Mars' is not allowed; expected an IANA time zone"),
+        ({"currency": "euro"}, "currency: 'euro' is not allowed; expected a currency of ISO 4217"),
+    ],
+)
+def test_settings_are_those_that_a_project_can_have(arguments, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        at.open_hits(ibis.duckdb.connect(), hits="not read", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"backend": "duckdb"}, "backend: a str is not allowed; allowed: a connection of Ibis"),
+        ({"hits": "h.csv"}, "hits: there is no table 'h.csv'; .* a file, as an Ibis table"),
+        ({"events": pd.DataFrame()}, "events: a DataFrame is not allowed; .* such as ibis.memtable"),
+        ({"events": "orders"}, "events: one of the columns trackerId, userId is needed; the table has: _id,"),
+        ({"columns": {"hit": {}}}, r"columns: 'hit' is not allowed \(did you mean 'hits'"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(arguments, message):
+    engine = ibis.duckdb.connect()
+    engine.create_table("hits", hit_streams.stream(1, hits=2, visitors=1, orders=1)[0].slice(0, 1))
+    kinds = {"_id": "string", "eventType": "string", "eventDate": "timestamp"}
+    engine.create_table("orders", schema=ibis.schema(kinds))
+    given = {"backend": engine, "hits": "hits"} | arguments
+    with pytest.raises(errors.InvalidRequest, match=message):
+        at.open_hits(given.pop("backend"), **given)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from attrib_ds.queries import raw_hits
 
 SETTINGS = {
     "traffic_filters": ["hostname:test.shop.example", "address:203.0.113.0/24", "userAgent:Probe"],
-    "excluded_referrers": ["login.example"],
+    "excluded_referrers": ["www.login.example"],
     "domains": ["shop-checkout.example"],
 }
 START = datetime(2025, 1, 30, 20)

@@ -97,9 +97,16 @@ def portable(backend: Any, *, unchecked: bool = False) -> Any:
 
     Raises
     ------
+    InvalidRequest
+        If it is no connection of Ibis.
     NotSupported
         If the engine is not one of ``CHECKED``.
     """
+    if not isinstance(backend, ibis.BaseBackend):
+        raise InvalidRequest(
+            f"backend: a {type(backend).__name__} is not allowed; allowed: a connection of Ibis, such as "
+            "ibis.duckdb.connect(…)"
+        )
     if backend.name not in CHECKED and not unchecked:
         raise NotSupported(
             f"tables: the results of {backend.name} are not checked against those of other engines; checked: "

@@ -1,6 +1,6 @@
 """Reads a project from tables in the user's own engine, for :func:`attrib_ds.open_tables`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,10 +96,12 @@ class ExternalTables:
     backend: Any
     columns: Mapping[str, Mapping[str, str]]
 
-    def read(self, name: str, given: Any, *, like: str | None = None) -> ir.Table:
+    def read(
+        self, name: str, given: Any, *, like: str | None = None, one_of: Collection[str] = ()
+    ) -> ir.Table:
         """Return a table with the columns of the schema, optional ones as nulls, and all other columns.
 
-        ``like`` is the name of another schema of ``TABLES``.
+        ``like`` is the name of another schema of ``TABLES``; one of the columns ``one_of`` is required.
 
         Raises
         ------
@@ -120,6 +122,11 @@ class ExternalTables:
                 f"{name}: the columns {described} are missing; the table has: {', '.join(table.columns)}; if "
                 f"a column has another name, pass columns={{{name!r}: {{{missing[0]!r}: '…'}}}}"
             )
+        if one_of and not {*one_of} & {*table.columns}:
+            raise InvalidRequest(
+                f"{name}: one of the columns {', '.join(one_of)} is needed; the table has: "
+                f"{', '.join(table.columns)}"
+            )
         source = inputs.Input(table, name, is_external=True, dialect=self.backend.name)
         schema_columns = needed | optional
         converted = {
@@ -135,16 +142,25 @@ class ExternalTables:
         }
         return table.select(**converted, **others)
 
-    def named(self, name: str, given: str | ir.Table) -> ir.Table:
+    def named(self, name: str, given: Any) -> ir.Table:
         """Return a table of the backend, given by its name or as an Ibis table."""
-        if not isinstance(given, str):
+        if isinstance(given, ir.Table):
             return rebound(given, self.backend)
+        if not isinstance(given, str):
+            raise InvalidRequest(
+                f"{name}: a {type(given).__name__} is not allowed; allowed: the name of a table or an Ibis "
+                "table, such as ibis.memtable(frame)"
+            )
         try:
             return self.backend.table(given)
-        except TableNotFound as error:
+        except Exception as error:
+            # DuckDB takes the name of a table that is none for that of a file.
+            known = self.backend.list_tables()
+            if given in known and not isinstance(error, TableNotFound):
+                raise
             raise InvalidRequest(
-                f"{name}: there is no table {given!r}{closest(given, self.backend.list_tables())}; pass a "
-                "table of another schema as an Ibis table"
+                f"{name}: there is no table {given!r}{closest(given, known)}; pass a table of another "
+                "schema, or a file, as an Ibis table, such as backend.read_parquet(…)"
             ) from error
 
 

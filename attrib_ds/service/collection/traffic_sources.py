@@ -365,7 +365,7 @@ def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -
 
 def _internal_pairs(connection: Connection, hosts: str, settings: ProjectSettings) -> pa.Table:
     """Return hosts of pages and referrers whose visitors do not come from outside."""
-    excluded = {*channel_rules.returning_sites(), *settings.excluded_referrers, *settings.domains}
+    excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
     query = f"SELECT DISTINCT page_host, referrer_host FROM ({hosts}) WHERE referrer_host <> ''"
     found = connection.execute(query).fetchall()
     pairs = [(page, other, True) for page, other in found if is_internal(page, other, excluded)]

@@ -16,11 +16,9 @@ from uuid import uuid4
 import duckdb
 import ibis
 from ibis.backends.duckdb import Backend
-from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import instants
-from attrib_ds.contract import campaigns, identifiers, json_values
-from attrib_ds.contract.values import TimeZone
+from attrib_ds.contract import administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store import files, threads
@@ -174,17 +172,7 @@ class Store:
         'NOK'
         >>> store.close()
         """
-        for name, kind, value in (
-            ("project_id", identifiers.ProjectId, project_id),
-            ("currency", campaigns.Currency, currency),
-            ("timezone", TimeZone, timezone),
-        ):
-            try:
-                TypeAdapter(kind).validate_python(value)
-            except ValidationError as error:
-                expected = error.errors()[0]["msg"]
-                message = f"{name}: {value!r} is not allowed; expected {expected}"
-                raise InvalidRequest(message, field=name) from error
+        administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
         file = None if str(path) == MEMORY else _file(path)
         # Before the file is read, since another thread of this process may write to it meanwhile.
         counted = 0 if file is None else files.read_counter(file)

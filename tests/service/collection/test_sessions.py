@@ -263,7 +263,7 @@ def test_traffic_filters_mark_what_they_capture(memory_store, rows):
 
 
 def test_excluded_referrers_open_no_session(memory_store, rows):
-    excluded = {"excluded_referrers": ["pay.example"], "domains": ["till.example"]}
+    excluded = {"excluded_referrers": ["www.pay.example"], "domains": ["www.till.example"]}
     send(Service(memory_store, ":memory:"), "update_settings", **excluded)
     load(
         memory_store,
