@@ -47,7 +47,7 @@ def collect(options: argparse.Namespace) -> None:
         server.collect(
             options.project,
             options.to,
-            journals=options.journal or project.home() / "journals" / options.project,
+            journals=options.journal or project.home() / "journals",
             read=lambda: (
                 _read_settings(options.settings)
                 if options.settings is not None

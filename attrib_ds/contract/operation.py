@@ -145,7 +145,8 @@ class Answer:
     total: int | None = None
     offset: int = 0
     limit: int | None = None
-    value: Any = None
+    #: It may have secrets.
+    value: Any = field(default=None, repr=False)
     close: Callable[[], None] = field(default=_do_nothing, repr=False)
 
     @classmethod

@@ -1,6 +1,7 @@
 """Collectors: processes that accept the hits of one project and write them as parts, without its file."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from attrib_ds import schema
-from attrib_ds.errors import AttribError, NotFound
+from attrib_ds.errors import AttribError, NotFound, Unavailable
 from attrib_ds.records.parts import Folder
 from attrib_ds.service.collection.daily_visitors import DailySalt
 from attrib_ds.service.store import files, intake, queue, threads
@@ -24,6 +25,7 @@ from attrib_ds.service.store.settings import ProjectSettings, from_record
 
 #: A journal holds what is accepted while the folder cannot be written: half an hour of 500 hits a second.
 _MOST_WAITING: Final = 1_000_000
+_MOST_BYTES: Final = 2 << 30
 _ROWS_OF_PART: Final = 50_000
 _SECONDS_TO_GATHER: Final = 5.0
 _SECONDS_TO_CLOSE: Final = 30.0
@@ -32,6 +34,8 @@ _SECONDS_TO_REFRESH: Final = 60.0
 _SECONDS_BETWEEN_READS: Final = 5.0
 #: Columns of parts by member of a pending hit, where they are named otherwise.
 _RENAMED: Final = {"id": "hitId", "serverDate": "date", "address": "ip"}
+#: Of journals; the queue of a project has the name of its file.
+_NAME: Final = re.compile("[0-9a-f]{32}[.]queue")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -96,13 +100,17 @@ class PartIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
     def close(self, *, timeout: float = _SECONDS_TO_CLOSE) -> None:
         """Move what was accepted and remove the journal; after a timeout another process moves the rest."""
         super().close(timeout=timeout)
-        is_empty = not self._queue.first(self._table, 1)
+        is_empty = not any(self._queue.first(table, 1) for table in (queue.EVENTS, queue.HITS))
         self._queue.close()
         if is_empty:
             for path in files.queue_files(self._file):
                 path.unlink(missing_ok=True)
 
-    def _put(self, items: Sequence[dict[str, Any]]) -> list[None]:
+    def _put(self, items: Sequence[dict[str, Any]]) -> Sequence[AttribError | None]:
+        size = self._queue.size()
+        if size >= _MOST_BYTES:
+            message = f"{size:,} bytes of hits wait to be stored; try again later"
+            return [Unavailable(message) for _ in items]
         for record in items:
             # A hit comes again under another tracker id when its visitor agrees to be recognised.
             key = f"{record['id']} {record['trackerId']}"
@@ -124,6 +132,8 @@ class PartIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
             count = sum(number <= self._latest[1] for number in numbers)
             name = f"{below}/{self._file.name}-{first:012}-{self._latest[1]:012}.parquet"
             self._folder.write(name, part_rows(records[:count], project_id=self._project_id))
+            # Of several parts, only that with the first hit left may be there after a crash.
+            self._queue.drop(self._table, self._latest[1])
             self._may_be_there = False
             del numbers[:count], records[:count]
 
@@ -153,7 +163,8 @@ class Collector:
     folder : Folder
         Folder of the parts.
     journals : Path
-        Folder of the journals, on a disk of this machine. Processes may share it.
+        Folder of the journals, on a disk of this machine, with one below it for each project. Processes may
+        share it.
     read : callable
         Returns the settings of the project, as ``get_collector`` does; raises AttribError.
 
@@ -168,7 +179,7 @@ class Collector:
     ) -> None:
         self._project_id = project_id
         self._folder = folder
-        self._journals = journals
+        self._journals = journals / project_id
         self._read = read
         self._reading = threading.Lock()
         self._read_at = -_SECONDS_BETWEEN_READS
@@ -176,8 +187,8 @@ class Collector:
         self._take(read())
         # A folder that cannot be reached is told at once, and not when it is too late.
         folder.find(f"hits/day={datetime.now(UTC).date()}")
-        files.create_private_folder(journals)
-        self._file = journals / uuid4().hex
+        files.create_private_folder(self._journals)
+        self._file = self._journals / uuid4().hex
         self._intake = PartIntake(project_id, folder, self._file)
         self._thread = threads.start_thread(self, self._work, name=f"collector of {project_id}")
 
@@ -211,7 +222,7 @@ class Collector:
             return
         try:
             self._take(self._read())
-        except AttribError as error:
+        except Exception as error:  # noqa: BLE001  (neither requests nor the thread fail by a wrong answer)
             _log.warning("the settings of %s cannot be read: %s", self._project_id, error)
         finally:
             self._read_at = time.monotonic()
@@ -233,16 +244,19 @@ class Collector:
 
     def _take(self, record: Mapping[str, Any]) -> None:
         read = from_record(record)
-        self.salt = DailySalt(self._project_id, record.get("timezone") or "UTC")
+        salt = DailySalt(self._project_id, record.get("timezone") or "UTC")
         if record.get("salt"):
-            self.salt.take(record["day"], record["salt"])
+            salt.take(record.get("day"), record["salt"])
         else:
             read = replace(read, visitor_of_the_day=False)
-        self._settings = read
+        self.salt, self._settings = salt, read
 
     def _work(self) -> None:
         while True:
-            self._adopt()
+            try:
+                self._adopt()
+            except Exception:  # noqa: BLE001  (the next journals may be others)
+                _log.exception("the journals of %s that were left behind are not written", self._project_id)
             if self._is_stopped.wait(_SECONDS_TO_REFRESH):
                 return
             self.renew_salt()
@@ -251,10 +265,12 @@ class Collector:
         """Write the journals that no process holds."""
         for path in sorted(self._journals.glob("*.queue")):
             file = path.with_suffix("")
-            # An empty one is about to be made.
-            if file == self._file or self._is_stopped.is_set() or not path.stat().st_size:
+            if file == self._file or self._is_stopped.is_set() or not _NAME.fullmatch(path.name):
                 continue
             try:
+                # An empty one is about to be made; one that is gone was written by another process.
+                if not path.stat().st_size:
+                    continue
                 left = PartIntake(self._project_id, self._folder, file)
                 left.resume()
                 left.close()

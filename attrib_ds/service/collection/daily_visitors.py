@@ -4,20 +4,22 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Final, NamedTuple
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
 
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants
 from attrib_ds.attribution import calendar
 from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import literal
 from attrib_ds.service.identity import identities, merging
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
 _SETTING: Final = "visitorSalt"
+_BYTES: Final = 32
 _DAY: Final = "day."
 #: Of a page whose browser keeps no id, where the project recognises no visitor of the day.
 _PAGE: Final = "page."
@@ -68,16 +70,25 @@ class DailySalt:
             row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
             day, salt = json.loads(row[0]) if row else (None, "")
             if day != today:
-                salt = secrets.token_hex(32)
+                salt = secrets.token_hex(_BYTES)
                 connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
                 connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, encode([today, salt])])
             return str(salt)
 
         self._of_day = today, bytes.fromhex(store.write(write))
 
-    def take(self, day: str, salt: str) -> None:
-        """Take the salt of a day, which the project's service has given."""
-        self._of_day = day, bytes.fromhex(salt)
+    def take(self, day: Any, salt: Any) -> None:
+        """Take the salt of a day, which the project's service has given; raises InvalidRequest otherwise."""
+        try:
+            of_day = str(date.fromisoformat(day)), bytes.fromhex(salt)
+        except (TypeError, ValueError):
+            of_day = "", b""
+        if len(of_day[1]) != _BYTES:
+            # Without the salt, which is a secret.
+            raise InvalidRequest(
+                f"day: {day!r} and its salt must be a date and {2 * _BYTES} hexadecimal digits"
+            )
+        self._of_day = of_day
 
     def today(self, store: Store) -> tuple[str, str]:
         """Return the day and its salt, for a process that recognises the same visitors."""

@@ -255,7 +255,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                 self._moved = self._moved if rows else accepted
                 took = time.monotonic() - started_at
                 self._seconds_to_gather = max(self._least_to_gather, min(took, _MOST_SECONDS_TO_GATHER))
-                if len(rows) < self._most:
+                if self._moved >= accepted:
                     self._up_to_date_at = started_at
                 self._changed.notify_all()
 

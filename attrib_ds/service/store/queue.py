@@ -40,6 +40,8 @@ _STRANGE: Final = (
     "AND json_extract(CAST(content AS TEXT), '$.trackerId', '$.serverDate', '$.id') NOT LIKE '%null%'))"
 )
 _NONCES: Final = "CREATE TABLE nonces (hash INTEGER PRIMARY KEY)"
+#: Bytes of content that are read together.
+_LARGEST_PORTION: Final = 16 << 20
 _SECONDS_TO_LOCK: Final = 60.0
 #: Number, length and checksum of a group of the log that came before the queue.
 _EARLIER_HEAD: Final = struct.Struct(">QII")
@@ -201,12 +203,25 @@ class Queue:
         return content
 
     def first(self, table: str, most: int) -> list[Row]:
-        """Return the first records."""
+        """Return the first records, and fewer if they are large."""
         with self._lock, _translated("the queue of the project cannot be read"):
             if self._is_closed:
                 raise Unavailable(threads.CLOSED)
             first = f"SELECT number, content FROM {table} ORDER BY number LIMIT ?"
-            return [Row(*row) for row in self._connection.execute(first, [most]).fetchall()]
+            rows, size = [], 0
+            with closing(self._connection.execute(first, [most])) as cursor:
+                for number, content in cursor:
+                    rows.append(Row(number, content))
+                    size += len(content)
+                    if size >= _LARGEST_PORTION:
+                        break
+            return rows
+
+    def size(self) -> int:
+        """Return the bytes of the records with their keys, inside a transaction."""
+        names = ("page_count", "freelist_count", "page_size")
+        pages, free, each = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        return int((pages - free) * each)
 
     def drop(self, table: str, number: int) -> None:
         """Remove the records up to a number, which the tables have."""

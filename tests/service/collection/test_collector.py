@@ -1,9 +1,11 @@
 """Collectors: what they accept is in parts once, and what is loaded from parts is what a service collects."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import datetime, timedelta
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +17,9 @@ from attrib_ds.records.parts import Folder
 from attrib_ds.service import Service
 from attrib_ds.service.collection import collector as collectors
 from attrib_ds.service.collection.collector import Collector
+from attrib_ds.service.store.queue import Queue
 
+DEAD = f"{1:032}"
 NOON = datetime(2026, 11, 20, 12)
 SPRING = "https://shop.example/?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
@@ -158,15 +162,144 @@ def test_parts_are_by_day_of_receipt_and_have_one_schema(tmp_path):
     assert all(table.schema.equals(schema.RAW_HIT) for table in tables)
     assert tables[1]["hitId"].to_pylist() == [uuid(2), uuid(3)]
     # Nothing is left in the journal, so it is gone.
-    assert list((tmp_path / "journals").iterdir()) == []
+    assert list((tmp_path / "journals" / "shop").iterdir()) == []
 
 
 class Breaking(Folder):
-    """A folder that fails after a part was written, as a connection does."""
+    """A folder that fails after a part of some days was written, as a connection does."""
+
+    days = ("2026-11-20", "2026-11-21")
 
     def write(self, name, rows):
         super().write(name, rows)
-        raise Unavailable("broken")
+        if any(day in name for day in self.days):
+            raise Unavailable("broken")
+
+
+class BreakingLater(Breaking):
+    days = ("2026-11-21",)
+
+
+def hits_of(part):
+    return pq.ParquetFile(part).read()["hitId"].to_pylist()
+
+
+def test_of_the_parts_of_two_days_the_second_is_written_again(tmp_path):
+    """A process is killed after it wrote both, and accepted another hit meanwhile."""
+    folder = Folder.open(tmp_path, argument="to")
+    left = collectors.PartIntake("shop", BreakingLater(*folder), tmp_path / DEAD)
+    for each in [left.submit(record(1, "anna")), left.submit(record(2, "anna", day=1))]:
+        each.result(10)
+    with pytest.raises(Unavailable, match="broken"):
+        left.settle(10)
+    left.submit(record(3, "anna", day=1)).result(10)
+    left.close(timeout=0)
+    found = collectors.PartIntake("shop", folder, tmp_path / DEAD)
+    found.resume()
+    found.close()
+    assert [hits_of(part) for part in parts_of(tmp_path)] == [[uuid(1)], [uuid(2)], [uuid(3)]]
+
+
+class Refusing(Folder):
+    """A folder that is away."""
+
+    def write(self, name, rows):
+        raise Unavailable("away")
+
+
+def test_a_journal_of_another_project_is_left_to_it(tmp_path):
+    folder, journals = Folder.open(tmp_path, argument="to"), tmp_path / "journals"
+    with closing(Collector("shop", Refusing(*folder), journals=journals, read=settings())) as left:
+        left.start_hit(RECORDS[0]).result(10)
+    for project in ("other", "shop"):
+        assert parts_of(tmp_path) == []
+        with closing(Collector(project, folder, journals=journals, read=settings())) as collector:
+            collector._adopt()
+    assert [pq.ParquetFile(part).read()["projectId"].to_pylist() for part in parts_of(tmp_path)] == [["shop"]]
+
+
+@pytest.mark.parametrize(("name", "hits"), [("shop.duckdb", 1), (DEAD, 0)])
+def test_a_queue_of_a_project_is_no_journal(tmp_path, name, hits):
+    """Its events may be all there is of them, even where its name is that of a journal."""
+    (tmp_path / "shop").mkdir()
+    files = [tmp_path / name, tmp_path / "shop" / name]
+    for file in files:
+        with closing(Queue(file, {})) as queue, queue.transaction():
+            queue.put("events", "n", b"[{},{}]")
+            queue.put("hits", "a", msgspec.json.encode(RECORDS[0]))
+    with closing(
+        Collector("shop", Folder.open(tmp_path, argument="to"), journals=tmp_path, read=settings())
+    ) as collector:
+        collector._adopt()
+    for file, left in zip(files, (1, hits), strict=True):
+        with closing(Queue(file, {})) as queue:
+            assert (len(queue.first("events", 9)), len(queue.first("hits", 9))) == (1, left)
+
+
+def test_a_journal_takes_bytes_as_it_takes_hits(tmp_path, monkeypatch):
+    """A portion ends with the megabyte that a few long addresses fill."""
+    monkeypatch.setattr("attrib_ds.service.store.queue._LARGEST_PORTION", 1_000_000)
+    monkeypatch.setattr(collectors, "_MOST_BYTES", 3_000_000)
+    intake = collectors.PartIntake("shop", Folder.open(tmp_path, argument="to"), tmp_path / DEAD)
+    long = "https://shop.example/?q=" + "x" * 400_000
+    accepted = [intake.submit(record(number, "anna", page=long)) for number in range(7)]
+    for each in accepted:
+        each.result(10)
+    with pytest.raises(Unavailable, match=r"bytes of hits wait to be stored; try again later"):
+        for number in range(7, 20):
+            intake.submit(record(number, "anna", page=long)).result(10)
+    intake.settle(10)
+    intake.submit(record(20, "anna")).result(10)
+    intake.close()
+    sizes = [len(hits_of(part)) for part in parts_of(tmp_path)]
+    assert max(sizes) == 3
+    assert sum(sizes) >= 8
+
+
+@pytest.mark.parametrize("answer", [
+    {"day": "2026-11-20", "salt": "zz"}, {"day": "2026-11-20", "salt": "ab"}, {"salt": "ab" * 32},
+    {"day": 5, "salt": "ab" * 32}, {"timezone": 5}, [],
+])  # fmt: skip
+def test_a_wrong_answer_leaves_settings_and_salt(tmp_path, monkeypatch, caplog, answer):
+    monkeypatch.setattr(collectors, "_SECONDS_BETWEEN_READS", 0)
+    with closing(
+        Collector("shop", Folder.open(tmp_path, argument="to"), journals=tmp_path / "j", read=settings())
+    ) as collector:
+        before = collector.salt, collector.cached_settings()
+        collector._read = lambda: answer
+        collector.renew_salt()
+        assert (collector.salt, collector.cached_settings()) == before
+        assert "the settings of shop cannot be read" in caplog.text
+        assert "ab" * 32 not in caplog.text
+
+
+def test_a_journal_that_vanishes_does_not_end_the_thread(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(collectors, "_SECONDS_TO_REFRESH", 0.01)
+    monkeypatch.setattr(collectors, "_SECONDS_BETWEEN_READS", 0)
+    (tmp_path / "j" / "shop").mkdir(parents=True)
+    (tmp_path / "j" / "shop" / f"{DEAD}.queue").symlink_to(tmp_path / "gone")
+    reads, again = [], threading.Event()
+    with closing(
+        Collector(
+            "shop", Folder.open(tmp_path, argument="to"), journals=tmp_path / "j",
+            read=lambda: reads.append(1) or (len(reads) > 3 and again.set()) or {},
+        )
+    ) as collector:  # fmt: skip
+        assert again.wait(10)
+        again.clear()
+        reads.clear()
+        # Whatever else goes wrong with one journal is told, and tried again.
+        monkeypatch.setattr(collectors, "PartIntake", lambda *_: 1 / 0)
+        (tmp_path / "gone").write_bytes(b"journal")
+        assert again.wait(10)
+        assert collector._thread.is_alive()
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_what_a_collector_is_told_is_in_no_representation(shop):
+    at.admin.update_settings(shop, visitor_of_the_day=True)
+    answer = shop.send("get_collector")
+    assert answer.value["salt"] not in repr(answer)
 
 
 def test_a_part_whose_writing_seemed_to_fail_is_written_again(tmp_path):
@@ -191,11 +324,11 @@ def test_a_part_whose_writing_seemed_to_fail_is_written_again(tmp_path):
 
 def test_journals_of_dead_processes_are_written_by_the_next_and_those_of_living_ones_are_not(tmp_path):
     folder, journals = Folder.open(tmp_path, argument="to"), tmp_path / "journals"
-    journals.mkdir()
-    dead = collectors.PartIntake("shop", Breaking(*folder), journals / "dead")
+    (journals / "shop").mkdir(parents=True)
+    dead = collectors.PartIntake("shop", Breaking(*folder), journals / "shop" / DEAD)
     dead.submit(RECORDS[0]).result(10)
     dead.close(timeout=0)
-    living = collectors.PartIntake("shop", folder, journals / "living")
+    living = collectors.PartIntake("shop", folder, journals / "shop" / f"{2:032}")
     with closing(Collector("shop", folder, journals=journals, read=settings())) as collector:
         collector._adopt()
         living.submit(RECORDS[1]).result(10)
