@@ -40,7 +40,7 @@ MOST_SEGMENTS: Final = 1_000
 MOST_STEPS: Final = 10
 _LONGEST_WINDOW: Final = timedelta(days=366)
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "D": 86_400}
-_A_PAGE: Final = "the path of a page, such as '/thank-you' or '/blog/*'"
+_A_PAGE: Final = "the path of a page, such as '/thank-you' or '/blog/*', with at most 20 *"
 
 #: Ids, by which counters cannot be grouped.
 _UNGROUPED: Final = {"_id", "firstHitId"}
@@ -131,7 +131,7 @@ LEVELS: Final = ("channel", "campaign")
 VisitGroup = Annotated[str, json_values.choice(*LEVELS, *GROUPABLE)]
 CalendarInterval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC)]
 PageSort = Annotated[dict[str, int], sorting(tuple(PAGE_INSIGHT.names))]
-_PAGE: Final = r"[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*"
+_PAGE: Final = r"(?!(?:[^*]*\*){21})[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*"
 Page = Annotated[str, json_values.pattern(_PAGE, _A_PAGE, longest=2_048)]
 Step = Annotated[
     str,

@@ -11,7 +11,7 @@ import ibis.expr.types as ir
 
 from attrib_ds import errors, instants
 from attrib_ds.filters import predicates, vocabulary
-from attrib_ds.filters.values import SEARCHED
+from attrib_ds.filters.values import SEARCHED, as_written
 
 #: Number of values up to which a list is written as constants of the expression.
 _FEW: Final = 100
@@ -290,5 +290,5 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     # Two comparisons, since Polars refuses a bound of BETWEEN that does not fit the type of the column.
     "between": lambda column, pair: (column >= pair[0]) & (column <= pair[1]),
     "isNotEmpty": lambda column, _: column != "",
-    "matches": lambda column, pattern: column.left(SEARCHED).re_search(pattern),
+    "matches": lambda column, pattern: column.left(SEARCHED).re_search(as_written(pattern)),
 }

@@ -321,6 +321,30 @@ def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> e
     )
 
 
+def as_written(pattern: str, *, is_flagged: bool = False) -> str:
+    """Return a pattern for the same texts that DuckDB takes as it is.
+
+    DuckDB turns ``.*`` under the flag ``s`` into LIKE, whose time is exponential and which it cannot interrupt;
+    it leaves patterns with groups.
+
+    Parameters
+    ----------
+    pattern : str
+        In RE2 syntax.
+    is_flagged : bool
+        Whether flags may apply that the pattern does not name.
+
+    Examples
+    --------
+    >>> as_written("(?s)a.*z"), as_written("a.*z")
+    ('(?s)a.*z()', 'a.*z')
+    """
+    if not is_flagged and "(?" not in pattern:
+        return pattern
+    # Quoted text may reach to the end.
+    return f"(){pattern}" if r"\Q" in pattern else f"{pattern}()"
+
+
 #: One part of a pattern in RE2 syntax: literal text, escape, class, group, repetition or any other letter.
 _PART: Final = re.compile(
     r"""(?P<quoted>\\Q.*?(?:\\E|$))
@@ -366,7 +390,7 @@ def expanded_size(pattern: str) -> int:
     choice, step = (_CHOICE, 0) if is_bound else (_FREE, _FREE)
     # Sizes of the open groups, and of the last part, which a repetition multiplies.
     sizes, last, is_repeated = [0], 0, False
-    for part in _PART.finditer(pattern):
+    for part in _PART.finditer(pattern.removesuffix("()")):
         kind = part.lastgroup
         text = part.group()
         if part["repetition"] is not None:

@@ -120,6 +120,7 @@ def admit(sql: str, views: Views) -> Admitted:
         query = _parse(parser, sql)
         _check(query)
         _replace_like(query)
+        _keep_patterns(query)
         _shorten_searched(query)
         text = _write(parser, query)
         # What runs is what is checked.
@@ -373,7 +374,7 @@ def _check_window(node: Node, name: str) -> None:
 def _check_pattern(name: str, pattern: str | None) -> None:
     if pattern is None:
         _refuse("a pattern must be a text in quotes")
-    if len(pattern) > _LONGEST_PATTERN:
+    if len(pattern.removesuffix("()")) > _LONGEST_PATTERN:
         _refuse(f"a pattern is too long; allowed: {_LONGEST_PATTERN} characters")
     if name in LIKES:
         return
@@ -569,6 +570,16 @@ def _replace_like(query: Node) -> None:
             matches = {"alias": node["alias"], "query_location": node["query_location"], **operation}
             node.clear()
         node.update(matches)
+
+
+def _keep_patterns(query: Node) -> None:
+    """Keep DuckDB from replacing regular expressions by LIKE in turn."""
+    for node, _ in _nodes(query):
+        name, arguments = _call(node)
+        if name == "regexp_matches":
+            pattern = _text(arguments[1]) or ""
+            kept = values.as_written(pattern, is_flagged=len(arguments) > 2)
+            arguments[1] = _constant(kept, arguments[1])
 
 
 def _shorten_searched(query: Node) -> None:

@@ -69,6 +69,19 @@ def test_texts_are_searched_to_the_4096th_character(predicate):
     assert to_ibis(~predicate, table).to_pyarrow().to_pylist() == [False, True]
 
 
+HOSTILE = ["(?s)a.*a.*z", "a(?s:.)*a(?s:.)*z", "(?s)^a.*a.*z$", r"(?s)a.*a.*\Qz"]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_patterns_are_not_turned_into_slow_ones(pattern):
+    backend = ibis.duckdb.connect()
+    table = backend.create_table("visits", pa.table({"geo.city": ["a\naz", "az", None]}))
+    found = table.select(found=to_ibis(CITY.matches(pattern), table))
+    assert found.to_pyarrow()["found"].to_pylist() == [True, False, False]
+    ((_, plan),) = backend.raw_sql(f"EXPLAIN {ibis.to_sql(found)}").fetchall()
+    assert "regexp_matches" in plan and "~~" not in plan
+
+
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 FILLING = [f"filling {number}" for number in range(1_000)]
 ODD = ["it's", 'a "quote"', "", "\ue000", "a\ue001b", "\\", "ä,b", "$1", "|"]

@@ -250,6 +250,25 @@ def test_long_queries_are_admitted():
         assert admit(sql, VIEWS).text, sql
 
 
+@pytest.mark.parametrize(
+    "arguments", ["'(?s)a.*a.*z'", "'a.*a.*z', 's'", "'a(?s:.)*a.*z', 's' || ''", r"'(?s)a.*a.*\Qz'"]
+)
+def test_patterns_are_not_turned_into_like(arguments):
+    text = admit(f"SELECT v FROM s WHERE Regexp_Matches(v, {arguments})", {"s": ("v",)}).text
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE s AS SELECT unnest(['a' || chr(10) || 'az', 'az', 'zaa', NULL]) AS v"
+        )
+        assert connection.execute(text).fetchall() == [("a\naz",)]
+        ((_, plan),) = connection.execute(f"EXPLAIN {text}").fetchall()
+        assert "regexp_matches" in plan and "~~" not in plan
+
+
+def test_the_largest_patterns_stay_allowed():
+    for pattern in ["(?i)" + "a" * 252, "(?s)" + "a" * 60 + "b?" * 6, "(?s)" + "ab?" * 12]:
+        assert admit(f"SELECT _id FROM users WHERE regexp_matches(_id, '{pattern}')", VIEWS).text, pattern
+
+
 def test_texts_are_searched_to_the_4096th_character():
     for condition in [
         "regexp_matches(v, 'z')",
