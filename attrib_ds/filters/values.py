@@ -324,8 +324,8 @@ def _refusal(value: object, operator: Operator, wanted: str, argument: str) -> e
 def as_written(pattern: str, *, is_flagged: bool = False) -> str:
     """Return a pattern for the same texts that DuckDB takes as it is.
 
-    DuckDB turns ``.*`` under the flag ``s`` into LIKE, whose time is exponential and which it cannot interrupt;
-    it leaves patterns with groups.
+    DuckDB turns ``.*`` under the flag ``s`` into LIKE, whose time is exponential and which it cannot
+    interrupt; it leaves patterns with groups.
 
     Parameters
     ----------

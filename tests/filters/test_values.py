@@ -76,10 +76,11 @@ HOSTILE = ["(?s)a.*a.*z", "a(?s:.)*a(?s:.)*z", "(?s)^a.*a.*z$", r"(?s)a.*a.*\Qz"
 def test_patterns_are_not_turned_into_slow_ones(pattern):
     backend = ibis.duckdb.connect()
     table = backend.create_table("visits", pa.table({"geo.city": ["a\naz", "az", None]}))
-    found = table.select(found=to_ibis(CITY.matches(pattern), table))
-    assert found.to_pyarrow()["found"].to_pylist() == [True, False, False]
+    found = table.filter(to_ibis(CITY.matches(pattern), table))
+    assert found.to_pyarrow()["geo.city"].to_pylist() == ["a\naz"]
     ((_, plan),) = backend.raw_sql(f"EXPLAIN {ibis.to_sql(found)}").fetchall()
-    assert "regexp_matches" in plan and "~~" not in plan
+    assert "regexp_matches" in plan
+    assert "~~" not in plan
 
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
