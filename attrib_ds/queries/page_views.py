@@ -20,6 +20,7 @@ from attrib_ds.records.frames import to_pandas
 
 #: Time without a hit that ends a visit.
 _TIMEOUT: Final = ibis.interval(minutes=30)
+_OF_VISIT: Final = ibis.window(group_by="visit", order_by=["date", "later", "id"])
 #: What a pattern leaves out: the site, the query, and a fragment that is no route.
 _LEFT_OUT: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*|\?.*$|#(?![/!]).*$")
 
@@ -42,6 +43,7 @@ def _visits(
         group = "level"
     return selected.select(
         visit=selected["_id"],
+        opening=selected.firstHitId,
         user=selected.userId,
         begin=selected.startDate,
         end=selected.endDate.coalesce(selected.startDate),
@@ -50,7 +52,7 @@ def _visits(
 
 
 def _views(hits: ir.Table, visits: ir.Table) -> ir.Table:
-    """Return the page views of visits: ``id``, ``date``, ``page``, ``visit``, ``user``, ``group_key``."""
+    """Return views: ``id``, ``date``, ``page``, ``later``, their ``visit``, ``user`` and ``group_key``."""
     views = hits.filter(hits.hitType.fill_null("pageview") == "pageview")
     fragment = views["pageUrl.hash"].fill_null("").re_replace(r"\?.*$", "")
     route = ibis.ifelse(fragment.re_search("^#[/!]"), fragment, "")
@@ -58,7 +60,9 @@ def _views(hits: ir.Table, visits: ir.Table) -> ir.Table:
     joined = views.mutate(page=ibis.ifelse(path == "", "/", path)).inner_join(
         visits, views.sessionId == visits.visit
     )
-    return joined.select("id", "page", "visit", "user", "group_key", date="serverDate")
+    # Of several at one instant, the one that the visit begins with is the first.
+    is_later = (joined.id != joined.opening).fill_null(True)
+    return joined.select("id", "page", "visit", "user", "group_key", date="serverDate", later=is_later)
 
 
 def _shows(page: Any, wanted: str) -> Any:
@@ -108,7 +112,7 @@ def count_pages(
     is_within = _within(views.date, request)
     # Which view is the first and the last of its visit is told by all views of the visit.
     views = views.semi_join(views.filter(is_within).select("visit"), "visit")
-    place = ibis.row_number().over(ibis.window(group_by=views.visit, order_by=[views.date, views.id]))
+    place = ibis.row_number().over(_OF_VISIT)
     views = views.mutate(place=place, count=views.count().over(ibis.window(group_by=views.visit)))
     views = views.filter(_within(views.date, request))
     if request.page is not None:
@@ -159,7 +163,7 @@ def first_views(
     """
     views = _views(hits, _visits(interactions, request, nodes, None))
     views = views.filter(_shows(views.page, request.page), _within(views.date, request))
-    place = ibis.row_number().over(ibis.window(group_by=views.visit, order_by=[views.date, views.id]))
+    place = ibis.row_number().over(_OF_VISIT)
     first = views.mutate(place=place)
     first = first.filter(first.place == 0).select(_id="id", userId="user", eventDate="date")
     return Answer.of(insights.fetch(first.order_by("eventDate", "_id"), schema.PAGE_CONVERSION))
@@ -201,7 +205,7 @@ def count_funnel(
     if types:
         steps = steps.union(_of_events(events, visits, types))
     steps = steps.filter(steps[unit].notnull()).rename(unit=unit)
-    ordered = ibis.window(group_by=steps.unit, order_by=[steps.date, steps.is_event, steps.id])
+    ordered = ibis.window(group_by=steps.unit, order_by=[steps.date, steps.is_event, steps.later, steps.id])
     steps = steps.mutate(place=ibis.row_number().over(ordered))
     first = steps.filter(_takes(steps, request.steps[0]), _within(steps.date, request))
     attempts = first.select("unit", "group_key", place_0="place", date_0="date")
@@ -226,7 +230,8 @@ def _of_visits(hits: ir.Table, visits: ir.Table, steps: tuple[str, ...]) -> ir.T
     views = _views(hits, visits)
     pages = [_shows(views.page, step) for step in steps if contract.is_page(step)]
     views = views.filter(reduce(or_, pages) if pages else ibis.literal(False))
-    return views.select("user", "visit", "group_key", "date", "id", name="page", is_event=ibis.literal(0))
+    names = ("user", "visit", "group_key", "date", "later", "id")
+    return views.select(*names, name="page", is_event=ibis.literal(0))
 
 
 def _of_events(events: ir.Table, visits: ir.Table, types: list[str]) -> ir.Table:
@@ -246,6 +251,7 @@ def _of_events(events: ir.Table, visits: ir.Table, types: list[str]) -> ir.Table
         visit=ibis.ifelse(is_during, joined.visit, None),
         group_key=ibis.ifelse(is_during, joined.group_key, None),
         date=joined.eventDate,
+        later=ibis.literal(True),
         id=joined.event_id,
         name=joined.name,
         is_event=ibis.literal(1),

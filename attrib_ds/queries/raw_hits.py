@@ -118,8 +118,8 @@ class Collected:
     Parameters
     ----------
     hits : ibis.Table
-        ``id``, ``trackerId``, ``serverDate``, ``nodeId``, ``isBot``, ``isCampaign``, ``is_opening`` and
-        ``number``, that of the session among those of its tracker.
+        ``id``, ``trackerId``, ``serverDate``, ``nodeId``, ``isBot``, ``isCampaign``, ``referrerType``,
+        ``is_opening`` and ``number``, that of the session among those of its tracker.
     sessions : ibis.Table
         The columns of interactions and ``trackerId``; without ``userId`` and ``userLifetimeIndex``.
     nodes : pyarrow.Table
@@ -194,7 +194,7 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
     bots = agents.select("ua", "problem", agent_is_bot="isBot")
     described = placed.left_join(bots, placed.userAgent == bots.ua)
     hits = described.filter(described.problem.isnull()).select(
-        *("id", "trackerId", "serverDate", "nodeId", "isCampaign"),
+        *("id", "trackerId", "serverDate", "nodeId", "isCampaign", "referrerType"),
         isBot=described.isBot | described.agent_is_bot.fill_null(False),
     )
     split = stored(split_into_sessions(hits, reading))
@@ -452,7 +452,8 @@ def _warn_of(unread: int, texts: str) -> None:
         errors.warn(message, errors.RejectedRows)
 
 
-_ORDER: Final = ("serverDate", "id")
+_ORDER: Final = ("serverDate", "entry", "id")
+_HELPERS: Final = ("instant", "entry", "block")
 _SO_FAR: Final = {"rows": (None, 0)}
 
 
@@ -462,8 +463,8 @@ def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
     Parameters
     ----------
     hits : ibis.Table
-        ``id``, ``trackerId``, ``serverDate``, ``nodeId`` and ``isCampaign``, whether it may open a session
-        because its node is another one.
+        ``id``, ``trackerId``, ``serverDate``, ``nodeId``, ``referrerType`` and ``isCampaign``, whether it may
+        open a session because its node is another one.
     reading : Reading
         With the timeout.
 
@@ -474,7 +475,10 @@ def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
         that of the run of hits without the timeout between them.
     """
     of_tracker = ibis.window(group_by="trackerId", order_by=_ORDER)
-    hits = hits.mutate(instant=_micros(hits.serverDate))
+    # At the same instant, who comes from outside is first. Other campaigns are those of internal links.
+    is_inside = hits.referrerType.isin(["internal", "campaign"])
+    entry = ibis.cases((hits.isCampaign, 0), (hits.referrerType == "direct", 1), (is_inside, 2), else_=0)
+    hits = hits.mutate(instant=_micros(hits.serverDate), entry=entry)
     gap = hits.instant - hits.instant.lag().over(of_tracker)
     hits = hits.mutate(opens_block=(gap >= reading.timeout * 1_000).fill_null(True))
     hits = hits.mutate(is_mark=hits.opens_block | hits.isCampaign)
@@ -501,7 +505,7 @@ def split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
     is_long = (spans.span >= reading.longest * 1_000) | (spans.rows > reading.most_hits)
     blocks = spans.filter(is_long).select("trackerId", "block").distinct()
     if not blocks.limit(1).to_pyarrow().num_rows:
-        return hits.drop("instant", "block")
+        return hits.drop(*_HELPERS)
     long = hits.semi_join(blocks, ["trackerId", "block"])
     ordered = long.order_by("trackerId", *_ORDER).select(
         "trackerId", "block", "instant", "isCampaign", "nodeId", "id"
@@ -516,7 +520,7 @@ def split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
     ]
     others = hits.anti_join(blocks, ["trackerId", "block"])
     together = ibis.union(others, *(each.select(*others.columns) for each in split))
-    return stored(_numbered(together, number="is_opening").drop("instant", "block"))
+    return stored(_numbered(together, number="is_opening").drop(*_HELPERS))
 
 
 def _openings(block: Sequence[tuple[Any, ...]], reading: Reading) -> Iterator[str]:

@@ -43,7 +43,9 @@ FROM (
 """
 RESOLVED = """
 CREATE TABLE resolved AS SELECT id, trackerId, serverDate, false AS isBot, CAST(NULL AS VARCHAR) AS sessionId,
-    search <> '' AS isCampaign, CASE WHEN search <> '' THEN search ELSE coalesce(referrer, 'direct') END AS nodeId
+    search <> '' AS isCampaign,
+    CASE WHEN search <> '' THEN 'campaign' WHEN referrer IS NULL THEN 'direct' ELSE 'search' END AS referrerType,
+    CASE WHEN search <> '' THEN search ELSE coalesce(referrer, 'direct') END AS nodeId
 FROM hits
 """
 

@@ -62,8 +62,13 @@ def drawn(seed=7, users=40):
     return visits, events
 
 
+def hit_id(visit, place):
+    """Return the id of a view; that of the first one is the last of its visit."""
+    return uuid(visit * 100 + (place or 99))
+
+
 VISITS, EVENTS = drawn()
-#: Views as (instant, id, page, visit), by id.
+#: Views as (instant, position, page, visit), by position.
 VIEWS = [
     (minute, number * 100 + place, page_of(path), number)
     for number, each in enumerate(VISITS, start=1)
@@ -87,14 +92,14 @@ def shop():
             startDate=at_minute(each["begin"]),
             endDate=at_minute(each["end"]),
             hitCount=len(each["views"]),
-            firstHitId=uuid(number * 100),
+            firstHitId=hit_id(number, 0),
         )
         for number, each in enumerate(VISITS, start=1)
     ]
     offline = visit(9_999, type="offline", userId=hex_id(900), nodeId="mail", startDate=at_minute(5))
     hits = [
         {
-            "id": uuid(number * 100 + place),
+            "id": hit_id(number, place),
             "sessionId": hex_id(number),
             "serverDate": at_minute(minute),
             "pageUrl.pathname": path,

@@ -51,6 +51,7 @@ def test_limits_of_length_agree_with_the_sequential_reference(limits, monkeypatc
             "nodeId": chosen.choice(["direct", "ads", "mail"]),
             "isBot": False,
             "isCampaign": chosen.random() < 0.3,
+            "referrerType": chosen.choice(["direct", "internal", "campaign", "search", "referral"]),
         }
         for number in range(80)
     ]

@@ -230,7 +230,7 @@ def check(found, expected):
     for name, key in (("interactions", "_id"), ("nodes", "_id")):
         columns = [column for column in found[name].column_names if column not in {*_OTHER, "userId"}]
         assert rows(found[name], columns, key) == rows(expected[name], columns, key), name
-    columns = ["id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign"]
+    columns = ["id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign", "referrerType"]
     assert rows(found["hits"], columns, "id") == rows(expected["hits"], columns, "id")
     assert users(found) == users(expected)
     first = first_hits(found["hits"])

@@ -15,7 +15,7 @@ def split(hits: list[dict]) -> dict[str, str]:
     first_hits = {}
     for own in by_tracker.values():
         session, node, previous = [], None, None
-        for hit in sorted(own, key=lambda hit: (hit["serverDate"], hit["id"])):
+        for hit in sorted(own, key=position):
             is_other = hit["isCampaign"] and hit["nodeId"] != node
             if previous is None or is_other or is_over(session, previous, hit):
                 session, node = [], hit["nodeId"]
@@ -23,6 +23,13 @@ def split(hits: list[dict]) -> dict[str, str]:
             first_hits[hit["id"]] = session[0]["id"]
             previous = hit
     return first_hits
+
+
+def position(hit: dict) -> tuple:
+    """At one instant: whoever comes from elsewhere, then those without a referrer, then views within the site."""
+    if hit["isCampaign"] or hit["referrerType"] in {"search", "social", "ai", "email", "referral"}:
+        return hit["serverDate"], 0, hit["id"]
+    return hit["serverDate"], 1 + (hit["referrerType"] != "direct"), hit["id"]
 
 
 def is_over(session: list[dict], previous: dict, hit: dict) -> bool:

@@ -297,7 +297,6 @@ def reading_of_hits() -> raw_hits.Reading:
     )
 
 
-_OF_TRACKER: Final = "PARTITION BY trackerId ORDER BY serverDate, id"
 _OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"
 _REST: Final = f"{_OF_BLOCK} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 
@@ -314,8 +313,8 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         Connection that can create temporary tables.
     hits : str
         Table with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of its traffic source), ``isBot``,
-        ``isCampaign`` (whether it may open a session because its node is another one) and ``sessionId``,
-        null for new hits.
+        ``isCampaign`` (whether it may open a session because its node is another one), ``referrerType`` and
+        ``sessionId``, null for new hits.
     into : str
         Name of the temporary table to create: the columns of ``hits`` and ``firstHitId``.
 
@@ -325,7 +324,7 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
     >>> connection = duckdb.connect()
     >>> rows = "('a', '10:00'), ('b', '10:29'), ('c', '10:59')"
     >>> _ = connection.execute("CREATE TABLE hits AS SELECT id, 't' AS trackerId, 'direct' AS nodeId, "
-    ...     "false AS isBot, false AS isCampaign, CAST(NULL AS VARCHAR) AS sessionId, "
+    ...     "false AS isBot, false AS isCampaign, 'direct' AS referrerType, NULL::VARCHAR AS sessionId, "
     ...     f"CAST('2025-01-31 ' || time AS TIMESTAMP) AS serverDate FROM (VALUES {rows}) AS rows (id, time)")
     >>> split_into_sessions(connection, "hits", into="split_hits")
     >>> connection.execute("SELECT id, firstHitId FROM split_hits ORDER BY id").fetchall()
@@ -337,12 +336,12 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         WITH ordered AS (
             SELECT *, epoch_ms(serverDate) AS instant, row_number() OVER tracker AS position,
                 coalesce(instant - lag(epoch_ms(serverDate)) OVER tracker >= {TIMEOUT}, true) AS opens_block
-            FROM {hits} WINDOW tracker AS ({_OF_TRACKER})
+            FROM {hits} WINDOW tracker AS (PARTITION BY trackerId ORDER BY {traffic_sources.ORDER})
         ), blocks AS (
             SELECT *, count(*) FILTER (opens_block) OVER tracker AS block,
                 last_value(CASE WHEN opens_block OR isCampaign THEN nodeId END IGNORE NULLS) OVER (
-                    {_OF_TRACKER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS node_before
-            FROM ordered WINDOW tracker AS ({_OF_TRACKER})
+                    tracker ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS node_before
+            FROM ordered WINDOW tracker AS (PARTITION BY trackerId ORDER BY position)
         )
         SELECT * EXCLUDE (opens_block, node_before),
             -- Without the limits of length, the node of a session is that of the last campaign.
@@ -441,8 +440,8 @@ RAW: Final = {
     **{name: kind for name, kind in tables.TABLES["hits"].items() if name not in _COMPUTED},
     "address": "VARCHAR",
 }
-_OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign")
-_FIRST: Final = "(serverDate, id)"
+_OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign", "referrerType")
+_FIRST: Final = f"({traffic_sources.ORDER})"
 #: Columns of a session with the value of its first hit, by column of the hit.
 _OF_FIRST_HIT: Final = {
     "nodeId": "nodeId",
@@ -612,14 +611,14 @@ def _gather_nearby(connection: Connection, since: str) -> None:
             SELECT {names}, sessionId FROM hits
             WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
-            SELECT trackerId, min((serverDate, id)) AS opening, min(serverDate) AS opened
+            SELECT trackerId, min({_FIRST}) AS opening, min(serverDate) AS opened
             FROM stored GROUP BY trackerId, sessionId
         ), settled AS (
             SELECT trackerId, max(opening) AS opening FROM openings JOIN arrivals USING (trackerId)
             WHERE opened < first_arrival GROUP BY trackerId
         )
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
-        WHERE opening IS NULL OR (serverDate, stored.id) >= opening
+        WHERE opening IS NULL OR {_FIRST} >= opening
         UNION ALL SELECT {names}, NULL FROM temp.arrived_hits
         """
     )

@@ -78,6 +78,13 @@ DEFAULT_SLUG: Final = "default"
 LONGEST_WORD: Final = 255
 LONGEST_URL: Final = 2_048
 
+#: Order of the hits of a tracker, in SQL. At the same instant, who comes from outside is first: logs know no
+#: more than seconds. A campaign that opens no session is that of an internal link.
+ORDER: Final = (
+    "serverDate, CASE WHEN isCampaign THEN 0 WHEN referrerType = 'direct' THEN 1 "
+    "WHEN referrerType IN ('internal', 'campaign') THEN 2 ELSE 0 END, id"
+)
+
 
 @dataclass(frozen=True)
 class TrafficSource:

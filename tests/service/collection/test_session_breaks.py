@@ -17,7 +17,7 @@ from attrib_ds.service.collection.hits import split_into_sessions
 NOON = datetime(2025, 1, 31, 12)
 
 
-def hit(minutes, *, node="direct", campaign=False, tracker="t", id=None, stored=None):
+def hit(minutes, *, node="direct", campaign=False, tracker="t", id=None, stored=None, referrer="direct"):
     return {
         "id": id or f"{tracker}{minutes:09.3f}{node}",
         "trackerId": tracker,
@@ -25,6 +25,7 @@ def hit(minutes, *, node="direct", campaign=False, tracker="t", id=None, stored=
         "nodeId": node,
         "isBot": False,
         "isCampaign": campaign,
+        "referrerType": referrer,
         "sessionId": stored,
     }
 
@@ -99,6 +100,7 @@ def test_blocks_without_a_new_hit_are_left_out():
     assert split(hits) == {"b": "b", "c": "b"}
 
 
+TYPES = ("internal", "search", "direct", "campaign", "referral")
 MINUTES = st.one_of(
     st.integers(0, 200),
     st.sampled_from([29.99, 30, 30.01, 59.99, 60]),
@@ -121,7 +123,7 @@ HITS = st.lists(
 def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
     """With low limits the recursion is taken in most draws."""
     viewed = [
-        hit(minutes, node=node, campaign=is_campaign, tracker=tracker, id=f"{n:03}")
+        hit(minutes, node=node, campaign=is_campaign, tracker=tracker, id=f"{n:03}", referrer=TYPES[n % 5])
         for n, (minutes, node, is_campaign, tracker) in enumerate(rows)
     ]
     longest, most = limits

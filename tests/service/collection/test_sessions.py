@@ -188,7 +188,7 @@ def test_a_session_keeps_its_user_when_the_tracker_moves(memory_store, rows):
 
 def test_a_hit_at_the_instant_of_another_session_leaves_it_alone(memory_store, rows):
     """The session that is open when hits arrive is found by time and id together."""
-    load(memory_store, hit(1, 0), hit(2, 5), hit(3, 5, ADS))
+    load(memory_store, hit(1, 0), hit(2, 5, referrer="https://www.google.com/"), hit(3, 5, ADS))
     assert sessions(rows) == [(1, 2, "direct"), (3, 1, "google/cpc/spring")]
     load(memory_store, hit(4, 6))
     assert sessions(rows) == [(1, 2, "direct"), (3, 2, "google/cpc/spring")]
@@ -419,7 +419,7 @@ HITS = st.lists(
 )
 
 
-STORED = ("id", "trackerId", "serverDate", "nodeId", "isCampaign", "firstHitId")
+STORED = ("id", "trackerId", "serverDate", "nodeId", "isCampaign", "referrerType", "firstHitId")
 
 
 def result(portions):

@@ -323,6 +323,38 @@ def test_a_visitor_is_a_truncated_address_and_a_user_agent(load, rows):
     assert rows("SELECT count(*) FROM hits WHERE trackerId LIKE '%203.0%'") == [(0,)]
 
 
+def test_of_page_views_within_a_second_those_from_outside_come_first(load, rows):
+    """Ids, which are hashes of the content, do not decide which page of the second is the first."""
+    views = [
+        ("/?gclid=Cj0KCQabcd", "https://www.google.com/"),
+        ("/welcome", f"{SITE}/?gclid=Cj0KCQabcd"),
+        ("/offer", "https://duckduckgo.com/"),
+        ("/offer/boots", f"{SITE}/offer"),
+        ("/home", "-"),
+        ("/home/boots", f"{SITE}/home"),
+    ]
+    # Inner pages first, half of them in a file of their own.
+    lines = [
+        line(
+            target,
+            address=f"203.0.{visitor}.{number // 2 * 2}",
+            referrer=referrer,
+            agent=f"{FIREFOX} {number // 2}",
+        )
+        for visitor in range(40)
+        for number, (target, referrer) in reversed(list(enumerate(views)))
+    ]
+    load(*lines[::4], name="one.log")
+    load(*lines)
+    assert rows(
+        'SELECT nodeId, hitCount, "firstPageUrl.pathname", count(*) FROM interactions GROUP BY ALL ORDER BY ALL'
+    ) == [
+        ("direct", 2, "/home", 40),
+        ("google/cpc", 2, "/", 40),
+        ("organic-search/duckduckgo", 2, "/offer", 40),
+    ]
+
+
 @pytest.mark.slow
 def test_a_visitor_is_the_same_in_the_next_file_and_another_one_in_another_project(load, rows, tmp_path):
     load(line("/1"), name="one.log")
