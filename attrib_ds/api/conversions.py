@@ -216,7 +216,7 @@ def conversion_paths(
 
 def _with_views(project: Project, tables: Tables, page: str) -> ir.Table:
     """Return the events, and the first view of a page in each visit as events of a type named after it."""
-    views = to_pandas(project.send("page_conversions", page=page).read())
+    views = to_pandas(project.send("page_conversions", conversion_page=page).read())
     if views.empty:
         raise InvalidRequest(f"conversion_page: no visit has a view of {page!r}")
     views["eventDate"] = views["eventDate"].dt.tz_localize(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.api.results import given, page
 from attrib_ds.attribution import calendar
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
@@ -336,7 +337,9 @@ def interaction_insights(
     until = project.bound(until, argument="until", timezone=timezone)
     frame = to_pandas(project.send("interaction_insights", **given(locals())).read())
     if interval in calendar.INTERVALS:
-        last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
+        last = (
+            instants.parse(until, argument="until") if until else _last_day(project, timezone, "interaction")
+        )
         _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
     return frame
 
@@ -418,7 +421,7 @@ def page_insights(
     until = project.bound(until, argument="until", timezone=timezone)
     frame = to_pandas(project.send("page_insights", **given(locals())).read())
     if interval in calendar.INTERVALS:
-        last = _last_day(project, timezone) if until is None else instants.parse(until, argument="until")
+        last = instants.parse(until, argument="until") if until else _last_day(project, timezone, "page")
         _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
     return frame
 
@@ -451,7 +454,7 @@ def funnel(
         As in :func:`attrib_ds.page_insights`; of the visit of the first step.
     where, nodes, filtered, bots
         On the visits whose views are steps, as in :func:`attrib_ds.search_interactions`. Events count with
-        any visit, unless the window is a session.
+        any visit, unless the window is a session; they have the group of their own visit if it is selected.
     since, until : datetime, date or str, optional
         Bounds of the date of the first step, both inclusive; the window may end after them.
 
@@ -484,6 +487,10 @@ def funnel(
     >>> steps["count"].is_monotonic_decreasing
     True
     """
+    if isinstance(steps, Set):
+        raise InvalidRequest("steps: a set has no order; expected a list")
+    if window is None:
+        raise InvalidRequest("window: None is not allowed; expected 'session', or a time such as '30min'")
     return to_pandas(project.send("funnel", **given(locals())).read())
 
 
@@ -563,10 +570,12 @@ def event_insights(
     return frame
 
 
-def _last_day(project: Project, timezone: str | None) -> datetime | None:
-    """Return the last instant of the last day with an interaction; None if there is none."""
+def _last_day(project: Project, timezone: str | None, counted: str) -> datetime | None:
+    """Return the last instant of the last day with an interaction, or with a view; None if there is none."""
     every: dict[str, Any] = {"interval": "day", "sort": "-interval", "filtered": None, "bots": None}
-    days = project.send("interaction_insights", timezone=timezone, **every).read()["interval"]
+    if counted == "page":
+        every["limit"] = 1
+    days = project.send(f"{counted}_insights", timezone=timezone, **every).read()["interval"]
     if not len(days):
         return None
     day = date.fromisoformat(days[0].as_py())

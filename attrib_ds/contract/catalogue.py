@@ -195,7 +195,12 @@ _OPERATIONS: Final = [
     _repeat("events/search", users.SearchEvents, _page("Event"), arguments={"filter": "event_type"}),
     _repeat("pages/insights", interactions.PageInsights, _array("PageInsight")),
     _repeat("pages/funnel", interactions.Funnel, _array("FunnelStep")),
-    _repeat("pages/conversions", interactions.PageConversions, _array("PageConversion")),
+    _repeat(
+        "pages/conversions",
+        interactions.PageConversions,
+        _array("PageConversion"),
+        arguments={"page": "conversion_page"},
+    ),
     _get("nodes", interactions.ListNodes, _page("Node")),
     _get("nodes/{id}", interactions.GetNode, _record("Node")),
     _get("check", administration.CheckProject, _array("Finding")),

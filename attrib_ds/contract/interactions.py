@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError, model_validator
 
+from attrib_ds import instants
 from attrib_ds.contract import administration, events, identifiers, json_values
 from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement, translate
 from attrib_ds.contract.values import (
@@ -90,7 +91,8 @@ def window_of(text: str) -> timedelta | None:
 
 
 def _check_window(value: Any) -> str:
-    text = f"{value / timedelta(seconds=1):.0f}s" if isinstance(value, timedelta) else value
+    is_whole = isinstance(value, timedelta) and not value.microseconds
+    text = f"{value // timedelta(seconds=1)}s" if is_whole else value
     if not isinstance(text, str) or not re.fullmatch("session|[1-9][0-9]{0,7}(s|min|h|D)", text):
         raise json_values.Refused
     if (window_of(text) or timedelta()) > _LONGEST_WINDOW:
@@ -145,7 +147,7 @@ FunnelWindow = Annotated[
     str,
     json_values.Rule(
         _check_window,
-        "'session', or a time such as '30min', '12h' or '7D' (s, min, h, D), up to 366 days",
+        "'session', or a time such as '30min', '12h' or '7D' (whole s, min, h, D), up to 366 days",
         {"type": "string", "pattern": "^(session|[1-9][0-9]*(s|min|h|D))$"},
     ),
 ]
@@ -223,7 +225,18 @@ class InteractionInsights(Population):
         return self
 
 
-class PageInsights(Population):
+class _Views(Population):
+    """The selection of views that insights and funnels share."""
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.since is not None and self.until is not None and self.since > self.until:
+            since, until = map(instants.format, (self.since, self.until))
+            raise disagreement(("until", f"{until} is before {{since}}, {since}"))
+        return self
+
+
+class PageInsights(_Views):
     """Count the views of pages; the bounds are those of the views' dates."""
 
     page: Page | None = None
@@ -234,7 +247,7 @@ class PageInsights(Population):
     timezone: TimeZone | None = None
 
 
-class Funnel(Population):
+class Funnel(_Views):
     """Count who takes steps in their order; the bounds are those of the first step's date."""
 
     steps: Annotated[tuple[Step, ...], json_values.Size(lowest=2, highest=MOST_STEPS)]

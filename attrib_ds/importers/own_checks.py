@@ -6,6 +6,7 @@ from typing import Final
 
 from attrib_ds import errors
 from attrib_ds.importers import columns, formats, own_table
+from attrib_ds.queries import page_views
 from attrib_ds.records import sources, text_files
 
 #: Names of numbers that are no amounts of money.
@@ -30,14 +31,14 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
             f"{own_table.ten(table.source.columns)}"
         )
     word, row = table.source.word(column), sources.quoted(sources.ROW)
-    site = r"'^[a-z][a-z0-9+.-]*://[^/]*|[?#].*$'"
-    path, wanted = (
-        f"coalesce(nullif(rtrim(regexp_replace({text}, {site}, '', 'g'), '/'), ''), '/')"
-        for text in (word, sources.literal(page))
+    path = page_views.page_of(
+        word, lambda text, *rule: f"regexp_replace({text}, '{rule[0]}', '{rule[1]}', 'g')"
     )
+    wanted = sources.literal(page_views.pattern_of(page))
     visit = formats.matching("" if table.format is None else table.format.visit, table.source.columns)
     group = ", ".join(map(sources.quoted, visit)) or row
-    rows = f"SELECT min({row}) FROM {table.source.relation} WHERE {path} GLOB {wanted} GROUP BY {group}"
+    views = f"FROM {table.source.relation} WHERE regexp_matches({path}, {wanted})"
+    rows = f"SELECT min({row}) {views} GROUP BY {group}"
     ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
     kind = "visits with a view of" if visit else "views of"
     table.note = f"{table.format.name if table.format else table.name}: {count:,} conversions, {kind} {page}"

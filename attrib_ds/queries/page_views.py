@@ -21,14 +21,53 @@ from attrib_ds.records.frames import to_pandas
 #: Time without a hit that ends a visit.
 _TIMEOUT: Final = ibis.interval(minutes=30)
 _OF_VISIT: Final = ibis.window(group_by="visit", order_by=["date", "later", "id"])
-#: What a pattern leaves out: the site, the query, and a fragment that is no route.
-_LEFT_OUT: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*|\?.*$|#(?![/!]).*$")
+#: What is replaced in a URL, in this order, for Python and RE2: the site, queries, a fragment that is no
+#: route, slashes at the end of the path and of the route; an empty path is that of the site.
+_REPLACED: Final = (
+    ("^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*", ""),
+    (r"\?[^#]*", ""),
+    ("(?s)#([^/!].*|!?/*)$", ""),
+    ("/+(#|$)", r"\1"),
+    ("^(#|$)", r"/\1"),
+)
+
+
+def page_of(url: Any, replace: Callable[[Any, str, str], Any]) -> Any:
+    """Return the page of a URL: its path, and its fragment if that is a route.
+
+    Parameters
+    ----------
+    url : object
+        Text or an expression; a path is one too.
+    replace : callable
+        Takes ``url``, a pattern and what replaces all its matches.
+
+    Examples
+    --------
+    >>> page_of("https://shop.example/app/?utm_source=a#/basket/?x=1", lambda u, *r: re.sub(*r, u))
+    '/app#/basket'
+    """
+    return reduce(lambda text, rule: replace(text, *rule), _REPLACED, url)
+
+
+def pattern_of(wanted: str) -> str:
+    r"""Return a regular expression for the pages that a page or a pattern with ``*`` stands for.
+
+    Examples
+    --------
+    >>> pattern_of("/blog/*?x=1")
+    '^/blog/[\\s\\S]*$'
+    """
+    page = page_of(wanted, lambda text, pattern, by: re.sub(pattern, by, text))
+    # DuckDB turns `.*` under the flag s into LIKE, whose time is exponential.
+    pattern = r"[\s\S]*".join(map(re.escape, re.split(r"\*+", page)))
+    return f"^{pattern}$"
 
 
 def _visits(
     interactions: ir.Table, request: contract.Population, nodes: ir.Table, group: str | None
 ) -> ir.Table:
-    """Return the visits that a request selects, on any day: ``visit``, ``user``, their time and group."""
+    """Return the visits that a request selects, on any day: ``visit``, ``user`` and their group."""
     # The bounds of these requests are those of views.
     of_any_day = request.model_copy(update={"since": None, "until": None})
     selected = insights.filter_interactions(interactions, of_any_day, nodes=nodes)
@@ -45,8 +84,6 @@ def _visits(
         visit=selected["_id"],
         opening=selected.firstHitId,
         user=selected.userId,
-        begin=selected.startDate,
-        end=selected.endDate.coalesce(selected.startDate),
         group_key=ibis.null("string") if group is None else selected[group],
     )
 
@@ -54,12 +91,9 @@ def _visits(
 def _views(hits: ir.Table, visits: ir.Table) -> ir.Table:
     """Return views: ``id``, ``date``, ``page``, ``later``, their ``visit``, ``user`` and ``group_key``."""
     views = hits.filter(hits.hitType.fill_null("pageview") == "pageview")
-    fragment = views["pageUrl.hash"].fill_null("").re_replace(r"\?.*$", "")
-    route = ibis.ifelse(fragment.re_search("^#[/!]"), fragment, "")
-    path = (views["pageUrl.pathname"] + route).re_replace("/+$", "")
-    joined = views.mutate(page=ibis.ifelse(path == "", "/", path)).inner_join(
-        visits, views.sessionId == visits.visit
-    )
+    url = views["pageUrl.pathname"] + views["pageUrl.hash"].fill_null("")
+    page = page_of(url, lambda text, pattern, by: text.re_replace(pattern, by))
+    joined = views.mutate(page=page).inner_join(visits, views.sessionId == visits.visit)
     # Of several at one instant, the one that the visit begins with is the first.
     is_later = (joined.id != joined.opening).fill_null(True)
     return joined.select("id", "page", "visit", "user", "group_key", date="serverDate", later=is_later)
@@ -67,12 +101,7 @@ def _views(hits: ir.Table, visits: ir.Table) -> ir.Table:
 
 def _shows(page: Any, wanted: str) -> Any:
     """Return whether a page is the wanted one, or one of those that its pattern stands for."""
-    path = re.sub("/+$", "", _LEFT_OUT.sub("", wanted)) or "/"
-    if "*" not in path:
-        return page == path
-    # DuckDB turns `.*` under the flag s into LIKE, whose time is exponential.
-    pattern = r"[\s\S]*".join(map(re.escape, re.split(r"\*+", path)))
-    return page.re_search(f"^{pattern}$")
+    return page.re_search(pattern_of(wanted))
 
 
 def _within(date: Any, request: contract.Population) -> Any:
@@ -203,7 +232,7 @@ def count_funnel(
     steps = _of_visits(hits, visits, request.steps)
     types = [step for step in request.steps if not contract.is_page(step)]
     if types:
-        steps = steps.union(_of_events(events, visits, types))
+        steps = steps.union(_of_events(events, interactions, visits, types))
     steps = steps.filter(steps[unit].notnull()).rename(unit=unit)
     ordered = ibis.window(group_by=steps.unit, order_by=[steps.date, steps.is_event, steps.later, steps.id])
     steps = steps.mutate(place=ibis.row_number().over(ordered))
@@ -234,22 +263,29 @@ def _of_visits(hits: ir.Table, visits: ir.Table, steps: tuple[str, ...]) -> ir.T
     return views.select(*names, name="page", is_event=ibis.literal(0))
 
 
-def _of_events(events: ir.Table, visits: ir.Table, types: list[str]) -> ir.Table:
-    """Return the events that are a step, with the visit that they belong to."""
+def _of_events(events: ir.Table, interactions: ir.Table, visits: ir.Table, types: list[str]) -> ir.Table:
+    """Return the events that are a step, with the visit that they belong to if it is selected."""
     events = events.filter(events.eventType.isin(types))
     events = events.select("userId", "eventDate", event_id="_id", name="eventType")
-    # Two visits of a user may begin at the same instant.
-    of_user = ibis.window(group_by=[visits.user, visits.begin], order_by=visits.visit)
-    visits = visits.mutate(place=ibis.row_number().over(of_user))
-    visits = visits.filter(visits.place == 0).drop("place")
-    joined = events.asof_join(
-        visits, on=events.eventDate >= visits.begin, predicates=events.userId == visits.user
+    # Of all visits: what is selected does not change which one an event belongs to.
+    every = interactions.filter(interactions.type == "session")
+    every = every.select(
+        of_visit="_id", of_user="userId", begin="startDate", end=every.endDate.coalesce(every.startDate)
     )
-    is_during = joined.eventDate <= joined.end + _TIMEOUT
+    # Two visits of a user may begin at the same instant.
+    of_user = ibis.window(group_by=[every.of_user, every.begin], order_by=every.of_visit)
+    every = every.mutate(place=ibis.row_number().over(of_user))
+    every = every.filter(every.place == 0).drop("place")
+    timed = events.asof_join(
+        every, on=events.eventDate >= every.begin, predicates=events.userId == every.of_user
+    )
+    is_during = timed.eventDate <= timed.end + _TIMEOUT
+    timed = timed.mutate(of_visit=ibis.ifelse(is_during, timed.of_visit, None))
+    joined = timed.left_join(visits, timed.of_visit == visits.visit)
     return joined.select(
         user=joined.userId,
-        visit=ibis.ifelse(is_during, joined.visit, None),
-        group_key=ibis.ifelse(is_during, joined.group_key, None),
+        visit=joined.visit,
+        group_key=joined.group_key,
         date=joined.eventDate,
         later=ibis.literal(True),
         id=joined.event_id,

@@ -101,8 +101,10 @@ def funnel(store: Store, request: contract.Funnel) -> Answer:
             *events.select("eventType").distinct().eventType.to_pyarrow().to_pylist(),
         }
         for step in request.steps:
-            if not contract.is_page(step):
-                errors.check_choice("steps", step, known)
+            if not contract.is_page(step) and step not in known:
+                problem = errors.InvalidRequest.choice("steps", step, known)
+                reading = f"{step!r} was read as an event type, since a page begins with '/'"
+                raise errors.InvalidRequest(f"{problem}; {reading}", field="steps")
         return page_views.count_funnel(*_views(backend), events, request, nodes=node_table(backend))
 
 

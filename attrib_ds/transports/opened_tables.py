@@ -63,6 +63,8 @@ class OpenedTables:
         """Do nothing: the connection belongs to the user."""
 
     def _refusal(self, name: str) -> NotSupported:
+        if name == "page_conversions":
+            return NotSupported("conversion_page: needs hits that are loaded, by load(project, hits=…)")
         return NotSupported(
             f"{name}: a project over tables is read-only and answers only {', '.join(_ANSWERS)} and "
             "conversion_paths; load(…) the tables into an embedded project for everything else"

@@ -259,3 +259,33 @@ def test_no_warning_without_a_reason():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         at.read_journeys(CLICKS, orders(value=[10.0, 20.0], currency=["EUR", "EUR"]))
+
+
+@pytest.mark.parametrize(
+    ("page", "users"),
+    [
+        ("/#/thanks", ["a"]),
+        ("https://shop.example/?x=1#/thanks/", ["a"]),
+        ("/", ["b", "d"]),
+        ("/p/[1]", ["c"]),
+        ("/p/*", ["c"]),
+        ("/?", ["b", "d"]),
+        ("/nothing*", []),
+    ],
+)
+def test_a_page_is_the_same_in_a_file_and_in_hits(page, users):
+    urls = {"a": "/?utm_source=x#/thanks", "b": "/#top", "c": "/p/[1]", "d": "", "e": "/q", "f": None}
+    rows = [
+        {"user": user, "channel": "x", "date": "2025-01-01T10:00:00Z", "page": f"https://shop.example{url}"}
+        for user, url in urls.items()
+    ]
+    rows[-1]["page"] = None
+    hits = pd.DataFrame(rows[:-1]).rename(columns={"user": "trackerId", "page": "pageUrl"})
+    if users:
+        with pytest.warns(InputWarning, match=f"{len(users)} conversions, views of"):
+            journeys = at.read_journeys(pd.DataFrame(rows), conversion_page=page)
+        assert len(journeys.events) == len(users)
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=hits[["trackerId", "date", "pageUrl"]])
+        counts = at.page_insights(shop, page=page)
+        assert counts["users"].sum() == len(users)

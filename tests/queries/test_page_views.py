@@ -243,10 +243,11 @@ def plain_funnel(steps, window, *, by_visit=False, key=lambda taken: None, withi
         before = [
             (each["begin"], -place, place)
             for place, each in enumerate(VISITS, start=1)
-            if each["user"] == user and not each["bot"] and each["begin"] <= minute
+            if each["user"] == user and each["begin"] <= minute
         ]
         of_visit = max(before)[2] if before else None
-        if of_visit is not None and minute > VISITS[of_visit - 1]["end"] + 30:
+        # That of a bot is not selected, and the event does not become one of another visit.
+        if of_visit and (VISITS[of_visit - 1]["bot"] or minute > VISITS[of_visit - 1]["end"] + 30):
             of_visit = None
         taken.append((user, minute, 1, uuid(number), kind, of_visit))
     units = defaultdict(list)
@@ -352,7 +353,7 @@ def test_a_visited_page_is_a_conversion(shop):
         ({}, "event_type: pass either"),
         ({"event_type": "order", "conversion_page": "/"}, "event_type: pass either"),
         ({"conversion_page": "/nowhere"}, "conversion_page: no visit has a view of '/nowhere'"),
-        ({"conversion_page": "thanks"}, "page: 'thanks' is not allowed; expected the path"),
+        ({"conversion_page": "thanks"}, "^conversion_page: 'thanks' is not allowed; expected the path"),
     ],
 )
 def test_conversions_by_page_that_cannot_be(shop, arguments, message):
@@ -376,11 +377,78 @@ def test_conversions_by_page_that_cannot_be(shop, arguments, message):
         ({"steps": ["/", "ordre"]}, "steps: 'ordre' is not allowed .did you mean 'order'"),
         ({"steps": ["/", "order"], "window": "367D"}, "window: "),
         ({"steps": ["/", "order"], "group_by": "city"}, "group_by: .*did you mean"),
+        ({"steps": ["/", "boots"]}, "'boots' was read as an event type, since a page begins with '/'"),
+        ({"steps": {"/", "order"}}, "steps: a set has no order"),
+        ({"steps": ["/", "order"], "window": None}, "window: None is not allowed"),
+        ({"steps": ["/", "order"], "window": timedelta(milliseconds=1_500)}, "window: .*whole s, min"),
+        (
+            {"steps": ["/", "order"], "since": "2025-01-02", "until": "2025-01-01"},
+            "until: 2025-01-01T23:59:59.999999Z is before since, 2025-01-02T00:00:00.000Z",
+        ),
     ],
 )
 def test_funnels_that_cannot_be(shop, arguments, message):
     with pytest.raises(InvalidRequest, match=message):
         at.funnel(shop, **arguments)
+
+
+def test_pages_of_no_period_are_refused(shop):
+    with pytest.raises(InvalidRequest, match="until: .* is before since"):
+        at.page_insights(shop, since="2025-01-02", until="2025-01-01")
+
+
+def test_what_is_selected_leaves_an_event_in_its_visit():
+    """A visit by mail follows one by search; the order is in the later one, and not in both."""
+
+    def at_minute(minute):
+        return f"2025-01-01T10:{minute:02}:00Z"
+
+    nodes = ["brand", "mail"]
+    visits = [
+        visit(number, nodeId=node, startDate=at_minute(begin), endDate=at_minute(end), hitCount=1)
+        for number, (node, begin, end) in enumerate(zip(nodes, [0, 5], [0, 8], strict=True), start=1)
+    ]
+    hits = [
+        {
+            "id": uuid(number),
+            "sessionId": hex_id(number),
+            "serverDate": row["startDate"],
+            "pageUrl.pathname": path,
+        }
+        for number, (row, path) in enumerate(zip(visits, ["/a", "/b"], strict=True), start=1)
+    ]
+    with at.connect("shop", path=":memory:") as project:
+        at.load(
+            project,
+            nodes=NODES,
+            interactions=table(*visits),
+            hits=table(*hits),
+            events=table(order(1, eventDate=at_minute(10))),
+        )
+        searched = {"where": at.interaction("nodeId") == "brand"}
+        for filters in ({}, searched):
+            assert at.funnel(project, ["/a", "order"], window="session", **filters)["count"].tolist() == [
+                1,
+                0,
+            ]
+        # Within a time, the order counts with any visit, and has no group from another one.
+        assert at.funnel(project, ["/a", "order"], **searched)["count"].tolist() == [1, 1]
+        first = at.funnel(project, ["order", "/b"], group_by="channel", **searched)
+        assert first["group"].isna().all()
+        assert set(at.funnel(project, ["order", "/b"], group_by="channel")["group"]) == {"Mail"}
+
+
+def test_the_day_of_the_last_view_is_in_part_to_come():
+    """A visit over midnight begins on a whole day, and its last view lies on the next one."""
+    dates = ["2025-01-01T23:50:00Z", "2025-01-02T00:10:00Z"]
+    hits = [
+        {"id": uuid(place), "sessionId": hex_id(1), "serverDate": date, "pageUrl.pathname": "/"}
+        for place, date in enumerate(dates)
+    ]
+    with at.connect("shop", path=":memory:") as project:
+        at.load(project, interactions=table(visit(1, startDate=dates[0], hitCount=2)), hits=table(*hits))
+        assert at.page_insights(project, interval="day")["is_partial"].tolist() == [False, False]
+        assert at.interaction_insights(project, interval="day")["is_partial"].tolist() == [False]
 
 
 def test_visits_without_their_hits_are_no_pages_without_views():
@@ -393,7 +461,8 @@ def test_visits_without_their_hits_are_no_pages_without_views():
 
 def test_a_route_in_the_fragment_belongs_to_the_page():
     date = "2025-01-31T12:00:00Z"
-    urls = [("/", "#/basket"), ("/", "#/basket?x=1"), ("/", "#top"), ("/app/", None)]
+    urls = [("/", "#/basket"), ("/", "#/basket/?x=1"), ("/", "#top"), ("/app/", None), ("/app/", "#!/b/")]
+    urls += [("/", "#/"), ("/x", "#/"), ("/x/", "#!"), ("", "#!/"), ("/", "")]
     hits = [
         {
             "id": uuid(place),
@@ -405,10 +474,17 @@ def test_a_route_in_the_fragment_belongs_to_the_page():
         for place, (path, part) in enumerate(urls)
     ]
     with at.connect("shop", path=":memory:") as project:
-        at.load(project, interactions=table(visit(1, hitCount=4)), hits=table(*hits))
+        at.load(project, interactions=table(visit(1, hitCount=len(urls))), hits=table(*hits))
         pages = at.page_insights(project)
-        assert dict(zip(pages["page"], pages["views"], strict=True)) == {"/#/basket": 2, "/": 1, "/app": 1}
-        assert at.page_insights(project, page="/#/basket")["views"].tolist() == [2]
+        counts = dict(zip(pages["page"], pages["views"], strict=True))
+        assert counts == {"/#/basket": 2, "/": 4, "/app": 1, "/app#!/b": 1, "/x": 2}
+        # What is returned is accepted, and so is the URL that a browser shows.
+        for page, count in counts.items():
+            assert at.page_insights(project, page=page)[["page", "views"]].to_numpy().tolist() == [
+                [page, count]
+            ]
+        for url in ("https://shop.example/?utm_source=a#/basket", "https://shop.example#/basket/?x=1"):
+            assert at.page_insights(project, page=url)["views"].tolist() == [2]
         assert pd.isna(pages["group"]).all()
 
 

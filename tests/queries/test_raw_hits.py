@@ -77,6 +77,8 @@ def test_rows_that_break_a_rule_are_left_out_with_a_warning():
     assert "date is before 1990 or more than 24 hours in the future (2)" in text
     assert "pageUrl is missing or no URL, such as https://shop.example/ (2)" in text
     assert int(at.interaction_insights(shop)["hitCount"].sum()) == 3
+    with pytest.raises(errors.NotSupported, match="conversion_page: needs hits that are loaded"):
+        at.conversion_paths(shop, conversion_page="/")
 
 
 def test_what_no_engine_does_is_refused(tmp_path):
