@@ -411,10 +411,16 @@ class LoadRecords(request.ProjectRequest):
     asn: Any = None
 
 
-class SendHits(request.ProjectRequest):
-    """Load a portion of raw hits, once; over HTTP the body is a Parquet file.
+#: Maximum number of rows of a portion of raw hits, and of its bytes before compression.
+MOST_HITS: Final = 20_000
+MOST_BYTES_OF_HITS: Final = 64 * 2**20
 
-    The answer has ``counts`` of loaded records, and ``rejected`` rows with ``row``, ``id`` and ``reason``.
+
+class SendHits(request.ProjectRequest):
+    """Load a portion of raw hits, once; over HTTP the body is a Parquet file of at most 20,000 rows.
+
+    The answer has ``counts`` of loaded records, and ``rejected`` rows with ``row``, ``id`` and ``reason``:
+    the first 1,000; ``unlisted_rejected`` among the counts is the number of further ones.
     """
 
     portionId: identifiers.Uuid

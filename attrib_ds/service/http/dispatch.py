@@ -3,11 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from starlette.responses import Response
 
 from attrib_ds.contract import Answer, Operation, administration, from_wire, interactions
@@ -64,7 +67,7 @@ EVENT_OPERATIONS: Final = _ONE_EVENT | {"create_events", "validate_event"}
 _HEAVY: Final = (
     *("back_up_project", "check_project", "compact_project"),
     *("interaction_insights", "event_insights", "export_users"),
-    *("page_insights", "page_conversions", "funnel"),
+    *("page_insights", "page_conversions", "funnel", "send_hits"),
 )
 _HEAVY_UNLIMITED: Final = ("search_events", "search_interactions", "search_users")
 _MOST_BYTES: Final = 32 * limits.MEBIBYTE
@@ -305,6 +308,8 @@ class Dispatcher:
         try:
             most_bytes = _MOST_BYTES if is_portion else None
             await limits.receive(request, file, pool=self.pool, memory=memory, most_bytes=most_bytes)
+            if is_portion:
+                await self.pool.run_or_reject(_check_portion, file)
             query = limits.parse_query(request.scope["query_string"])
             return from_wire(operation, path=path, query=query, body={operation.upload: str(file)})
         except BaseException:
@@ -439,6 +444,18 @@ def _claims(
     caller = f"{access.client_id if access else ''} {path.get('projectId', '')}"
     claims = [Claim("requests", caller)]
     return [*claims, Claim("heavy", caller)] if operation.name in _HEAVY else claims
+
+
+def _check_portion(file: Path) -> None:
+    """Raise 413 if a Parquet file says that it has more than a portion may have."""
+    rows, most_bytes = administration.MOST_HITS, administration.MOST_BYTES_OF_HITS
+    # Loading it says what is wrong with a file that cannot be read.
+    with suppress(pa.ArrowException, OSError):
+        meta = pq.read_metadata(file)
+        size = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))
+        if meta.num_rows > rows or size > most_bytes:
+            has = f"{meta.num_rows:,} rows and {size:,} bytes before compression"
+            raise HttpError(413, f"body: has {has}; allowed: {rows:,} and {most_bytes:,}")
 
 
 def _check_path(operation: Operation, path: Mapping[str, str]) -> None:

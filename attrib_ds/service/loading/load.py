@@ -26,9 +26,7 @@ from attrib_ds.service.store.tables import insert_records
 
 Check: TypeAlias = Callable[[Connection, sources.Source, Project], Batch]
 
-REJECTED: Final = pa.schema(
-    [pa.field("row", pa.int64()), pa.field("id", pa.string()), pa.field("reason", pa.string())]
-)
+REJECTED: Final = pa.schema([("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
 
 #: A client that repeats a portion does so soon.
 _FORGET: Final = (
@@ -36,6 +34,8 @@ _FORGET: Final = (
 )
 #: Number of rows from which on a transaction takes no further part.
 _ROWS_OF_PARTS: Final = 250_000
+#: Maximum number of rejected rows that the answer to a portion lists, and of characters of each text.
+_MOST_LISTED: Final = 1_000
 
 _CHECKS: Final[dict[str, tuple[Check, pa.Schema]]] = {
     "interactions": (interactions.check_interactions, schema.INTERACTION),
@@ -114,15 +114,21 @@ def _load_parts(
     with store.cursor() as cursor:
         known = set(cursor.execute("SELECT name, size FROM loaded_parts").fetchall())
     new = [part for part in folder.find() if (part.name, part.size) not in known]
-    counts, refused, rows = Counter(parts=len(new)), [REJECTED.empty_table()], 0
-    while new:
-        taken: list[parts.Part] = []
+    counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
+    while end < len(new):
+        start, taken, columns = end, 0, pa.schema([])
         tables: list[pa.Table] = []
-        while new and sum(table.num_rows for table in tables) < _ROWS_OF_PARTS:
-            taken.append(new.pop(0))
-            tables.append(folder.read(taken[-1]))
+        while end < len(new) and taken < _ROWS_OF_PARTS:
+            table = folder.read(new[end])
+            try:
+                columns = pa.unify_schemas([columns, table.schema])
+            except pa.ArrowException as error:
+                problem = f"hits: the columns of {new[end].path!r} do not fit those of the parts before it"
+                raise InvalidRequest(f"{problem}: {error}") from error
+            tables.append(table)
+            taken, end = taken + table.num_rows, end + 1
         hits = pa.concat_tables(tables, promote_options="default")
-        further, rejected = _load(store, "hits", hits, read=taken, **options)
+        further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
         counts.update(further)
         refused.append(rejected.set_column(0, REJECTED.field(0), pc.add(rejected["row"], rows)))
         rows += hits.num_rows
@@ -155,9 +161,13 @@ def _load(
         batch = check(connection, opened, project)
 
         def write(writer: Connection) -> tuple[dict[str, int], pa.Table]:
+            # The portion may have come twice, and been loaded while this one was read.
+            if is_sent and (first := _find_answer(writer, read[0])) is not None:
+                return first.get("counts", {}), pa.Table.from_pylist(first.get("rejected", []), REJECTED)
             counts, conflicts = _insert(writer, batch, is_replacing=replace)
             rejected = _rejected(connection, batch, opened, conflicts)
-            known = {"answer": _answer(counts, rejected) if is_sent else None, "date": naive(instants.now())}
+            answer = json.dumps(_answer(counts, rejected)) if is_sent else None
+            known = {"answer": answer, "date": naive(instants.now())}
             records = [{"name": part.name, "size": part.size} | known for part in read]
             insert_records(writer, "loaded_parts", records)
             return {**counts, **skipped}, rejected
@@ -168,20 +178,28 @@ def _load(
 def send_hits(store: Store, request: administration.SendHits) -> Answer:
     """Load a portion of raw hits, unless it is loaded already, and answer as the first time."""
     portion = parts.Part(f"portion:{request.portionId.lower()}", "", 0)
-    query = "SELECT answer FROM loaded_parts WHERE name = ?"
     with store.cursor() as cursor:
-        known = cursor.execute(query, [portion.name]).fetchone()
+        known = _find_answer(cursor, portion)
     if known is not None:
-        return Answer(value=json.loads(known[0] or "{}"))
+        return Answer(value=known)
     counts, rejected = _load(
         store, "hits", request.source, replace=request.replace, read=[portion], is_sent=True
     )
     store.write(lambda writer: writer.execute(_FORGET, [naive(instants.now())]))
-    return Answer(value=json.loads(_answer(counts, rejected)))
+    return Answer(value=_answer(counts, rejected))
 
 
-def _answer(counts: Mapping[str, int], rejected: pa.Table) -> str:
-    return json.dumps({"counts": dict(counts), "rejected": rejected.to_pylist()})
+def _find_answer(connection: Connection, portion: parts.Part) -> dict[str, Any] | None:
+    query = "SELECT answer FROM loaded_parts WHERE name = ?"
+    known = connection.execute(query, [portion.name]).fetchone()
+    return None if known is None else json.loads(known[0] or "{}")
+
+
+def _answer(counts: Mapping[str, int], rejected: pa.Table) -> dict[str, Any]:
+    row, *texts = rejected.slice(0, _MOST_LISTED).columns
+    columns = [row, *(pc.utf8_slice_codeunits(text, 0, _MOST_LISTED) for text in texts)]
+    unlisted = {"unlisted_rejected": rejected.num_rows - len(row)} if rejected.num_rows > len(row) else {}
+    return {"counts": {**counts, **unlisted}, "rejected": pa.table(columns, REJECTED).to_pylist()}
 
 
 def _open(

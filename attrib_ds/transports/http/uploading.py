@@ -17,7 +17,7 @@ from attrib_ds.errors import NotSupported
 from attrib_ds.records import parts, sources
 from attrib_ds.transports import Transport
 
-_ROWS: Final = 20_000
+_ROWS: Final = administration.MOST_HITS
 #: Half of what the service accepts.
 _MOST_BYTES: Final = 16 * 2**20
 _REJECTED: Final = pa.schema([("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
@@ -87,7 +87,8 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
 def _written(rows: pa.Table, file: Path) -> Iterator[pa.ChunkedArray]:
     with local_files.writing_temporarily():
         pq.write_table(rows.drop_columns([sources.ROW]), file, compression="zstd")
-    if rows.num_rows > _ROWS or (file.stat().st_size > _MOST_BYTES and rows.num_rows > 1):
+    is_large = file.stat().st_size > _MOST_BYTES or rows.nbytes > administration.MOST_BYTES_OF_HITS // 2
+    if rows.num_rows > _ROWS or (is_large and rows.num_rows > 1):
         middle = rows.num_rows // 2
         yield from _written(rows.slice(0, middle), file)
         yield from _written(rows.slice(middle), file)

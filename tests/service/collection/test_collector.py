@@ -13,6 +13,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.records import parts
 from attrib_ds.records.parts import Folder
 from attrib_ds.service import Service
 from attrib_ds.service.collection import collector as collectors
@@ -385,3 +386,66 @@ def test_columns_of_a_part_are_those_of_raw_hits():
     (row,) = table.to_pylist()
     assert (row["trackerId"], row["otherTrackerId"], row["hitId"]) == ("ben", "day.5f", uuid(4))
     assert table.schema.field("date").type == pa.timestamp("us", tz="UTC")
+
+
+def one_hit(**columns):
+    return pa.table(
+        {"trackerId": ["anna"], "date": ["2026-01-01T12:00:00Z"], "pageUrl": ["https://a.example/"]} | columns
+    )
+
+
+def test_a_part_with_other_columns_is_named(tmp_path, shop):
+    pq.write_table(one_hit(), tmp_path / "a.parquet")
+    pq.write_table(one_hit(date=[1]), tmp_path / "b.parquet")
+    with pytest.raises(
+        InvalidRequest, match=r"the columns of '.*/b\.parquet' do not fit those of the parts before"
+    ):
+        at.load(shop, hits=tmp_path)
+    (tmp_path / "b.parquet").unlink()
+    pq.write_table(one_hit(userAgent=pa.nulls(1)), tmp_path / "c.parquet")
+    assert at.load(shop, hits=tmp_path).counts["parts"] == 2
+
+
+def test_links_to_folders_are_left_out_and_links_to_parts_read(tmp_path, shop):
+    folder, other = tmp_path / "hits", tmp_path / "other.parquet"
+    (folder / "below").mkdir(parents=True)
+    for name in ("one", "two"):
+        (folder / name).symlink_to(folder)
+    pq.write_table(one_hit(), folder / "below" / "a.parquet")
+    pq.write_table(one_hit(), other)
+    (folder / "b.parquet").symlink_to(other)
+    found = parts.Folder.open(folder, argument="hits").find()
+    assert [part.path for part in found] == [
+        f"{folder.as_posix()}/{name}" for name in ("b.parquet", "below/a.parquet")
+    ]
+
+
+def test_a_part_is_refused_before_it_is_read_whole(tmp_path, shop, monkeypatch):
+    monkeypatch.setattr("attrib_ds.records.sources._MOST_ROWS_OF_GROUP", 1)
+    pq.write_table(pa.concat_tables([one_hit(), one_hit()]), tmp_path / "a.parquet", row_group_size=1)
+    with pytest.raises(
+        InvalidRequest, match=r"a\.parquet' has 2 rows in all; allowed: 1; write it with smaller files"
+    ):
+        at.load(shop, hits=tmp_path)
+
+
+def test_each_part_is_counted_once(tmp_path, shop, monkeypatch):
+    counted = []
+
+    class Rows:
+        schema = one_hit().schema
+
+        @property
+        def num_rows(self):
+            counted.append(self)
+            return 1
+
+    concat = pa.concat_tables
+    monkeypatch.setattr(
+        pa, "concat_tables", lambda rows, **_: one_hit() if isinstance(rows[0], Rows) else concat(rows)
+    )
+    found = [parts.Part(f"local:/{number}", f"/{number}", 1) for number in range(50)]
+    monkeypatch.setattr(parts.Folder, "find", lambda _: found)
+    monkeypatch.setattr(parts.Folder, "read", lambda *_: Rows())
+    assert at.load(shop, hits=tmp_path).counts["parts"] == 50
+    assert len(counted) <= 100

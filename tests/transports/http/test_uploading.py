@@ -7,9 +7,10 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.errors import AttribError, Forbidden, NotSupported
+from attrib_ds.errors import AttribError, Forbidden, InvalidRequest, NotSupported
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import running
+from attrib_ds.service.loading import load
 
 SPRING = "https://shop.example/?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 HITS = pd.DataFrame(
@@ -96,3 +97,58 @@ def test_what_is_refused(served, monkeypatch):
             at.load(shop, hits=HITS)
     home, _ = served
     assert not list(home.glob(".*.upload*"))
+
+
+def test_a_portion_has_a_bound_of_rows_and_of_bytes_before_compression(served, tmp_path):
+    file = tmp_path / "hits.parquet"
+    one = pa.Table.from_pandas(HITS.iloc[:1], preserve_index=False)
+    with connect(served, "hits:write") as shop:
+        for rows, page, status in ((20_001, "a", 413), (700, "a" * 100_000, 413), (1_002, "a", None)):
+            many = pa.table(
+                [pa.array([None] * rows, pa.string()), *([one[1][0].as_py()] * rows, [page] * rows)],
+                one.column_names,
+            )
+            pq.write_table(many, file, use_dictionary=False, compression="zstd")
+            send = {"portion_id": f"00000000-0000-4000-8000-{rows:012}", "source": file}
+            if status:
+                with pytest.raises(
+                    InvalidRequest, match=r"rows and .* bytes before compression; allowed: 20,000 and"
+                ):
+                    shop.send("send_hits", **send)
+            else:
+                answer = shop.send("send_hits", **send).value
+                assert (len(answer["rejected"]), answer["counts"]["unlisted_rejected"]) == (1_000, 2)
+    home, _ = served
+    assert not list(home.glob(".*.upload*"))
+
+
+def test_texts_of_rejected_rows_are_cut(tmp_path):
+    file = tmp_path / "hits.parquet"
+    pq.write_table(
+        pa.table({"trackerId": ["a"], "date": ["never"], "pageUrl": ["a"], "hitId": ["x" * 5_000]}), file
+    )
+    with at.connect("shop", path=":memory:") as shop:
+        portion = {"portion_id": "00000000-0000-4000-8000-00000000000a", "source": file}
+        (row,) = shop.send("send_hits", **portion).value["rejected"]
+    assert row["id"] == "x" * 1_000
+    assert "date" in row["reason"]
+
+
+def test_a_portion_that_comes_again_while_it_is_loaded_is_loaded_once(tmp_path, monkeypatch):
+    file = tmp_path / "hits.parquet"
+    pq.write_table(pa.Table.from_pandas(HITS, preserve_index=False), file)
+    portion = {"portion_id": "00000000-0000-4000-8000-00000000000a", "source": file}
+    checked, answers = load._open, []
+
+    def open_after_another(*arguments, **options):
+        if not answers:
+            answers.append(None)
+            answers[0] = shop.send("send_hits", **portion).value
+        return checked(*arguments, **options)
+
+    monkeypatch.setattr(load, "_open", open_after_another)
+    with at.connect("shop", path=":memory:") as shop:
+        second = shop.send("send_hits", **portion).value
+        assert second == answers[0]
+        assert second["counts"]["hits"] == 4
+        assert shop.send("send_hits", **portion).value == second
