@@ -10,7 +10,6 @@ from pyarrow import fs
 
 from attrib_ds import local_files
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.records import sources
 
 _ENDING: Final = ".parquet"
 #: Names of files and folders that other engines write while they work.
@@ -95,8 +94,6 @@ class Folder(NamedTuple):
     def find(self, below: str = "") -> list[Part]:
         """Return the parts of the folder and of those below it, by path; none if there is no folder.
 
-        On this machine, links to folders are left out: one may lead back to a folder above it.
-
         Raises
         ------
         Unavailable
@@ -104,13 +101,7 @@ class Folder(NamedTuple):
         """
         at = f"{self.path}/{below}".rstrip("/")
         try:
-            is_local = isinstance(self.filesystem, fs.LocalFileSystem)
-            selector = fs.FileSelector(at, recursive=not is_local, allow_not_found=True)
-            found = self.filesystem.get_file_info(selector)
-            for info in found:  # Grows by what is in the folders.
-                if is_local and info.type == fs.FileType.Directory and not Path(info.path).is_symlink():
-                    selector = fs.FileSelector(info.path, allow_not_found=True)
-                    found += self.filesystem.get_file_info(selector)
+            found = self.filesystem.get_file_info(fs.FileSelector(at, recursive=True, allow_not_found=True))
         except OSError as error:
             raise Unavailable(f"{at!r} cannot be read: {error}") from error
         kind = self.filesystem.type_name
@@ -128,16 +119,14 @@ class Folder(NamedTuple):
         Raises
         ------
         InvalidRequest
-            If it is not a Parquet file, or has too much to be read whole.
+            If it is not a Parquet file.
         Unavailable
             If it cannot be read.
         """
         try:
             with self.filesystem.open_input_file(part.path) as file:
-                opened, size = pq.ParquetFile(file), file.size()
-                sources.check_parquet(opened.metadata, part.path, "hits", size=size, is_read_whole=True)
-                return opened.read()
-        except pa.ArrowException as error:
+                return pq.ParquetFile(file).read()
+        except pa.ArrowInvalid as error:
             raise InvalidRequest(f"{part.path!r} is not a readable Parquet file: {error}") from error
         except OSError as error:
             raise Unavailable(f"{part.path!r} cannot be read: {error}") from error

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -246,7 +245,7 @@ def _open_path(
         raise empty_file(path, argument)
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
-            check_parquet(file.metadata, path.name, argument, size=path.stat().st_size)
+            _check_parquet(file.metadata, path, argument)
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
@@ -258,44 +257,26 @@ def _open_path(
     return _from_json_lines(connection, path, argument, opaque)
 
 
-def check_parquet(
-    metadata: pa.parquet.FileMetaData, name: str, argument: str, *, size: int, is_read_whole: bool = False
-) -> None:
-    """Refuse a file that is small and says that its columns are many, or its content huge.
-
-    Parameters
-    ----------
-    metadata : pyarrow.parquet.FileMetaData
-        What the file says.
-    name, argument : str
-        Names of the file and of the argument in error messages.
-    size : int
-        Bytes of the file.
-    is_read_whole : bool, default False
-        Whether all row groups are read at once; by default one after the other.
-
-    Raises
-    ------
-    InvalidRequest
-        If it has too much.
-    """
+def _check_parquet(metadata: pa.parquet.FileMetaData, path: Path, argument: str) -> None:
+    """Refuse a file that is small and says that its columns are many, or its content huge."""
     if metadata.num_columns > _MOST_PROPERTIES:
         raise InvalidRequest(
-            f"{argument}: {name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
+            f"{argument}: {path.name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
         )
-    largest = sum if is_read_whole else partial(max, default=0)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    # Repeated values take few bytes, however many rows have them.
-    most_bytes = max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * size)
+    # A group is read as a whole. Repeated values take few bytes, however many rows have them.
     for what, number, most in (
-        ("rows", largest(group.num_rows for group in groups), _MOST_ROWS_OF_GROUP),
-        ("bytes", largest(group.total_byte_size for group in groups), most_bytes),
+        ("rows in a row group", max((group.num_rows for group in groups), default=0), _MOST_ROWS_OF_GROUP),
+        (
+            "bytes in a row group",
+            max((group.total_byte_size for group in groups), default=0),
+            max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * path.stat().st_size),
+        ),
     ):
         if number > most:
-            where, smaller = ("in all", "files") if is_read_whole else ("in a row group", "row groups")
             raise InvalidRequest(
-                f"{argument}: {name!r} has {number:,} {what} {where}; allowed: {most:,}; "
-                f"write it with smaller {smaller}"
+                f"{argument}: {path.name!r} has {number:,} {what}; allowed: {most:,}; write it with smaller "
+                "row groups"
             )
 
 

@@ -116,17 +116,11 @@ def _load_parts(
     new = [part for part in folder.find() if (part.name, part.size) not in known]
     counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
     while end < len(new):
-        start, taken, columns = end, 0, pa.schema([])
+        start, taken = end, 0
         tables: list[pa.Table] = []
         while end < len(new) and taken < _ROWS_OF_PARTS:
-            table = folder.read(new[end])
-            try:
-                columns = pa.unify_schemas([columns, table.schema])
-            except pa.ArrowException as error:
-                problem = f"hits: the columns of {new[end].path!r} do not fit those of the parts before it"
-                raise InvalidRequest(f"{problem}: {error}") from error
-            tables.append(table)
-            taken, end = taken + table.num_rows, end + 1
+            tables.append(folder.read(new[end]))
+            taken, end = taken + tables[-1].num_rows, end + 1
         hits = pa.concat_tables(tables, promote_options="default")
         further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
         counts.update(further)

@@ -394,41 +394,6 @@ def one_hit(**columns):
     )
 
 
-def test_a_part_with_other_columns_is_named(tmp_path, shop):
-    pq.write_table(one_hit(), tmp_path / "a.parquet")
-    pq.write_table(one_hit(date=[1]), tmp_path / "b.parquet")
-    with pytest.raises(
-        InvalidRequest, match=r"the columns of '.*/b\.parquet' do not fit those of the parts before"
-    ):
-        at.load(shop, hits=tmp_path)
-    (tmp_path / "b.parquet").unlink()
-    pq.write_table(one_hit(userAgent=pa.nulls(1)), tmp_path / "c.parquet")
-    assert at.load(shop, hits=tmp_path).counts["parts"] == 2
-
-
-def test_links_to_folders_are_left_out_and_links_to_parts_read(tmp_path, shop):
-    folder, other = tmp_path / "hits", tmp_path / "other.parquet"
-    (folder / "below").mkdir(parents=True)
-    for name in ("one", "two"):
-        (folder / name).symlink_to(folder)
-    pq.write_table(one_hit(), folder / "below" / "a.parquet")
-    pq.write_table(one_hit(), other)
-    (folder / "b.parquet").symlink_to(other)
-    found = parts.Folder.open(folder, argument="hits").find()
-    assert [part.path for part in found] == [
-        f"{folder.as_posix()}/{name}" for name in ("b.parquet", "below/a.parquet")
-    ]
-
-
-def test_a_part_is_refused_before_it_is_read_whole(tmp_path, shop, monkeypatch):
-    monkeypatch.setattr("attrib_ds.records.sources._MOST_ROWS_OF_GROUP", 1)
-    pq.write_table(pa.concat_tables([one_hit(), one_hit()]), tmp_path / "a.parquet", row_group_size=1)
-    with pytest.raises(
-        InvalidRequest, match=r"a\.parquet' has 2 rows in all; allowed: 1; write it with smaller files"
-    ):
-        at.load(shop, hits=tmp_path)
-
-
 def test_each_part_is_counted_once(tmp_path, shop, monkeypatch):
     counted = []
 
