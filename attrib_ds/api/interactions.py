@@ -415,7 +415,7 @@ def page_insights(
     >>> import attrib_ds as at
     >>> pages = at.page_insights(at.sample_project(), group_by="channel", sort="-entries", limit=1)
     >>> pages[["page", "group"]].values.tolist()
-    [['/', 'Organic Search']]
+    [['/hiking', 'Paid Social']]
     """
     since = project.bound(since, argument="since", timezone=timezone)
     until = project.bound(until, argument="until", timezone=timezone)

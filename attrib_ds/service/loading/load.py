@@ -176,9 +176,13 @@ def send_hits(store: Store, request: administration.SendHits) -> Answer:
         known = _find_answer(cursor, portion)
     if known is not None:
         return Answer(value=known)
-    counts, rejected = _load(
-        store, "hits", request.source, replace=request.replace, read=[portion], is_sent=True
-    )
+    try:
+        counts, rejected = _load(
+            store, "hits", request.source, replace=request.replace, read=[portion], is_sent=True
+        )
+    except InvalidRequest as error:
+        # Where the service keeps the file is nobody's business.
+        raise InvalidRequest(str(error).replace(repr(str(request.source)), "the portion")) from None
     store.write(lambda writer: writer.execute(_FORGET, [naive(instants.now())]))
     return Answer(value=_answer(counts, rejected))
 
