@@ -110,6 +110,8 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
         link = re.search(r"came by `(.+?)`", page_here)[1]
         node = re.search(r"node `(.+?)` one conversion", PAGE)[1]
         names: dict[str, object] = {}
+        # A setting of a later section is made before the server starts.
+        commands.sort(key=lambda command: command.startswith("attrib-ds serve"))
         with served([*commands[:-1], create_key, commands[-1]], port):
             exec(declare, names)
             exec(counted, names)

@@ -25,7 +25,7 @@ from attrib_ds.service.accounts.accounts import create_key
 #: The server gives running requests 30 s by default, and a project as long to finish its writes.
 SECONDS_TO_EXIT = 60
 #: A project is its file and its counter; accounts and the key lie beside it.
-LEFT = {"shop.duckdb", "shop.duckdb.writes", "key.json"}
+LEFT = {"shop.duckdb", "shop.duckdb.queue", "shop.duckdb.writes", "key.json"}
 
 
 @dataclass(frozen=True)
