@@ -252,7 +252,7 @@ def frames_with_names():
     return {
         "attribute": credits,
         "attribute with spend": attribute(
-            paths, "linear", spend=pd.DataFrame({"node_id": ["b"], "spend": [1]})
+            paths, "linear", spend=pd.DataFrame({"node_id": ["a"], "spend": [1]})
         ),
         "compare_models": at.compare_models(credits),
         "compare_lookbacks": at.compare_lookbacks(paths, ["12h", "7D"]),
@@ -260,7 +260,7 @@ def frames_with_names():
         "drill_down": at.drill_down(credits, nodes),
         "explain": at.explain(paths, "linear", "f"),
         "position_credits": at.position_credits(paths),
-        "report_returns": at.report_returns(credits, pd.DataFrame({"node_id": ["b"], "spend": [1]})),
+        "report_returns": at.report_returns(credits, pd.DataFrame({"node_id": ["a"], "spend": [1]})),
         "roll_up": at.roll_up(credits, nodes, "campaign"),
         "touch_credits": at.touch_credits(paths, "linear"),
         "touchpoints": paths.to_pandas(),
@@ -537,7 +537,7 @@ def frames():
             "currency": random.choice(["EUR", "USD"], 90),
         }
     )
-    later = conversions[["event_id", "value"]].iloc[::4].assign(date=DAY + pd.Timedelta("40D"))
+    later = conversions[["event_id", "value"]].iloc[::4].assign(date=DAY_TOGETHER + pd.Timedelta("40D"))
     return touches, conversions, later.assign(value=-later["value"] / 2)
 
 
