@@ -214,7 +214,8 @@ def own_files() -> Form:
 
     for control in files.values():
         control.watch_upload(credit)
-    choice.watch(lambda: credit() if form.error is not None else None)
+    # A run that failed for want of a column is made again with the one that is chosen.
+    choice.watch(lambda: credit() if form.has_run else None)
     return form
 
 
@@ -268,6 +269,7 @@ class ColumnChoice(Control):
     def __init__(self, files: Mapping[str, FileInput], form_field: form_fields.FormField) -> None:
         self._files = files
         self._found: dict[str, list[str]] = {}
+        self._is_finding = False
         #: The first rows of each file, and what it is.
         self.previews: dict[str, Any] = {name: elements.html() for name in _ROLES}
         self._menus: dict[str, Any] = {}
@@ -307,6 +309,11 @@ class ColumnChoice(Control):
                 menu.options = [*menu.options, column]
             menu.value = column or menu.options[0]
 
+    def changed(self) -> None:
+        """Notify the watchers of a choice; those of the file hear of columns that are found."""
+        if not self._is_finding:
+            super().changed()
+
     def explain(self, message: str) -> str:
         """Return an error message with the names that the menus and the files have on the page."""
         for name, file in self._files.items():
@@ -338,11 +345,13 @@ class ColumnChoice(Control):
                 }
                 label = f"{file.form_field.label}, first rows of {file.value.name}"
                 self.previews[name].value = elements.preview(first, f"{label} ({note})" if note else label)
+        self._is_finding = True
         for role in roles:
             self._found[role] = found.get(role, [])
             start = f"{' and '.join(found[role])} {_FOUND}" if role in found else f"none {_FOUND}"
             self._menus[role].options = [start, *columns]
             self._menus[role].value = start
+        self._is_finding = False
         self._groups[name].layout.display = "" if columns else "none"
         self.widget.layout.display = "" if any(self._found.values()) or self._problem.value else "none"
 

@@ -88,6 +88,8 @@ class Form(elements.Displayed):
         Result of each of its calls, by the variable of the code.
     error : Exception or None
         Error of the last run or change.
+    has_run : bool
+        Whether it was run, even if that failed.
     waits : str
         Why it waits for its button; empty if it runs as soon as it is shown and complete.
     """
@@ -109,7 +111,7 @@ class Form(elements.Displayed):
         self._result_callbacks: list[Callable[[Any], None]] = []
         self._steps, self._subject, self._show = list(steps), subject, show
         self._controls = {step.function.__name__: step.controls() for step in self._steps}
-        self._has_run = self._is_started = False
+        self.has_run = self._is_started = False
         self._ran: str | None = None
         self.waits, self._action = waits, action
         self._code, self._status = elements.html(), elements.html()
@@ -171,7 +173,7 @@ class Form(elements.Displayed):
     def start(self) -> None:
         """Run at once, or as soon as the fields are filled in, unless the form waits for its button."""
         self._is_started = True
-        if not self._has_run:
+        if not self.has_run:
             self._refresh()
 
     def on_result(self, callback: Callable[[Any], None]) -> None:
@@ -204,7 +206,7 @@ class Form(elements.Displayed):
             Any exception of the call, after the form has shown it.
         """
         self.error = None
-        self._has_run = True
+        self.has_run = True
         self._status.value = elements.status(_WORKING)
         if self.result is None:
             self._output.children = [elements.html(_EMPTY.format(_WORKING))]
@@ -252,7 +254,7 @@ class Form(elements.Displayed):
         if self._ran is not None:
             self._output.add_class("attrib-stale")
         try:
-            if not self._has_run and self._is_incomplete():
+            if not self.has_run and self._is_incomplete():
                 return
             code = self.code
             self._code.value = elements.code_block(code)
@@ -263,7 +265,7 @@ class Form(elements.Displayed):
             self._output.remove_class("attrib-stale")
         else:
             self._status.value = elements.status(f"Changed since this result. Press {self._action}.")
-        if self._is_started and not self._has_run and not self.waits:
+        if self._is_started and not self.has_run and not self.waits:
             self.press()
 
     def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
