@@ -120,10 +120,11 @@ def row_of(paths, model=None, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("half_lives", [("3D",), ("1D", "3D", "9D")])
 def test_leaving_a_cause_out_biases_as_its_partial_r2_predict(half_lives):
-    # Ads have no effect, so that taste, left out, is all that there is to explain away.
+    # Ads have no effect, so that taste, left out, is all that there is to explain away. Taste makes users active:
+    # with their activity in both models, a part of it is never left out, and the prediction is 13 % too small.
     paths, _ = confounded_paths(20_000, seed=1, effect=0.0)
-    complete = row_of(paths, DiscreteHazard(half_lives=half_lives))
-    without = row_of(paths, DiscreteHazard(half_lives=half_lives, covariates=()))
+    complete = row_of(paths, DiscreteHazard(half_lives=half_lives, activity=False))
+    without = row_of(paths, DiscreteHazard(half_lives=half_lives, activity=False, covariates=()))
     assert complete["benchmark"] == "taste"
     bias = without["caused"] - complete["caused"]
     assert bias > 3 * abs(complete["caused"])
