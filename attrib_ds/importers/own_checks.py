@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from attrib_ds import errors
+from attrib_ds import contract, errors
 from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.queries import page_views
 from attrib_ds.records import sources, text_files
@@ -24,6 +24,7 @@ _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 def views_of(table: own_table.OwnTable, page: str) -> str:
     """Return SQL for the rows that are the first view of a page in a visit."""
+    contract.build(contract.OPERATIONS["page_conversions"], project_id="journeys", conversion_page=page)
     column = table.find("page", {}, required=False)
     if column is None:
         raise errors.InvalidRequest(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -527,7 +528,15 @@ def _load(store: Store, request: administration.LoadRecords) -> Answer:
     return Answer.of(rejected, value=counts)
 
 
-def _get_collector(service: Service, *_: Any) -> Answer:
+def _get_collector(service: Service, _: Any, line: AuditEntry | None, *__: Any) -> Answer:
+    if line is not None:
+        # A collector reads them every minute.
+        midnight = datetime.combine(instants.now().date(), time())
+        query = "SELECT 1 FROM audit WHERE operation = ? AND account = ? AND date >= ?"
+        with service._store.cursor() as cursor:
+            known = cursor.execute(query, [line.operation, line.account, midnight]).fetchone()
+        if known is None:
+            service._store.write(lambda connection: audit.append(connection, [line]))
     chosen = service.settings()
     # The holdouts and their key stay here: they are drawn by the service.
     held = {to_camel(name): value for name, value in asdict(chosen).items() if not name.startswith("holdout")}

@@ -6,6 +6,11 @@ which parses the same body and stores nothing, is measured in the same way. The 
 opens a page with and without the script, in turn: the cost is the difference of the medians of the time that the page's main
 thread was busy. The rows of the script are left out where Chromium is not installed.
 
+``--rates 2 20 100`` measures the hours of a day instead: so many hits a second, to both servers at the same instants, until
+500 have come (``--portion``), which the service puts into sessions together. What remains is put there by a read at the end of
+each rate, so that the processor time of a hit has all its work. The time that the server takes when nothing comes is part of
+it, and is told beside it.
+
 The client competes with the servers for processors: run it on an idle machine, and compare numbers of one run only.
 """
 
@@ -16,13 +21,23 @@ import shutil
 import statistics
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from results import Row, parser, report
-from service_events import PROJECT, Load, Tally, prepare, rate_of, started, within
+from service_events import (
+    PROJECT,
+    Load,
+    Tally,
+    prepare,
+    processor_seconds,
+    rate_of,
+    started,
+    within,
+)
 
 from attrib_ds.service.http.pages import tracking_script
 
@@ -31,8 +46,9 @@ if TYPE_CHECKING:
 
 BARE = "a bare Starlette handler"
 GOAL = "≥ 0.4"
+SECONDS_IDLE = 10
 #: Largest compressed script, in bytes.
-LARGEST = 3_000
+LARGEST = 6_000
 #: Time for a page to become idle after its load.
 MILLISECONDS_TO_SETTLE = 300
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -46,7 +62,12 @@ def main() -> None:
     options.add_argument("--connections", type=int, default=32)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--views", type=int, default=30, help="page views with and without the script")
+    options.add_argument("--rates", type=float, nargs="*", default=(), help="hits a second, one after the other")
+    options.add_argument("--portion", type=int, default=500, help="hits of each rate")
     options = options.parse_args()
+    if options.rates:
+        report(traffic(options), options.json)
+        return
     rows = hits(options)
     rows.append(script_size())
     if CHROMIUM is not None:
@@ -79,6 +100,38 @@ def hits(options) -> list[Row]:
             figures=figures([own for _, own in rounds]),
         ),
     ]
+
+
+def traffic(options) -> list[Row]:
+    """Measure what a hit costs at steady rates."""
+    rows = []
+    with tempfile.TemporaryDirectory() as made:
+        token = prepare(Path(made))
+        with started(made) as (url, process_id), started("bare") as (bare_url, bare_id):
+            servers = {BARE: (bare_url, bare_id), "a hit": (url, process_id)}
+            loads = {
+                name: Load(*server, token, options.connections, sends_token=False)
+                for name, server in servers.items()
+            }
+            asyncio.run(at_rate(loads, 1, options.connections))
+            before = {name: processor_seconds(server[1]) for name, server in servers.items()}
+            time.sleep(SECONDS_IDLE)
+            idle = {
+                name: (processor_seconds(server[1]) - before[name]) / SECONDS_IDLE
+                for name, server in servers.items()
+            }
+            for rate in options.rates:
+                tallies = asyncio.run(at_rate(loads, rate, options.portion))
+                for name, tally in tallies.items():
+                    shown = figures([tally]) | {"of which idle": 1_000 * idle[name] / rate}
+                    rows.append(Row("traffic", name, f"{rate:g} hits/s", figures=shown))
+    return rows
+
+
+async def at_rate(loads: dict[str, Load], rate: float, hits: int) -> dict[str, Tally]:
+    """Send as many hits a second to each server; return the results by server."""
+    tallies = await asyncio.gather(*(load.run_at(rate, "hit", hits) for load in loads.values()))
+    return dict(zip(loads, tallies, strict=True))
 
 
 def figures(tallies: list[Tally]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -228,6 +229,34 @@ class Load:
 
         await asyncio.gather(*(work() for _ in range(self._connections)))
         tally.seconds = last - began
+        tally.processor_seconds = processor_seconds(self._process_id) - processor_before
+        return tally
+
+    async def run_at(self, rate: float, kind: str, events: int) -> Tally:
+        """Send events at a steady rate, over as many connections as they need, then read what they made."""
+        tally = Tally()
+        makes, _ = KINDS[kind]
+        processor_before = processor_seconds(self._process_id)
+        began = time.monotonic()
+        numbers = iter(range(events))
+
+        async def work() -> None:
+            reader, writer = await asyncio.open_connection(self._host, self._port)
+            for number in numbers:
+                await asyncio.sleep(began + number / rate - time.monotonic())
+                start = time.monotonic()
+                status, _ = await self._ask(reader, writer, *makes(self, number), has_token=False)
+                tally.waits.append(time.monotonic() - start)
+                tally.events += 1
+                tally.refused += status not in (200, 202)
+            writer.close()
+
+        await asyncio.gather(*(work() for _ in range(min(self._connections, math.ceil(rate / 10)))))
+        tally.seconds = time.monotonic() - began
+        reader, writer = await asyncio.open_connection(self._host, self._port)
+        path = f"/api/v1/projects/{PROJECT}/interactions/search"
+        await self._ask(reader, writer, "POST", path, {"limit": 1}, has_token=True)
+        writer.close()
         tally.processor_seconds = processor_seconds(self._process_id) - processor_before
         return tally
 

@@ -28,7 +28,7 @@ _MOST_WAITING: Final = 50_000
 _LARGEST_PORTION: Final = 5_000
 #: A transaction costs about the same for one hit and for hundreds, so that hits gather while nobody reads.
 _ENOUGH: Final = 500
-_SECONDS_TO_GATHER: Final = 60.0
+_SECONDS_TO_GATHER: Final = 300.0
 _SECONDS_TO_CLOSE: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
 """The service as an ASGI application: routes, the token route, request ids, errors and common headers."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -33,6 +34,9 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _PLACEHOLDER: Final = re.compile(r"{(\w+)}")
 #: Status in the log of a request whose client has gone before the response.
 _CLIENT_HAS_GONE: Final = 499
+_SECONDS_TO_HEAR: Final = 1.0
+#: Share of the connections from which on none is kept for a next request.
+_CROWDED: Final = 0.5
 #: Headers of every response, unless it has others. Any origin is allowed, since cookies are never read.
 _COMMON: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -75,6 +79,9 @@ class App:
         Called once the server answers requests.
     count : callable, optional
         Called with the operation, the status and the seconds of each request.
+    crowd : callable, optional
+        Returns how many connections there are, as a share of those that may be. From half of them on, clients
+        are asked to close theirs; from all of them on, requests are refused.
     """
 
     def __init__(
@@ -86,9 +93,11 @@ class App:
         options: ServerOptions,
         ready: Callable[[], object],
         count: Callable[[str, int, float], object] | None = None,
+        crowd: Callable[[], float] = lambda: 0,
     ) -> None:
         self._ready = ready
         self._count = count
+        self._crowd = crowd
         self._lookup = AddressLookup.open(geo=options.geo, asn=options.asn)
         self._pool = reads.ThreadPool(threads=options.threads, most_waiting=options.most_waiting)
         self._reads = reads.Reads(
@@ -155,6 +164,7 @@ class App:
                     (name.lower().encode(), text.encode()) for name, text in request.rate_headers.items()
                 ]
                 added = [*_COMMON, (b"x-request-id", request.id.encode()), *rates]
+                added += [(b"connection", b"close")] * (self._crowd() >= _CROWDED)
                 message["headers"] += [header for header in added if header[0] not in present]
             await send(message)
 
@@ -181,6 +191,13 @@ class App:
 
     async def _respond(self, request: ServiceRequest) -> Response:
         answers = self._find(request)
+        if self._crowd() >= 1 and request.operation != "/health/live":
+            # The connection ends with the response, which a client that is still sending would not see.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SECONDS_TO_HEAR):
+                    while (await request.receive()).get("more_body"):
+                        pass
+            raise errors.busy()
         method = "GET" if request.method == "HEAD" else request.method
         if method in answers:
             return await answers[method](request)

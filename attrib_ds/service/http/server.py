@@ -1,5 +1,6 @@
 """Run the application on uvicorn, in the main thread or in a background thread."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -7,12 +8,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
@@ -32,9 +34,12 @@ _SECONDS_TO_START: Final = 30.0
 _SECONDS_TO_STOP: Final = 30
 #: Longer than a proxy keeps its connections, so that it never sends a request on one that is being closed.
 _SECONDS_IDLE: Final = 75
-#: Connections, beyond which uvicorn answers 503: more than requests that run and wait, which get 503 with the
-#: time to wait, and less than the 1,024 file descriptors that most systems give to a process.
+#: Connections beyond which requests get 503: more than requests that run and wait, and less than the 1,024 file
+#: descriptors that most systems give to a process.
 _MOST_CONNECTIONS: Final = 900
+_SECONDS_OF_TICK: Final = 1.0
+#: How long a new connection may say nothing.
+_SECONDS_TO_SPEAK: Final = 10
 #: Connections waiting to be accepted.
 _BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
@@ -225,10 +230,11 @@ def _prepared(
             options=options,
             ready=lambda: announce(address),
             count=count,
+            crowd=lambda: len(server.server_state.connections) / _MOST_CONNECTIONS,
         )
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=_Protocol,
             loop="asyncio",
             ws="none",
             lifespan="on",
@@ -237,12 +243,47 @@ def _prepared(
             server_header=False,
             # All others could forge their address.
             forwarded_allow_ips=list(_in_both_families(options.behind_proxy)),
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_SECONDS_IDLE,
             timeout_graceful_shutdown=_SECONDS_TO_STOP,
             backlog=_BACKLOG,
         )
-        yield uvicorn.Server(config), listening
+        server = _Server(config)
+        yield server, listening
+
+
+class _Server(uvicorn.Server):
+    """Sleeps until it should exit; uvicorn looks ten times a second, for as much as a few requests cost."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server ends; another thread or the handler of a signal may say so."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value and self._loop is not None:
+            # The loop may have been closed.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._is_told.set)
+
+    async def main_loop(self) -> None:
+        self._is_told = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        # Writes the header Date.
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_told.wait(), _SECONDS_OF_TICK)
+
+
+class _Protocol(HttpToolsProtocol):
+    """Connections that end if nothing comes, so that those of nobody keep nobody out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(_SECONDS_TO_SPEAK, transport.close)
 
 
 @contextmanager

@@ -162,6 +162,7 @@ def _load(
             rejected = _rejected(connection, batch, opened, conflicts)
             answer = json.dumps(_answer(counts, rejected)) if is_sent else None
             known = {"answer": answer, "date": naive(instants.now())}
+            writer.execute(_FORGET, [known["date"]])
             records = [{"name": part.name, "size": part.size} | known for part in read]
             insert_records(writer, "loaded_parts", records)
             return {**counts, **skipped}, rejected
@@ -183,7 +184,6 @@ def send_hits(store: Store, request: administration.SendHits) -> Answer:
     except InvalidRequest as error:
         # Where the service keeps the file is nobody's business.
         raise InvalidRequest(str(error).replace(repr(str(request.source)), "the portion")) from None
-    store.write(lambda writer: writer.execute(_FORGET, [naive(instants.now())]))
     return Answer(value=_answer(counts, rejected))
 
 

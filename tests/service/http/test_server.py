@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -226,6 +226,63 @@ def test_a_client_that_goes_away_is_no_error_of_the_server(call, big_shop, caplo
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert call("POST", "/api/v1/projects/big-shop/interactions/search", {"limit": 1}).status == 200
     assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
+def test_a_crowded_server_refuses_with_the_time_to_wait_before_it_ends_a_connection(monkeypatch, tmp_path):
+    monkeypatch.setattr("attrib_ds.service.http.server._MOST_CONNECTIONS", 4)
+    with running(tmp_path) as url, ExitStack() as stack:
+        with connected(url, LIVE) as alone:
+            assert b"connection: close" not in one_response(alone)
+        stack.enter_context(connected(url, LIVE[:20]))
+        with connected(url, LIVE) as second:
+            # From half of the connections on, none is kept.
+            assert b"connection: close" in rest_of(second)
+        for _ in range(2):
+            stack.enter_context(connected(url, LIVE[:20]))
+        with connected(url, EVENTS + b"Content-Length: 100\r\n\r\n") as late:
+            for _ in range(2):
+                time.sleep(0.1)
+                # The connection would be reset by what comes after its end.
+                late.sendall(b"x" * 50)
+            answer = rest_of(late)
+        assert statuses(answer) == [503]
+        assert b"\r\nretry-after: 1\r\n" in answer
+        with connected(url, LIVE) as alive:
+            assert statuses(one_response(alive)) == [200]
+
+
+def test_a_connection_that_says_nothing_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_TO_SPEAK", 0.2)
+    with running(tmp_path) as url, connected(url) as silent, connected(url, LIVE) as other:
+        assert statuses(one_response(other)) == [200]
+        assert rest_of(silent) == b""
+        # It was not idle for long.
+        other.sendall(LIVE)
+        assert statuses(one_response(other)) == [200]
+
+
+@pytest.mark.slow
+def test_more_connections_than_the_server_takes_are_refused_one_by_one(tmp_path):
+    Service.open("shop", tmp_path / "shop.duckdb").close()
+    hit = json.dumps({"projectId": "shop", "pageUrl": "https://shop.example/"}).encode()
+    head = b"POST /c HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(hit)
+    with serving(tmp_path) as (_, url), ExitStack() as stack:
+        clients = [stack.enter_context(connected(url, head)) for _ in range(1_200)]
+        for client in clients:
+            client.sendall(hit)
+        answers = [one_response(client) for client in clients]
+    refused = [answer for answer in answers if statuses(answer) != [202]]
+    assert {*map(tuple, map(statuses, refused))} <= {(429,), (503,)}
+    assert 300 <= len(refused)
+    assert all(b"\r\nretry-after: " in answer for answer in refused)
+
+
+def test_a_server_that_is_told_to_stop_wakes_up(monkeypatch, tmp_path):
+    monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_OF_TICK", 3 * TIMEOUT)
+    with running(tmp_path) as url:
+        assert Caller(url)("GET", "/health/live").status == 200
+        began = time.monotonic()
+    assert time.monotonic() - began < TIMEOUT
 
 
 # -- proxies (G-234)

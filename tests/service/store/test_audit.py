@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ from support.identified_users import declare, see, user_of
 from support.service_records import hex_id, send, table, visit
 from support.user_invariants import rows_of
 
+from attrib_ds import instants
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.errors import InvalidRequest, NotFound
 from attrib_ds.service import Service
@@ -155,6 +157,17 @@ def test_a_backup_is_written_down_of_a_client_alone(service, account):
     ask(service, "back_up_project", account=account).value.close()
     lines = [] if account is None else [(ROBOT, "back_up_project", "shop", {})]
     assert log(service) == lines
+
+
+def test_g211_what_a_collector_reads_is_written_down_once_a_day(service, monkeypatch):
+    for account in (ROBOT, ROBOT, "other@my-project", None):
+        assert ask(service, "get_collector", account=account).value["salt"]
+    tomorrow = instants.now() + timedelta(days=1)
+    monkeypatch.setattr("attrib_ds.instants.now", lambda: tomorrow)
+    ask(service, "get_collector")
+    assert log(service) == [
+        (account, "get_collector", "shop", {}) for account in (ROBOT, "other@my-project", ROBOT)
+    ]
 
 
 @pytest.mark.slow

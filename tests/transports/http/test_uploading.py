@@ -56,8 +56,9 @@ def test_a_portion_that_comes_again_is_answered_as_the_first_time(served, tmp_pa
     file = tmp_path / "hits.parquet"
     pq.write_table(pa.Table.from_pandas(HITS, preserve_index=False), file)
     portion = {"portion_id": "00000000-0000-4000-8000-00000000000A", "source": file}
-    with connect(served, "hits:write", "interactions:read") as shop:
+    with connect(served, "hits:write", "interactions:read", "admin") as shop:
         first = shop.send("send_hits", **portion).value
+        assert at.admin.list_audit(shop)["operation"].tolist() == ["send_hits"]
         assert first["counts"]["hits"] == 4
         assert shop.send("send_hits", **portion).value == first
         assert at.search_interactions(shop, limit=0).attrs["total"] == 4
