@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from datetime import datetime, time
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -531,10 +530,9 @@ def _load(store: Store, request: administration.LoadRecords) -> Answer:
 def _get_collector(service: Service, _: Any, line: AuditEntry | None, *__: Any) -> Answer:
     if line is not None:
         # A collector reads them every minute.
-        midnight = datetime.combine(instants.now().date(), time())
-        query = "SELECT 1 FROM audit WHERE operation = ? AND account = ? AND date >= ?"
+        query = "SELECT 1 FROM audit WHERE operation = ? AND account = ? AND date >= CAST(? AS DATE)"
         with service._store.cursor() as cursor:
-            known = cursor.execute(query, [line.operation, line.account, midnight]).fetchone()
+            known = cursor.execute(query, [line.operation, line.account, instants.now().date()]).fetchone()
         if known is None:
             service._store.write(lambda connection: audit.append(connection, [line]))
     chosen = service.settings()

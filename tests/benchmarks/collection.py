@@ -62,7 +62,9 @@ def main() -> None:
     options.add_argument("--connections", type=int, default=32)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--views", type=int, default=30, help="page views with and without the script")
-    options.add_argument("--rates", type=float, nargs="*", default=(), help="hits a second, one after the other")
+    options.add_argument(
+        "--rates", type=float, nargs="*", default=(), help="hits a second, one after the other"
+    )
     options.add_argument("--portion", type=int, default=500, help="hits of each rate")
     options = options.parse_args()
     if options.rates:

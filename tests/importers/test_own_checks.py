@@ -293,5 +293,7 @@ def test_a_page_is_the_same_in_a_file_and_in_hits(page, users):
 
 def test_a_page_of_conversions_is_a_path_as_in_hits():
     rows = [{"user": "a", "channel": "x", "date": "2025-01-01T10:00:00Z", "page": "/thanks"}]
-    with pytest.raises(InvalidRequest, match=r"conversion_page: 'thanks' is not allowed; expected the path of a page"):
+    with pytest.raises(
+        InvalidRequest, match=r"conversion_page: 'thanks' is not allowed; expected the path of a page"
+    ):
         at.read_journeys(pd.DataFrame(rows), conversion_page="thanks")

@@ -266,9 +266,10 @@ class Pages:
         if not settings.visitor_of_the_day or _refuses_id(request.headers, settings):
             return None
         client = request.address, request.headers.get("user-agent", "")
-        if service.salt.visitor(*client) is None:
+        if (visitor := service.salt.visitor(*client)) is None:
             await self.pool.run_or_reject(service.renew_salt)
-        return service.salt.visitor(*client)
+            visitor = service.salt.visitor(*client)
+        return visitor
 
     async def _store(self, service: Service | Collector, start: Callable[[], Future[Any] | None]) -> None:
         with self.pool.admission():

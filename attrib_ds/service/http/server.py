@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
@@ -34,12 +33,10 @@ _SECONDS_TO_START: Final = 30.0
 _SECONDS_TO_STOP: Final = 30
 #: Longer than a proxy keeps its connections, so that it never sends a request on one that is being closed.
 _SECONDS_IDLE: Final = 75
-#: Connections beyond which requests get 503: more than requests that run and wait, and less than the 1,024 file
-#: descriptors that most systems give to a process.
+#: Connections beyond which requests get 503: more than requests that run and wait, and less than the 1,024
+#: file descriptors that most systems give to a process.
 _MOST_CONNECTIONS: Final = 900
 _SECONDS_OF_TICK: Final = 1.0
-#: How long a new connection may say nothing.
-_SECONDS_TO_SPEAK: Final = 10
 #: Connections waiting to be accepted.
 _BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
@@ -234,7 +231,7 @@ def _prepared(
         )
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http="httptools",
             loop="asyncio",
             ws="none",
             lifespan="on",
@@ -256,15 +253,10 @@ class _Server(uvicorn.Server):
 
     _loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def should_exit(self) -> bool:
-        """Whether the server ends; another thread or the handler of a signal may say so."""
-        return self._should_exit
-
-    @should_exit.setter
-    def should_exit(self, value: bool) -> None:
-        self._should_exit = value
-        if value and self._loop is not None:
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        # Set by another thread, or the handler of a signal.
+        if name == "should_exit" and self._loop is not None:
             # The loop may have been closed.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._is_told.set)
@@ -276,14 +268,6 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_told.wait(), _SECONDS_OF_TICK)
-
-
-class _Protocol(HttpToolsProtocol):
-    """Connections that end if nothing comes, so that those of nobody keep nobody out."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(_SECONDS_TO_SPEAK, transport.close)
 
 
 @contextmanager

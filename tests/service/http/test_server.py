@@ -251,16 +251,6 @@ def test_a_crowded_server_refuses_with_the_time_to_wait_before_it_ends_a_connect
             assert statuses(one_response(alive)) == [200]
 
 
-def test_a_connection_that_says_nothing_is_ended(monkeypatch, tmp_path):
-    monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_TO_SPEAK", 0.2)
-    with running(tmp_path) as url, connected(url) as silent, connected(url, LIVE) as other:
-        assert statuses(one_response(other)) == [200]
-        assert rest_of(silent) == b""
-        # It was not idle for long.
-        other.sendall(LIVE)
-        assert statuses(one_response(other)) == [200]
-
-
 @pytest.mark.slow
 def test_more_connections_than_the_server_takes_are_refused_one_by_one(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -273,7 +263,7 @@ def test_more_connections_than_the_server_takes_are_refused_one_by_one(tmp_path)
         answers = [one_response(client) for client in clients]
     refused = [answer for answer in answers if statuses(answer) != [202]]
     assert {*map(tuple, map(statuses, refused))} <= {(429,), (503,)}
-    assert 300 <= len(refused)
+    assert len(refused) >= 300
     assert all(b"\r\nretry-after: " in answer for answer in refused)
 
 
