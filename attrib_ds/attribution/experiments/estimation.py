@@ -873,7 +873,8 @@ class _Credited:
     ) -> _Credited:
         """Credit the conversions of paths."""
         shape = (len(sequences.node_ids) + 1, len(currencies))
-        credits = attribute(paths, {rule.name: rule}, confidence=effects.LEVEL)
+        # Spend would add nodes and give counts its currency.
+        credits = attribute(replace(paths, spend=None), {rule.name: rule}, confidence=effects.LEVEL)
         place = _place(credits, sequences.node_ids, currencies)
         sums, error = np.zeros(shape), np.zeros(shape)
         sums[place] = credits["conversions"]

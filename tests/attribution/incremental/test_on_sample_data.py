@@ -12,8 +12,8 @@ from attrib_ds import attribute, conversion_paths, estimate_effects
 from attrib_ds.attribution.models import DiscreteHazard
 
 DAY = pd.Timedelta("1D")
-#: One half-life, almost no shrinkage and many comparisons, to reduce random error.
-MODEL = DiscreteHazard(half_lives=("3D",), shrinkage=1e-6, comparisons=60)
+#: As the regression: one half-life, almost no shrinkage, periods, no adjustment for activity; many comparisons.
+MODEL = DiscreteHazard(half_lives=("3D",), shrinkage=1e-6, comparisons=60, scale="periods", activity=False)
 
 
 @pytest.fixture(scope="module")
