@@ -171,6 +171,11 @@ def conversion_paths(
     segment = users_of_segment(project, tables, on.get("user"), audience)
     events = _of_users(_events(tables, event_types, on.get("event")), segment)
     added = _require_names(adjustments)
+    if statistic in added:
+        raise InvalidRequest(
+            f"adjustments: {statistic!r} is the statistic itself, which would count twice; allowed: others, "
+            "such as ['refund']"
+        )
     _check_keys(
         tables,
         event_types,

@@ -4,6 +4,9 @@ import re
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from attrib_ds import contract, errors
 from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.queries import page_views
@@ -11,13 +14,19 @@ from attrib_ds.records import sources, text_files
 
 #: Names of numbers that are no amounts of money.
 _NO_AMOUNT: Final = re.compile(
-    r"(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
+    r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
     r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
 )
 #: Statuses of conversions that did not take place.
 _FAILED: Final = (
     "void|fail|refunded|declin|cancel|expired|abandon|charge ?back|disputed|(^|[^a-z])lost|reversed|denied"
-    "|unpaid|rejected"
+    "|unpaid|not paid|rejected|storn|erstattet|verloren"
+)
+#: Statuses of those that did; beside one of them, or a failed one, others are named too.
+_TOOK_PLACE: Final = (
+    "(partially )?paid|completed?|(closed ?)?won|success(ful)?|succeeded|fulfilled|shipped|delivered|ok|done"
+    "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
+    "|gewonnen|versandt|geliefert"
 )
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
@@ -46,9 +55,43 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     return f"{row} IN ({rows})"
 
 
-def leave_out_lines(table: own_table.OwnTable, value: str | None) -> None:
+def numbered(table: own_table.OwnTable) -> list[str]:
+    """Return a column ``Name`` whose values have digits, such as #1001: it has the ids of orders."""
+    return [
+        name
+        for name in table.with_names(["name"])
+        if table.scalar(f"coalesce(bool_and(regexp_matches({table.source.word(name)}, '[0-9]')), false)")
+    ]
+
+
+def warn_of_copies(table: own_table.OwnTable) -> None:
+    """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
+    rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
+    ((least, distinct),) = table.connection.execute(
+        f"SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
+    ).fetchall()
+    if distinct > 2 and least > 1:
+        errors.warn(
+            f"every row of {table.name} occurs {least:,} times or more, and each counts. Leave out "
+            "the copies",
+            errors.InputWarning,
+        )
+
+
+def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
+    """Warn of amounts below zero: a refund in a row of its own counts as a conversion."""
+    count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
+    if count:
+        errors.warn(
+            f"{table.name} has {count:,} {'row' if count == 1 else 'rows'} with an amount below 0 "
+            f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "
+            "out and pass them to the paths as adjustments",
+            errors.InputWarning,
+        )
+
+
+def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: str | None) -> None:
     """Leave out rows without an amount beside one of the same conversion with it: they are its lines."""
-    conversion = table.best(table.common("conversion"))
     if conversion is None or value is None:
         return
     identity, amount = table.source.word(conversion), table.source.word(value)
@@ -70,7 +113,7 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
         name for named in table.columns.values() for name in ([named] if isinstance(named, str) else named)
     }
     others = [
-        name for name in table.source.columns if name not in used and not _NO_AMOUNT.search(name.casefold())
+        name for name in table.source.columns if name not in used and not _NO_AMOUNT.match(name.casefold())
     ]
     left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
@@ -86,15 +129,18 @@ def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
 
 
 def warn_of_statuses(table: own_table.OwnTable) -> None:
-    """Warn of rows that a status calls failed, refunded or lost; those of known formats are left out."""
+    """Warn of rows that no status calls paid, complete or won; those of known formats are left out."""
     for column in [] if table.format is not None else table.with_names(columns.COMMON_NAMES["status"]):
-        word = f"lower({table.source.word(column)})"
-        pattern = "false|0|no" if columns.folded(column) == "captured" else f".*({_FAILED}).*"
-        counts = table.connection.execute(
-            f"SELECT {word}, count(*) FROM {table.source.relation} "
-            f"WHERE regexp_full_match({word}, '{pattern}') GROUP BY 1 ORDER BY 2 DESC, 1"
+        word = f"regexp_replace(lower({table.source.word(column)}), '[_-]', ' ', 'g')"
+        statuses = table.connection.execute(
+            f"SELECT {word}, count(*), regexp_matches({word}, {sources.literal(_FAILED)}), "
+            f"regexp_full_match({word}, {sources.literal(_TOOK_PLACE)}) FROM {table.source.relation} "
+            f"WHERE {word} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
         ).fetchall()
-        if counts:
+        # A column of other words, such as the states of a country, has no statuses.
+        is_known = any(failed or took_place for _, _, failed, took_place in statuses)
+        counts = [(name, count) for name, count, failed, took_place in statuses if failed or not took_place]
+        if is_known and counts:
             errors.warn(
                 f"{table.name} has rows whose {column} is "
                 f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}, "

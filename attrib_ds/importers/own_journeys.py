@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import filecmp
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -199,6 +201,7 @@ def read_journeys(
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     points, rejected = touch_table.read()
+    own_checks.warn_of_copies(touch_table)
     where = "true"
     if conversion_page is not None:
         where = own_checks.views_of(conversion_table, conversion_page)
@@ -263,6 +266,8 @@ def _with_spend(
     if files is None:
         return journeys
     listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
+    if any(_is_same(*pair) for pair in combinations(listed, 2)):
+        raise InvalidRequest("spend: two of the files are the same, so that their spend would count twice")
     parts = [
         own_paths.read_spend(
             file,
@@ -278,11 +283,26 @@ def _with_spend(
     rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
     if len(rejected):
         warn_of_rejected(rejected)
+    _warn_of_overlap([spent for spent, _ in parts])
     return replace(
         journeys,
         spend=own_paths.together([spent for spent, _ in parts]),
         rejected=pd.concat([journeys.rejected, rejected], ignore_index=True),
     )
+
+
+def _warn_of_overlap(parts: Sequence[pd.DataFrame]) -> None:
+    """Warn of spend that is in several files, since it counts twice."""
+    every = pd.concat([spent.drop_duplicates() for spent in parts], ignore_index=True)
+    repeated = every[every.duplicated() & (every["spend"] > 0)]
+    if len(repeated):
+        node, amount = repeated[["node_id", "spend"]].iloc[0]
+        warn(
+            f"spend: {len(repeated):,} {'row is' if len(repeated) == 1 else 'rows are'} in several files, "
+            f"such as {amount:,.2f} for {node!r}, and count several times. If reports overlap, leave out the "
+            "days of one",
+            InputWarning,
+        )
 
 
 #: Rows of a preview.
@@ -325,7 +345,12 @@ def _user_columns(
     devices = [_filled(table, is_device=True) for table in tables]
     emails = [table.emails() for table in tables]
     chosen: list[tuple[str | None, str | None]]
-    if all(emails) and not any(_shared(columns) for columns in (users, devices)):
+    has_guests = all(emails) and any(
+        table.has_guests(own[0], email[0])
+        for table, own, email in zip(tables, users, emails, strict=True)
+        if own
+    )
+    if all(emails) and (has_guests or not any(_shared(columns) for columns in (users, devices))):
         chosen = [(columns[0], None) for columns in emails]
     elif not any(user and device for user, device in zip(users, devices, strict=True)):
         chosen = [(column, None) for column in _preferred([_filled(table) for table in tables])]
@@ -334,10 +359,12 @@ def _user_columns(
             (device, None) if user is None and not _shared(devices) else (user, device)
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
-    return [
-        columns if any(columns) else (table.find("user", named, called=role), None)
-        for table, columns, role in zip(tables, chosen, called, strict=True)
-    ]
+    # If one table has addresses and the other has nobody, the other one lacks them.
+    order = sorted(range(len(tables)), key=lambda each: bool(emails[each]))
+    for each in order:
+        if not any(chosen[each]):
+            chosen[each] = (tables[each].find("user", named, called=called[each]), None)
+    return chosen
 
 
 def _named_users(
@@ -386,13 +413,19 @@ def _preferred(columns: list[list[str]]) -> list[str | None]:
 
 def _check_same(touchpoints: object, conversions: object) -> None:
     """Refuse one table as both, since each touchpoint would be a conversion; sheets may differ."""
-    paths = [Path(rows).expanduser() for rows in (touchpoints, conversions) if isinstance(rows, str | Path)]
-    is_same = touchpoints is conversions or (len(paths) == 2 and paths[0].resolve() == paths[1].resolve())
-    if is_same and own_table.workbook_of(touchpoints) is None:
+    if _is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
         raise InvalidRequest(
             "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
             "out conversions if a column of flags, such as converted, says which rows are some"
         )
+
+
+def _is_same(first: object, second: object) -> bool:
+    """Return whether two files or frames have the same content."""
+    paths = [Path(rows).expanduser() for rows in (first, second) if isinstance(rows, str | Path)]
+    if len(paths) == 2:
+        return all(path.is_file() for path in paths) and filecmp.cmp(*paths, shallow=False)
+    return first is second or (isinstance(first, pd.DataFrame) and first.equals(second))
 
 
 def _check_sheets(
@@ -425,10 +458,14 @@ def _read_conversions(
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     if has_own_table or "conversion" in named or table.format is not None:
-        table.take_word("conversion", table.find("conversion", named, required=False))
+        identity = table.find("conversion", named, required=False)
+        if identity is None and has_own_table:
+            identity = next(iter(own_checks.numbered(table)), None)
+        table.take_word("conversion", identity)
     value = table.find("value", named, required=False)
     if has_own_table:
-        own_checks.leave_out_lines(table, value)
+        conversion = table.columns.get("conversion")
+        own_checks.leave_out_lines(table, value, conversion if isinstance(conversion, str) else None)
         if value is None:
             own_checks.warn_of_amounts(table)
         own_checks.warn_of_statuses(table)
@@ -440,6 +477,7 @@ def _read_conversions(
         table.take_less()
     table.take_currency(table.find_currency(named, value), currency)
     events, rejected = table.read(where=where, may_be_empty=True)
+    own_checks.warn_of_negative(table, events)
     if aggregate:
         return _add_up(table, events, rejected)
     if "conversion" in events.column_names:
@@ -590,18 +628,23 @@ def _person(rows: pa.Table) -> str:
 
 
 def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make one user of those that stand in one cell of a conversion, such as the contacts of a deal.
+    """Make one user of those that stand in one cell, such as the contacts of a deal.
 
     Warns
     -----
     InputWarning
         With the number of conversions.
     """
-    cells = connection.execute(
-        "SELECT DISTINCT account FROM conversions WHERE regexp_matches(account, '[^;,|][;,|][^;,|]') "
-        "AND account NOT IN (SELECT account FROM visits WHERE account IS NOT NULL)"
-    ).fetchall()
-    known = {account for (account,) in connection.execute("SELECT DISTINCT account FROM visits").fetchall()}
+    visitors, customers = (
+        {account for (account,) in connection.execute(f"SELECT DISTINCT account FROM {table}").fetchall()}
+        for table in ("visits", "conversions")
+    )
+    cells = [
+        (cell, known)
+        for own, known in ((customers, visitors), (visitors, customers))
+        for cell in sorted(own - known - {None})
+        if re.search("[^;,|][;,|][^;,|]", cell)
+    ]
     owner: dict[str, str] = {}
 
     def owner_of(person: str) -> str:
@@ -610,7 +653,7 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
         return person
 
     joined = []
-    for (cell,) in cells:
+    for cell, known in cells:
         people = [person.strip() for person in re.split("[;,|]", cell) if person.strip()]
         if not known.isdisjoint(people):
             joined.append(cell)

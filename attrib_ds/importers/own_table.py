@@ -53,6 +53,8 @@ _TOTALS: Final = (
     "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
     "bounce_rate", "cost", "spend", "conversions",
 )  # fmt: skip
+#: Words in place of the id of a person.
+_NOBODY: Final = ("null", "none", "nan", "undefined", "(not set)", "guest", "anonymous", "n/a", "-")
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
@@ -180,9 +182,9 @@ class OwnTable:
         if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
             return (
                 "paths need one row per visit or contact, with an id of the person; export those, and pass a "
-                f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
+                f"summary with costs as the spend; if a column has people, {how_to_name(called)}"
             )
-        return _how_to_name(called)
+        return how_to_name(called)
 
     def _header_row(self) -> int | None:
         """Return the first of the first rows in which two cells are common names of columns."""
@@ -218,7 +220,7 @@ class OwnTable:
         if not isinstance(name, str):
             raise errors.InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
-            advice = "" if called == role else f"; {_how_to_name(called)}"
+            advice = "" if called == role else f"; {how_to_name(called)}"
             raise errors.InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
                 f"columns: "
@@ -353,7 +355,8 @@ class OwnTable:
             return [self._checked("date", column, called) for column in columns]
         times = list(filter(self.is_filled, self.common("time")))
         clocks = [column for column in times if self._is_mostly(column, self._clock(column))]
-        day = self.best([column for column in self.common("date") if column not in clocks])
+        moments = [column for column in times if self._is_mostly(column, self._moment(column))]
+        day = self.best([column for column in self.common("date") if column not in clocks] or moments)
         if day is None:
             column = self.find("date", named, required=required, called=called)
             return [] if column is None else [column]
@@ -363,7 +366,7 @@ class OwnTable:
         if clocks:
             return [day, clocks[0]]
         others = [column for column in times if column != day]
-        instants = [column for column in others if self._is_mostly(column, self._moment(column))]
+        instants = [column for column in moments if column != day]
         if others and not instants:
             self._warn_of_times(others[0], day)
         return instants[:1] or [day]
@@ -449,12 +452,27 @@ class OwnTable:
     def take_word(self, role: str, column: str | None) -> None:
         """Select a column of text, which is required in every row."""
         if column is not None:
-            is_email = role == "user" and "email" in folded(column)
+            word = self._person(column) if role == "user" else self.source.word(column)
             self.columns[role] = column
-            self._select[role] = (
-                f"lower({self.source.word(column)})" if is_email else self.source.word(column)
+            self._select[role] = word
+            self._reject(f"{word} IS NULL", column, "is no person")
+
+    def _person(self, column: str) -> str:
+        """Return SQL for the id of a person, NULL for a word that stands for nobody."""
+        word = self.source.word(column)
+        known = f"lower({word})" if "mail" in folded(column) else word
+        nobody = ", ".join(map(sources.literal, _NOBODY))
+        return f"CASE WHEN lower({word}) NOT IN ({nobody}) THEN {known} END"
+
+    def has_guests(self, person: str, email: str) -> bool:
+        """Return whether the ids of persons are the same, such as 0, for several addresses of guests."""
+        word, address = self.source.word(person), self.source.word(email)
+        return bool(
+            self.scalar(
+                f"count(DISTINCT lower({address})) FILTER ({word} = '0' OR {self._person(person)} IS NULL)"
             )
-            self._reject(f"{self.source.word(column)} IS NULL", column, "is missing")
+            > 1
+        )
 
     def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
         """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
@@ -482,7 +500,7 @@ class OwnTable:
             return
         present = {"user": user, "device": device} if user is not None else {"device": device}
         self.columns |= present
-        words = {role: self.source.word(column) for role, column in present.items()}
+        words = {role: self._person(column) for role, column in present.items()}
         self._select |= {role: f"CAST({words.get(role, 'NULL')} AS VARCHAR)" for role in ("user", "device")}
         if user is None:
             self._reject(f"{words['device']} IS NULL", device, "is missing")
@@ -679,5 +697,6 @@ def workbook_of(rows: object) -> Path | None:
     )
 
 
-def _how_to_name(role: str) -> str:
+def how_to_name(role: str) -> str:
+    """Return the advice to name the column of a role."""
     return f"name it with columns={{{role!r}: COLUMN}}"

@@ -48,6 +48,21 @@ class TestAmounts:
     def test_common_names_of_amounts_are_known(self, name):
         assert earned(orders(**{name: [10.0, 20.5]})) == 30.5
 
+    @pytest.mark.parametrize(
+        "name",
+        ["Bestellwert", "paid_amount", "purchase_value", "basket_value", "Total incl. VAT", "Deal size"],
+    )
+    def test_more_names_of_amounts_are_known(self, name):
+        assert earned(orders(**{name: [10.0, 20.5]})) == 30.5
+
+    def test_a_gross_amount_with_taxes_in_its_name_is_named(self):
+        with pytest.warns(InputWarning, match=r"numbers: worth incl\. tax\."):
+            at.read_journeys(CLICKS, orders(**{"worth incl. tax": [10.0, 20.5], "tax": [1.0, 2.0]}))
+
+    def test_amounts_below_zero_are_named(self):
+        with pytest.warns(InputWarning, match=r"1 row with an amount below 0 \(value\), and each counts"):
+            at.read_journeys(CLICKS, orders(value=[10.0, -10.0]))
+
     def test_the_currency_at_the_end_of_a_name_counts(self):
         events = at.read_journeys(CLICKS, orders(**{"Total (CHF)": [10.0, 20.5]})).events
         assert events["statistics.revenue.currency"].tolist() == ["CHF", "CHF"]
@@ -74,6 +89,16 @@ class TestLines:
             journeys = at.read_journeys(CLICKS, lines)
         assert (len(journeys.events), len(journeys.rejected)) == (2, 0)
 
+    def test_a_name_with_numbers_is_the_id_of_orders(self):
+        lines = pd.DataFrame({"Name": ["#1", "#1", "#2"], "user": ["u", "u", "v"], "date": [*DAYS, DAYS[1]]})
+        with pytest.warns(InputWarning, match=r"2 conversions from 3 rows; .* another row \(Name\)"):
+            journeys = at.read_journeys(CLICKS, lines.assign(Total=[10.0, None, 20.0]))
+        assert len(journeys.events) == 2
+        with pytest.raises(InvalidRequest, match="distinct values of 'Name'"):
+            at.read_journeys(CLICKS, lines.assign(Total=[10.0, 10.0, 20.0]))
+        people = lines.assign(Name=["Ann", "Ann", "Bob"], Total=[10.0, 5.0, 20.0])
+        assert len(at.read_journeys(CLICKS, people).events) == 3
+
     def test_conversions_without_an_amount_stay(self):
         assert len(at.read_journeys(CLICKS, orders(total=[10.0, None])).events) == 2
 
@@ -84,9 +109,29 @@ class TestLines:
 
     def test_a_table_is_not_touchpoints_and_conversions(self, tmp_path):
         CLICKS.to_csv(tmp_path / "all.csv", index=False)
-        for rows in (CLICKS, tmp_path / "all.csv"):
+        CLICKS.to_csv(tmp_path / "copy.csv", index=False)
+        for rows, copy in (
+            (CLICKS, CLICKS),
+            (CLICKS, CLICKS.copy()),
+            (tmp_path / "all.csv", tmp_path / "all.csv"),
+            (tmp_path / "all.csv", tmp_path / "copy.csv"),
+        ):
             with pytest.raises(InvalidRequest, match="conversions: the same as the touchpoints"):
-                at.read_journeys(rows, rows)
+                at.read_journeys(rows, copy)
+
+    def test_touchpoints_that_were_pasted_twice_are_named(self):
+        clicks = pd.concat([CLICKS, CLICKS.assign(channel="tv")])
+        with pytest.warns(InputWarning, match="every row of touchpoints occurs 2 times or more"):
+            at.read_journeys(pd.concat([clicks, clicks]), orders())
+        at.read_journeys(pd.concat([clicks, clicks.tail(2)]), orders())
+
+    def test_spend_counts_once(self):
+        spend = pd.DataFrame({"channel": ["search", "email"], "date": DAYS, "spend": [10.0, 5.0]})
+        with pytest.raises(InvalidRequest, match="spend: two of the files are the same"):
+            at.read_journeys(CLICKS, orders(), spend=[spend, spend.copy()])
+        with pytest.warns(InputWarning, match="1 row is in several files, such as 10.00 for 'search'"):
+            at.read_journeys(CLICKS, orders(), spend=[spend, spend.head(1)])
+        at.read_journeys(CLICKS, orders(), spend=[spend.head(1), spend.tail(1)])
 
 
 class TestPeople:
@@ -96,6 +141,28 @@ class TestPeople:
             paths = at.read_journeys(CLICKS, deals).paths()
         credits = at.attribute(paths, "linear").set_index("node_id")
         assert credits["value"].to_dict() == {"search": 5.0, "email": 5.0}
+
+    def test_people_in_one_cell_of_touchpoints_share_them(self):
+        with pytest.warns(InputWarning, match="1 cell has several users, such as 'u;v'"):
+            paths = at.read_journeys(CLICKS.assign(user=["u;v", "w"]), orders()).paths()
+        assert at.attribute(paths, "linear").set_index("node_id")["conversions"]["search"] == 2.0
+
+    def test_guests_without_an_account_are_known_by_their_addresses(self):
+        people = {"customer_id": ["0", "0"], "email": ["u@example.com", "v@example.com"]}
+        clicks, bought = (rows.drop(columns="user").assign(**people) for rows in (CLICKS, orders()))
+        credits = at.attribute(at.read_journeys(clicks, bought).paths(), "linear").set_index("node_id")
+        assert credits["conversions"].to_dict() == {"search": 1.0, "email": 1.0}
+
+    def test_a_word_for_nobody_is_no_person(self):
+        clicks, bought = CLICKS.assign(user=["(not set)", "v"]), orders(user=["(not set)", "v"])
+        with pytest.warns(at.errors.RejectedRows, match="user is no person: '\\(not set\\)'"):
+            journeys = at.read_journeys(clicks, bought)
+        assert at.attribute(journeys.paths(), "linear")["node_id"].tolist() == ["email"]
+
+    def test_a_table_without_addresses_is_the_one_that_is_named(self):
+        clicks = CLICKS.rename(columns={"user": "email"})
+        with pytest.raises(InvalidRequest, match="conversions: conversions has no column .* the user"):
+            at.read_journeys(clicks, orders().rename(columns={"user": "Buyer"}))
 
     def test_an_id_with_a_semicolon_of_its_own_is_one_person(self):
         clicks = CLICKS.assign(user=["a;b", "a"])
@@ -124,6 +191,10 @@ class TestPeople:
         ("Stage", ["Closed Won", "Closed Lost"], r"Stage is closed lost \(1\)"),
         ("captured", [True, False], r"captured is false \(1\)"),
         ("status", ["Refunded", "voided"], r"status is refunded \(1\), voided \(1\)"),
+        ("status", ["paid", "pending"], r"status is pending \(1\)"),
+        ("order_state", ["complete", "closed"], r"order_state is closed \(1\)"),
+        ("is_paid", [True, False], r"is_paid is false \(1\)"),
+        ("Zustand", ["bezahlt", "storniert"], r"Zustand is storniert \(1\)"),
     ],
 )
 def test_statuses_of_conversions_that_did_not_take_place_are_named(column, values, said):
@@ -159,6 +230,10 @@ class TestAdjustments:
             InputWarning, match="each value is that of its conversion, which then counts twice"
         ):
             journeys.paths(adjustments=turnover)
+
+    def test_a_statistic_is_no_adjustment_of_itself(self):
+        with at.sample_project() as shop, pytest.raises(InvalidRequest, match="'turnover' is the statistic"):
+            at.conversion_paths(shop, event_type="order", statistic="turnover", adjustments=["turnover"])
 
     def test_refunds_say_nothing(self, journeys):
         refunds = pd.DataFrame({"event_id": ["1", "2"], "date": DAYS, "value": [-10.0, -5.0]})

@@ -86,15 +86,15 @@ def test_touchpoints_that_are_alike_are_several(write):
 
 
 def test_columns_without_common_names_can_be_named(write):
-    touches = TOUCHES.replace("customer_id,time,channel", "kunde,wann,kanal")
-    orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;kunde;am;umsatz")
+    touches = TOUCHES.replace("customer_id,time,channel", "werber,wann,kanal")
+    orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;werber;am;umsatz")
     with pytest.raises(
         errors.InvalidRequest,
-        match="no column that looks like the user; columns: .*kunde.*; name it with columns=",
+        match="no column that looks like the user; columns: .*werber.*; name it with columns=",
     ):
         read_journeys(write("t.csv", touches), write("o.csv", orders))
     columns = {
-        "user": "kunde",
+        "user": "werber",
         "node": "kanal",
         "date": "wann",
         "conversion": "nummer",
@@ -103,10 +103,10 @@ def test_columns_without_common_names_can_be_named(write):
     }
     journeys = read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns)
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
-    with pytest.raises(errors.InvalidRequest, match="no column 'kund' \\(did you mean 'kunde'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "kund"})
+    with pytest.raises(errors.InvalidRequest, match="no column 'werb' \\(did you mean 'werber'"):
+        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "werb"})
     with pytest.raises(errors.InvalidRequest, match="columns: 'usr' is not allowed \\(did you mean 'user'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "kunde"})
+        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "werber"})
 
 
 @pytest.mark.slow

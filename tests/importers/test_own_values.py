@@ -84,6 +84,7 @@ def test_an_empty_value_of_a_path_that_does_not_convert_is_zero(write):
         (("99.9", "1.000", "1e3"), [99.9, 1.0, 1000.0]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*an amount below 0")
 def test_decimal_commas_hold_for_the_whole_column(texts, expected):
     assert amounts(*texts) == expected
 

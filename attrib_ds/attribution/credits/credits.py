@@ -89,7 +89,7 @@ def attribute(
     -----
     InputWarning
         If ``spend`` has nodes without a touchpoint; if a quarter of the conversions or more is unattributed
-        beside a filter of touchpoints; or if a tenth of them, and at least 20, have touchpoints before the
+        beside a filter of touchpoints; or if a tenth of them, and 20 or half, have touchpoints before the
         lookback only.
 
     Notes
@@ -166,9 +166,9 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
             "where=at.event(...), or where=at.user(...)",
             InputWarning,
         )
-    many = max(_MANY, total / 10)
+    many = max(min(_MANY, total / 2), total / 10)
     missed = paths.beyond_lookback() if lost >= many else 0.0
-    if missed >= many:
+    if missed and missed >= many:
         warn(
             f"lookback: {missed:,.0f} of {total:,.0f} conversions have touchpoints before the lookback of "
             f"{paths.settings['lookback']} and none within it, so they are unattributed. If decisions take "
