@@ -109,7 +109,8 @@ def conversion_paths(
         Whether a window ends at the date of the event, so that later states do not change its path, or at the
         date of the state.
     adjustments : sequence of str, optional
-        Further statistics that are added to the value as later amounts, such as negative refunds.
+        Further statistics that are added to the value as later amounts, such as negative refunds; not
+        ``statistic`` itself.
     in_currency : str, optional
         Convert all values and the spend to this currency, at the rate of the event's date (for spend, of each
         day). By default each currency has rows of its own.

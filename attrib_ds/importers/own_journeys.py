@@ -141,8 +141,10 @@ def read_journeys(
     InputWarning
         If a file is the export of a known service; the message says how many rows count.
     InputWarning
-        If no column of values is recognised among columns of numbers, or a status tells of failed or refunded
-        rows, or several users are in one cell.
+        If no column of values is recognised among columns of numbers, an amount is below zero, a status tells
+        of rows that are not paid, won or complete, or several users are in one cell.
+    InputWarning
+        If every touchpoint occurs more than once, or rows of spend are in several files.
     InputWarning
         If a column beside the days looks like their times, but cannot be read as such.
     InputWarning
@@ -424,8 +426,10 @@ def _is_same(first: object, second: object) -> bool:
     """Return whether two files or frames have the same content."""
     paths = [Path(rows).expanduser() for rows in (first, second) if isinstance(rows, str | Path)]
     if len(paths) == 2:
-        return all(path.is_file() for path in paths) and filecmp.cmp(*paths, shallow=False)
-    return first is second or (isinstance(first, pd.DataFrame) and first.equals(second))
+        return all(path.is_file() for path in paths) and filecmp.cmp(paths[0], paths[1], shallow=False)
+    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
+        return first.equals(second)
+    return first is second
 
 
 def _check_sheets(

@@ -238,8 +238,8 @@ def _of_campaigns(report: Format, campaigns: Iterable[str], known_nodes: Collect
 
 def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: str) -> None:
     """Warn of nodes without a touchpoint; a row with the sum of the others is called a total."""
-    amounts = spend.groupby("node_id", sort=False)["spend"].sum()
-    unknown = [node for node, amount in amounts.items() if node not in known_nodes and amount]
+    amounts = spend[spend["spend"] > 0].groupby("node_id", sort=False)["spend"].sum()
+    unknown = [node for node in amounts.index if node not in known_nodes]
     if not unknown:
         return
     said = []

@@ -182,9 +182,9 @@ class OwnTable:
         if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
             return (
                 "paths need one row per visit or contact, with an id of the person; export those, and pass a "
-                f"summary with costs as the spend; if a column has people, {how_to_name(called)}"
+                f"summary with costs as the spend; if a column has people, {_how_to_name(called)}"
             )
-        return how_to_name(called)
+        return _how_to_name(called)
 
     def _header_row(self) -> int | None:
         """Return the first of the first rows in which two cells are common names of columns."""
@@ -220,7 +220,7 @@ class OwnTable:
         if not isinstance(name, str):
             raise errors.InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
-            advice = "" if called == role else f"; {how_to_name(called)}"
+            advice = "" if called == role else f"; {_how_to_name(called)}"
             raise errors.InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
                 f"columns: "
@@ -697,6 +697,5 @@ def workbook_of(rows: object) -> Path | None:
     )
 
 
-def how_to_name(role: str) -> str:
-    """Return the advice to name the column of a role."""
+def _how_to_name(role: str) -> str:
     return f"name it with columns={{{role!r}: COLUMN}}"
