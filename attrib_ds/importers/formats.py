@@ -19,7 +19,9 @@ from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 
 #: Rows with the sum of others, which reports have above or below them.
-_TOTAL: Final = r"^(grand )?(totals?|summe|gesamt)( of .*|:.*| -.*)?$"
+_TOTAL: Final = (
+    r"^((grand|overall|(deleted|removed) items?) )?(totals?|summe|gesamt(ergebnis)?)( of .*| ?:.*| -.*)?$"
+)
 _LOG: Final = re.compile(r"(?:^|[._-])log(?:[._-]\d+)*(?:\.gz)?$", re.IGNORECASE)
 #: A visit ends after this time without a page view.
 _PAUSE: Final = "INTERVAL 30 MINUTE"

@@ -325,6 +325,7 @@ def find_columns(
             found[role] = table.find_date({}, required=False)
         else:
             found[role] = [column for column in [table.find(role, {}, required=False)] if column is not None]
+    found["user"] = found.get("user") or table.emails()[:1]
     if found.get("device") == found.get("user"):
         # The only id of a table is that of its users.
         found.pop("device", None)
@@ -362,8 +363,7 @@ def _user_columns(
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
     # If one table has addresses and the other has nobody, the other one lacks them.
-    order = sorted(range(len(tables)), key=lambda each: bool(emails[each]))
-    for each in order:
+    for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
             chosen[each] = (tables[each].find("user", named, called=called[each]), None)
     return chosen
@@ -461,15 +461,14 @@ def _read_conversions(
     if "conversion_date" in named:
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
+    identity = None
     if has_own_table or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
-        if identity is None and has_own_table:
-            identity = next(iter(own_checks.numbered(table)), None)
+        identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         table.take_word("conversion", identity)
     value = table.find("value", named, required=False)
     if has_own_table:
-        conversion = table.columns.get("conversion")
-        own_checks.leave_out_lines(table, value, conversion if isinstance(conversion, str) else None)
+        own_checks.leave_out_lines(table, value, identity)
         if value is None:
             own_checks.warn_of_amounts(table)
         own_checks.warn_of_statuses(table)

@@ -435,6 +435,7 @@ class OwnTable:
         """Return SQL for a column of numbers, with or without thousands separators, as DOUBLE."""
         word = self.source.word(column)
         if self.source.types[column] == "VARCHAR":
+            word, _ = self._without_sign(column)
             mark = written_values.decimal_mark(
                 self.connection,
                 self.source.relation,
@@ -446,6 +447,16 @@ class OwnTable:
             )
             word = written_values.plain(word, mark)
         return f"TRY_CAST({word} AS DOUBLE)"
+
+    def _without_sign(self, column: str) -> tuple[str, str | None]:
+        """Return SQL for amounts without the sign of their currency, if all have the same, and its code."""
+        word = self.source.word(column)
+        sign = f"nullif(regexp_replace({word}, '[-0-9., ''\u00a0\u202f’]', '', 'g'), '')"
+        signs = self.scalar(f"list(DISTINCT {sign}) FILTER ({sign} IS NOT NULL)") or []
+        code = code_of(signs[0]) if len(signs) == 1 else None
+        if code is None and signs != ["$"]:
+            return word, None
+        return f"trim(replace({word}, {sources.literal(signs[0])}, ''))", code
 
     # -- selecting columns
 
@@ -466,13 +477,8 @@ class OwnTable:
 
     def has_guests(self, person: str, email: str) -> bool:
         """Return whether the ids of persons are the same, such as 0, for several addresses of guests."""
-        word, address = self.source.word(person), self.source.word(email)
-        return bool(
-            self.scalar(
-                f"count(DISTINCT lower({address})) FILTER ({word} = '0' OR {self._person(person)} IS NULL)"
-            )
-            > 1
-        )
+        is_guest = f"{self.source.word(person)} = '0' OR {self._person(person)} IS NULL"
+        return bool(self.scalar(f"count(DISTINCT {self._person(email)}) FILTER ({is_guest}) > 1"))
 
     def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
         """Reject rows by a condition; the reason shows the value and ends with the SQL of an advice."""
@@ -542,7 +548,8 @@ class OwnTable:
         """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
         if column is None:
             amount = self.columns.get("value", self.columns.get("spend"))
-            code = (of_services.currency_at_end(amount)[1] if isinstance(amount, str) else None) or code
+            if isinstance(amount, str):
+                code = of_services.currency_at_end(amount)[1] or self._without_sign(amount)[1] or code
             if code is not None:
                 self._select["currency"] = sources.literal(code)
             return

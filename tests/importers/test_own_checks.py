@@ -63,6 +63,25 @@ class TestAmounts:
         with pytest.warns(InputWarning, match=r"1 row with an amount below 0 \(value\), and each counts"):
             at.read_journeys(CLICKS, orders(value=[10.0, -10.0]))
 
+    @pytest.mark.parametrize(
+        ("cells", "worth", "currency"),
+        [
+            (["€1,010.50", "€ -20.00"], 990.5, "EUR"),
+            (["1.010,50 €", "20,00 €"], 1030.5, "EUR"),
+            (["20.50 CHF", "10"], 30.5, "CHF"),
+            (["$20.50", "$10"], 30.5, None),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:.*an amount below 0")
+    def test_amounts_may_have_the_sign_of_their_currency(self, cells, worth, currency):
+        credits = at.attribute(at.read_journeys(CLICKS, orders(total=cells)).paths(), "linear")
+        assert credits["value"].sum() == worth
+        assert {*credits["currency"].dropna()} == {currency} - {None}
+
+    def test_amounts_with_several_signs_are_not_added_up(self):
+        with pytest.raises(InvalidRequest, match="total is not a number: '€10'"):
+            at.read_journeys(CLICKS, orders(total=["€10", "£20"]))
+
     def test_the_currency_at_the_end_of_a_name_counts(self):
         events = at.read_journeys(CLICKS, orders(**{"Total (CHF)": [10.0, 20.5]})).events
         assert events["statistics.revenue.currency"].tolist() == ["CHF", "CHF"]

@@ -228,6 +228,19 @@ def test_a_summary_is_called_that(name):
         at.read_journeys(EXPORTS / f"{name}.csv", EXPORTS / "shopify.csv")
 
 
+@pytest.mark.parametrize(
+    "total", ["Overall total", "Deleted items total", "Total : campagnes", "Total: Account"]
+)
+def test_rows_of_totals_are_left_out(total, tmp_path):
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["Brand"], "date": ["2025-01-01"]})
+    orders = pd.DataFrame({"order_id": ["1"], "user": ["u"], "date": ["2025-01-02"], "value": [5.0]})
+    rows = f"Campaign,Currency code,Clicks,Spend,Avg. CPC\nBrand,EUR,1,2.0,2\n{total},EUR,1,2.0,2\n"
+    (tmp_path / "spend.csv").write_text(rows)
+    with pytest.warns(at.errors.InputWarning, match="1 campaign row from 2 rows, 1 row of totals left out"):
+        journeys = at.read_journeys(clicks, orders, spend=tmp_path / "spend.csv")
+    assert journeys.spend["spend"].sum() == 2.0
+
+
 def test_any_table_of_sums_is_called_a_summary():
     totals = pd.DataFrame({"channel": ["tv"], "date": ["2025-01-01"], "Sessions": [5], "Clicks": [3]})
     with pytest.raises(
