@@ -26,6 +26,7 @@ _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
 _PARQUET: Final = (".parquet", ".pq")
 _EXTENSIONS: Final = (*text_files.DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS)
 _MOST_PROPERTIES: Final = 2_000
+_MOST_LEVELS: Final = 16
 _MOST_ROWS_OF_GROUP: Final = 50_000_000
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
@@ -402,6 +403,9 @@ def _json_properties(
     waiting = [("", "")]
     while waiting:
         prefix, parent = waiting.pop(0)
+        if parent.count("/") >= _MOST_LEVELS:  # each is one more pass
+            problem = f"{argument}: objects are nested more than {_MOST_LEVELS} deep"
+            raise InvalidRequest(f"{problem}, below {prefix!r}", field=argument)
         keys_of = f"json_keys(line, {literal(parent)})" if parent else "json_keys(line)"
         keys = sorted(connection.execute(f"SELECT DISTINCT unnest({keys_of}) FROM {lines}").fetchall())
         if len(found) + len(keys) > _MOST_PROPERTIES:

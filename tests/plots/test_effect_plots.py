@@ -82,7 +82,7 @@ def test_results_draw_themselves():
     holdout = holdout_effects(paths, world.withheld)
     ax = effects.plot(top=2)
     assert labels(ax)[-2:] == ["other (5 nodes)", "direct (control)"]
-    assert ax.get_xlabel().startswith("conversions\nverdict of the controls: cannot tell, with ")
+    assert ax.get_xlabel().startswith("conversions\nverdict: cannot tell; controls earn ")
     assert names(holdout.plot()) == ["caused, by holdout"]
     legend = [
         "credited (a convention)",

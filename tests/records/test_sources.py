@@ -213,6 +213,15 @@ def test_open_objects_and_arrays_stay_json_text(connection, tmp_path):
     assert (json.loads(data), json.loads(tags), none) == (line["userData"], line["tags"], None)
 
 
+def test_objects_nested_too_deep_name_the_place(connection, tmp_path):
+    path = tmp_path / "events.ndjson"
+    path.write_text('{"a":' * 17 + "1" + "}" * 17)
+    with pytest.raises(InvalidRequest, match="events: objects are nested more than 16 deep, below 'a.a"):
+        open_source(connection, path, argument="events")
+    path.write_text('{"a":' * 16 + "1" + "}" * 16)
+    assert ".".join("a" * 16) in open_source(connection, path, argument="events").types
+
+
 def test_too_many_properties_name_the_place(connection, tmp_path):
     lines = "\n".join(json.dumps({"counts": {f"key{i}": 1}}) for i in range(2_001))
     path = write(tmp_path, "visits.ndjson", lines)

@@ -41,7 +41,7 @@ USERS = "/api/v2/projects/shop/users/search"
 EVENTS = "/api/v1/events"
 
 
-#: Takes a second: 50 comparisons for each of the interactions, none of which holds.
+#: Takes seconds: 200 comparisons for each of the interactions, none of which holds.
 LONG = {
     "limit": 1,
     "interactionFilter": {
@@ -49,7 +49,7 @@ LONG = {
         "condition": "OR",
         "rules": [
             {"type": "predicate", "field": "geo.city", "operator": "contains", "value": f"nowhere {number}"}
-            for number in range(50)
+            for number in range(200)
         ],
     },
 }
