@@ -19,13 +19,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project
-from attrib_ds.records.declared_fields import (
-    DeclaredFields,
-    declared_fields,
-    needs_declarations,
-    typed_events,
-    typed_users,
-)
+from attrib_ds.records import declared_fields
 from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 from attrib_ds.records.ga4_events import GA4Hits
@@ -56,30 +50,34 @@ def _write_parquet(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Tab
 
 def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
     """Return events with a typed column per declared field, state and statistic."""
-    return typed_events(events, _declared(project))
+    return declared_fields.typed_events(events, _declared(project))
 
 
 def user_columns_reader(project: Project) -> Callable[[pa.Table], pa.Table]:
     """Return a function that gives users typed columns; it requests the event types once, if at all."""
 
     @cache
-    def declared() -> DeclaredFields:
+    def declared() -> declared_fields.DeclaredFields:
         return _declared(project)
 
     def read(users: pa.Table) -> pa.Table:
-        return typed_users(users, declared()) if needs_declarations(users.column_names) else users
+        return (
+            declared_fields.typed_users(users, declared())
+            if declared_fields.needs_declarations(users.column_names)
+            else users
+        )
 
     return read
 
 
-def _declared(project: Project) -> DeclaredFields:
+def _declared(project: Project) -> declared_fields.DeclaredFields:
     """Return what the event types declare, archived ones included; nothing if a key may not read them."""
     try:
         # Without archived ones, archiving an event type would take columns away.
         listed = [project.send("list_event_types", archived=archived).read() for archived in (False, True)]
     except (Forbidden, NotFound, NotSupported):
-        return DeclaredFields()
-    return declared_fields(pa.concat_tables(listed))
+        return declared_fields.DeclaredFields()
+    return declared_fields.declared_fields(pa.concat_tables(listed))
 
 
 _FORMATS = ("csv", "xlsx", "parquet")

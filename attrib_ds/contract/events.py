@@ -7,22 +7,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, ValidationError, model_validator
 
 from attrib_ds import errors, schema
-from attrib_ds.contract import administration, identifiers, json_values, request
-from attrib_ds.contract.values import (
-    BOUNDED,
-    Amount,
-    EventData,
-    EventDate,
-    Flag,
-    Instant,
-    JsonObject,
-    Limit,
-    Offset,
-    StateValue,
-    TimeZone,
-    sorting_text,
-    whole,
-)
+from attrib_ds.contract import administration, identifiers, json_values, request, values
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -46,8 +31,8 @@ class CreateEvent(request.ProjectRequest):
 
     eventType: identifiers.Text
     nonce: Nonce
-    data: EventData
-    eventDate: EventDate | None = None
+    data: values.EventData
+    eventDate: values.EventDate | None = None
     trackerId: identifiers.Text | None = None
 
 
@@ -109,7 +94,7 @@ class CreateEvents(request.Request):
 
     events: Annotated[tuple[Envelope, ...], json_values.Size(highest=1_000)]
     projectId: identifiers.ProjectId | None = None
-    wait: Flag = False
+    wait: values.Flag = False
 
     @property
     def project_ids(self) -> list[str]:
@@ -153,22 +138,22 @@ class GetEvent(request.ProjectRequest):
 class ListTrashedEvents(request.ProjectRequest):
     """List the events that could not be processed."""
 
-    since: Instant | None = None
-    until: Instant | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    since: values.Instant | None = None
+    until: values.Instant | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 class EventInsights(request.ProjectRequest):
     """Compute metrics of events over time, by project or event type."""
 
-    since: Instant
-    until: Instant
-    metrics: Annotated[tuple[identifiers.Text, ...], BOUNDED]
+    since: values.Instant
+    until: values.Instant
+    metrics: Annotated[tuple[identifiers.Text, ...], values.BOUNDED]
     groupBy: Grouping
     interval: Interval
     filter: request.EventTypes | None = None
-    timezone: TimeZone | None = None
+    timezone: values.TimeZone | None = None
 
 
 class UpdateEventState(request.ProjectRequest):
@@ -176,8 +161,8 @@ class UpdateEventState(request.ProjectRequest):
 
     id: identifiers.Uuid
     storageKey: identifiers.PathText
-    value: StateValue
-    date: Instant | None = None
+    value: values.StateValue
+    date: values.Instant | None = None
 
 
 class UpdateEventStatistic(request.ProjectRequest):
@@ -185,8 +170,8 @@ class UpdateEventStatistic(request.ProjectRequest):
 
     id: identifiers.Uuid
     storageKey: identifiers.PathText
-    value: Amount
-    date: Instant | None = None
+    value: values.Amount
+    date: values.Instant | None = None
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
@@ -206,10 +191,10 @@ _STATE_DELAY: Final = "state-delay-"
 CountryCode = Annotated[
     str, json_values.pattern("[A-Z]{2}", "two capital letters, as in ISO 3166-1", shortest=2, longest=2)
 ]
-PhoneOrder = Annotated[int, whole("a whole number, 0 or more", lowest=0)]
+PhoneOrder = Annotated[int, values.whole("a whole number, 0 or more", lowest=0)]
 EventTypeSort = Annotated[
     dict[str, int],
-    sorting_text(tuple(column.name for column in schema.EVENT_TYPE if not schema.is_json(column))),
+    values.sorting_text(tuple(column.name for column in schema.EVENT_TYPE if not schema.is_json(column))),
 ]
 
 
@@ -223,10 +208,10 @@ class EventTypeField(request.Part):
     entity: Annotated[str, json_values.choice("user", "event")]
     storageKey: identifiers.StorageKey
     ingestionKey: identifiers.Name | None = None
-    discriminant: Flag = False
-    isPii: Flag = False
-    isMostProbableLocation: Flag = False
-    optional: Flag = False
+    discriminant: values.Flag = False
+    isPii: values.Flag = False
+    isMostProbableLocation: values.Flag = False
+    optional: values.Flag = False
 
     @model_validator(mode="before")
     @classmethod
@@ -260,19 +245,19 @@ class ExpirationPolicy(request.Part):
     """
 
     retentionDurationInDays: administration.RetentionDays | None = None
-    piiFields: Annotated[tuple[identifiers.StorageKey, ...], BOUNDED] | None = None
+    piiFields: Annotated[tuple[identifiers.StorageKey, ...], values.BOUNDED] | None = None
 
 
 class ListEventTypes(request.ProjectRequest):
     """List the event types of a project."""
 
     search: identifiers.Text | None = None
-    archived: Flag | None = None
+    archived: values.Flag | None = None
     storageKey: identifiers.Text | None = None
     reference: identifiers.Text | None = None
     sort: EventTypeSort | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 class CreateEventType(request.ProjectRequest):
@@ -280,9 +265,9 @@ class CreateEventType(request.ProjectRequest):
 
     reference: identifiers.Reference
     name: identifiers.Name
-    fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
-    metadata: JsonObject = Field(default_factory=dict)
-    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] = ()
+    fields: Annotated[tuple[EventTypeField, ...], values.BOUNDED] = ()
+    metadata: values.JsonObject = Field(default_factory=dict)
+    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], values.BOUNDED] = ()
     expirationPolicy: ExpirationPolicy | None = None
 
     @model_validator(mode="after")
@@ -313,9 +298,9 @@ class UpdateEventType(GetEventType):
     """
 
     name: identifiers.Name | None = None
-    fields: Annotated[tuple[EventTypeField, ...], BOUNDED] = ()
-    metadata: JsonObject | None = None
-    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], BOUNDED] | None = None
+    fields: Annotated[tuple[EventTypeField, ...], values.BOUNDED] = ()
+    metadata: values.JsonObject | None = None
+    phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], values.BOUNDED] | None = None
     expirationPolicy: ExpirationPolicy | None = None
 
     @model_validator(mode="after")

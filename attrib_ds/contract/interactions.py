@@ -8,31 +8,9 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError, model_validator
 
-from attrib_ds import instants
-from attrib_ds.contract import administration, events, identifiers, json_values
+from attrib_ds import instants, schema
+from attrib_ds.contract import administration, events, identifiers, json_values, values
 from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement, translate
-from attrib_ds.contract.values import (
-    FILLED,
-    Flag,
-    Instant,
-    Limit,
-    Offset,
-    PastInstant,
-    SegmentCount,
-    ThreeState,
-    TimeZone,
-    check_json_object,
-    sorting,
-    whole,
-)
-from attrib_ds.schema import (
-    INTERACTION,
-    INTERACTION_INSIGHT,
-    NODE_TYPES,
-    PAGE_INSIGHT,
-    is_json,
-    properties,
-)
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -47,14 +25,14 @@ _A_PAGE: Final = "the path of a page, such as '/thank-you' or '/blog/*', with at
 _UNGROUPED: Final = {"_id", "firstHitId"}
 
 #: Columns to sort by: those with one value per record.
-SORTABLE: Final = tuple(column.name for column in INTERACTION if not is_json(column))
+SORTABLE: Final = tuple(column.name for column in schema.INTERACTION if not schema.is_json(column))
 
 #: Columns to group by: no ids, no continuous numbers, no dates.
 GROUPABLE: Final = tuple(
     column.name
-    for column in INTERACTION
+    for column in schema.INTERACTION
     if column.name not in _UNGROUPED
-    and not is_json(column)
+    and not schema.is_json(column)
     and not pa.types.is_floating(column.type)
     and not pa.types.is_timestamp(column.type)
 )
@@ -64,7 +42,7 @@ def _check_group(value: Any) -> str:
     if isinstance(value, str) and value in GROUPABLE:
         return str(value)
     problem = f"{json_values.shown(value)} is not allowed"
-    if isinstance(value, str) and value in properties(INTERACTION):
+    if isinstance(value, str) and value in schema.properties(schema.INTERACTION):
         problem = f"{value!r} is not a single column of names or counts"
     raise json_values.Refused(
         f"{problem}{json_values.nearest(value, GROUPABLE)}; allowed: {json_values.listed(GROUPABLE)}"
@@ -101,7 +79,7 @@ def _check_window(value: Any) -> str:
 
 
 def _check_node_data(value: Any) -> dict[str, Any]:
-    node_data = check_json_object(value)
+    node_data = values.check_json_object(value)
     if not isinstance(node_data.get("vendorId"), str):
         raise json_values.Refused(
             "has no vendorId; expected an object with the vendorId (text) of an integration"
@@ -110,15 +88,17 @@ def _check_node_data(value: Any) -> dict[str, Any]:
 
 
 def _check_user_data(value: Any) -> dict[str, Any]:
-    user_data = check_json_object(value)
+    user_data = values.check_json_object(value)
     if all(field is None or (isinstance(field, str) and not field.strip()) for field in user_data.values()):
         raise json_values.Refused("identifies no user; expected at least one identity field, such as email")
     return user_data
 
 
-Projection = Annotated[tuple[Annotated[str, json_values.choice(*properties(INTERACTION))], ...], FILLED]
-InteractionSort = Annotated[dict[str, int], sorting(SORTABLE)]
-InsightSort = Annotated[dict[str, int], sorting(tuple(INTERACTION_INSIGHT.names))]
+Projection = Annotated[
+    tuple[Annotated[str, json_values.choice(*schema.properties(schema.INTERACTION))], ...], values.FILLED
+]
+InteractionSort = Annotated[dict[str, int], values.sorting(SORTABLE)]
+InsightSort = Annotated[dict[str, int], values.sorting(tuple(schema.INTERACTION_INSIGHT.names))]
 Group = Annotated[
     str,
     json_values.Rule(
@@ -132,7 +112,7 @@ LEVELS: Final = ("channel", "campaign")
 #: Groups of visits: a level of their traffic source, or a property.
 VisitGroup = Annotated[str, json_values.choice(*LEVELS, *GROUPABLE)]
 CalendarInterval = Annotated[str, json_values.choice(*events.LINEAR, "hourOfDay", *events.CYCLIC)]
-PageSort = Annotated[dict[str, int], sorting(tuple(PAGE_INSIGHT.names))]
+PageSort = Annotated[dict[str, int], values.sorting(tuple(schema.PAGE_INSIGHT.names))]
 _PAGE: Final = r"(?!(?:[^*]*\*){21})[^\s\x00\ud800-\udfff]*[/*][^\s\x00\ud800-\udfff]*"
 Page = Annotated[str, json_values.pattern(_PAGE, _A_PAGE, longest=2_048)]
 Step = Annotated[
@@ -172,12 +152,12 @@ class Population(ProjectRequest):
 
     null_counts: ClassVar[frozenset[str]] = frozenset({"filtered", "isBot"})
 
-    since: Instant | None = None
-    until: Instant | None = None
+    since: values.Instant | None = None
+    until: values.Instant | None = None
     interactionFilter: InteractionFilter | None = None
     nodeFilter: NodeFilter | None = None
-    filtered: ThreeState = False
-    isBot: ThreeState = False
+    filtered: values.ThreeState = False
+    isBot: values.ThreeState = False
 
 
 class SearchInteractions(Population):
@@ -185,8 +165,8 @@ class SearchInteractions(Population):
 
     projection: Projection | None = None
     sort: InteractionSort | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 class GetInteraction(ProjectRequest):
@@ -206,9 +186,9 @@ class InteractionInsights(Population):
 
     group: Group | None = None
     interval: Interval | None = None
-    segmentCount: SegmentCount | None = None
+    segmentCount: values.SegmentCount | None = None
     sort: InsightSort | None = None
-    timezone: TimeZone | None = None
+    timezone: values.TimeZone | None = None
 
     @model_validator(mode="after")
     def _check_segments(self) -> Self:
@@ -243,8 +223,8 @@ class PageInsights(_Views):
     group: VisitGroup | None = None
     interval: CalendarInterval | None = None
     sort: PageSort | None = None
-    limit: Limit | None = None
-    timezone: TimeZone | None = None
+    limit: values.Limit | None = None
+    timezone: values.TimeZone | None = None
 
 
 class Funnel(_Views):
@@ -264,13 +244,13 @@ class PageConversions(Population):
 class CreateOfflineInteraction(ProjectRequest):
     """Create an offline interaction, such as a call or a visit to a store."""
 
-    date: PastInstant
+    date: values.PastInstant
     userData: UserData
     nodeData: NodeData
     externalId: identifiers.Name | None = None
 
 
-NodeType = Annotated[str, json_values.choice(*NODE_TYPES)]
+NodeType = Annotated[str, json_values.choice(*schema.NODE_TYPES)]
 
 
 class ListNodes(ProjectRequest):
@@ -278,8 +258,8 @@ class ListNodes(ProjectRequest):
 
     type: NodeType | None = None
     search: identifiers.Text | None = None
-    offset: Offset = 0
-    limit: Limit | None = None
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 class GetNode(ProjectRequest):
@@ -318,7 +298,7 @@ LinkValue = Annotated[str, json_values.pattern("[A-Za-z0-9_=-]{1,1024}", "a valu
 HitType = Annotated[str, json_values.pattern("[a-zA-Z0-9_.-]{1,64}", "1 to 64 letters, digits and _ . -")]
 Minutes = Annotated[
     int,
-    whole(
+    values.whole(
         "a whole number of minutes, as of Date.getTimezoneOffset()",
         lowest=-MINUTES_OF_DAY,
         highest=MINUTES_OF_DAY,
@@ -337,14 +317,14 @@ class CollectHit(ProjectRequest):
     pageUrl: PageUrl
     hitId: HitId | None = None
     trackerId: TrackerId | None = None
-    isPersistent: Flag = True
-    isAutomated: Flag = False
+    isPersistent: values.Flag = True
+    isAutomated: values.Flag = False
     cookieDomain: Referrer | None = None
     referrer: Referrer = ""
     timezoneOffset: Minutes | None = None
     hitType: HitType = "pageview"
-    date: Instant | None = None
-    sentAt: Instant | None = None
+    date: values.Instant | None = None
+    sentAt: values.Instant | None = None
     ingestKey: administration.IngestKey | None = None
 
     @property
@@ -414,7 +394,7 @@ class CollectOpportunity(ProjectRequest):
     holdout: administration.HoldoutName
     trackerId: TrackerId
     opportunityId: HitId
-    isPersistent: Flag = True
+    isPersistent: values.Flag = True
     referrer: Referrer = ""
     ingestKey: administration.IngestKey | None = None
 

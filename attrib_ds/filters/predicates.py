@@ -13,17 +13,7 @@ from zoneinfo import ZoneInfo
 
 from attrib_ds import instants
 from attrib_ds.errors import InvalidRequest, check_choice
-from attrib_ds.filters.values import (
-    LARGEST_PATTERN,
-    LONGEST_LIST,
-    MOST_VALUES,
-    Scalar,
-    Value,
-    calendar_days,
-    expanded_size,
-    infer_type,
-    settle,
-)
+from attrib_ds.filters import values
 from attrib_ds.filters.vocabulary import OPERATORS, FieldType, Kind, check_kind, is_open, read_as, resolve
 
 
@@ -609,10 +599,10 @@ MOST_NODES: Final = 200
 MOST_SEARCHES: Final = 50
 #: Maximum number of regular expressions, and their maximum expanded size together.
 MOST_PATTERNS: Final = 20
-LARGEST_PATTERNS: Final = 4 * LARGEST_PATTERN
+LARGEST_PATTERNS: Final = 4 * values.LARGEST_PATTERN
 #: Maximum number of values, and of characters of texts, of all comparisons together.
-MOST_VALUES_TOGETHER: Final = 2 * MOST_VALUES
-LONGEST_TOGETHER: Final = LONGEST_LIST
+MOST_VALUES_TOGETHER: Final = 2 * values.MOST_VALUES
+LONGEST_TOGETHER: Final = values.LONGEST_LIST
 
 _SYMBOLS: Final = {"AND": "&", "OR": "|"}
 _LABELS: Final = {
@@ -710,7 +700,7 @@ class Comparison(Predicate):
     kind: Kind
     field: str
     operator: str
-    value: Value = None
+    value: values.Value = None
     operator_type: str | None = None
 
     def __post_init__(self) -> None:
@@ -718,7 +708,9 @@ class Comparison(Predicate):
         name = str(self.field)
         has_operator = isinstance(self.operator, str) and self.operator in OPERATORS
         names = (f"{kind} field", name if has_operator else "operator", "operator_type", name)
-        field_type, value = settle(kind, self.field, self.operator, self.value, self.operator_type, names)
+        field_type, value = values.settle(
+            kind, self.field, self.operator, self.value, self.operator_type, names
+        )
         object.__setattr__(self, "operator_type", field_type.value)
         object.__setattr__(self, "value", value)
 
@@ -730,7 +722,7 @@ class Comparison(Predicate):
 
     def __repr__(self) -> str:
         operator = OPERATORS[self.operator]
-        inferred = infer_type(self.value, operator=operator, argument=self.field)
+        inferred = values.infer_type(self.value, operator=operator, argument=self.field)
         stated = is_open(self.kind, self.field) and self.operator_type != inferred
         base = write_field(self.kind, self.field, operator_type=self.operator_type if stated else None)
         arguments = _arguments(self.value, most=None)
@@ -870,14 +862,14 @@ def in_zone(predicate: Predicate, zone: Callable[[], ZoneInfo]) -> Predicate:
     if not isinstance(predicate, Comparison) or predicate.operator_type != FieldType.INSTANT:
         return predicate
     given = predicate.value if isinstance(predicate.value, tuple) else (predicate.value,)
-    if not calendar_days(given):
+    if not values.calendar_days(given):
         return predicate
     if predicate.operator in _EACH:
         combinator, operator = _EACH[predicate.operator]
         alone = (in_zone(replace(predicate, operator=operator, value=value), zone) for value in given)
         return Condition(predicate.kind, combinator, tuple(alone))
 
-    def instant(value: Scalar | None, bound: Callable[..., datetime]) -> object:
+    def instant(value: values.Scalar | None, bound: Callable[..., datetime]) -> object:
         day = instants.parse_day(value, argument=predicate.field)
         return value if day is None else bound(day, zone(), argument=predicate.field)
 
@@ -983,20 +975,20 @@ def measure(predicate: Predicate) -> tuple[int, int]:
 
 def check_values(predicates: Iterable[Predicate]) -> None:
     """Refuse predicates whose values are together too many, too long or too slow."""
-    values = searches = patterns = size = length = 0
+    items = searches = patterns = size = length = 0
     for leaf in (leaf for predicate in predicates for leaf in _comparisons(predicate)):
         own = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
-        values += len(own)
+        items += len(own)
         length += sum(len(value) for value in own if isinstance(value, str))
         searches += OPERATORS[leaf.operator].positive in {"contains", "matches"}
         if OPERATORS[leaf.operator].positive == "matches":
             patterns += 1
-            size += expanded_size(str(leaf.value))
+            size += values.expanded_size(str(leaf.value))
     for got, most, noun in (
         (patterns, MOST_PATTERNS, "patterns"),
         (searches, MOST_SEARCHES, "patterns and substrings"),
         (size, LARGEST_PATTERNS, "characters and classes in its patterns, their repetitions written out"),
-        (values, MOST_VALUES_TOGETHER, "values"),
+        (items, MOST_VALUES_TOGETHER, "values"),
         (length, LONGEST_TOGETHER, "characters of text"),
     ):
         if got > most:
@@ -1015,16 +1007,16 @@ def _operand(rule: Predicate) -> str:
     return repr(rule) if isinstance(rule, Condition) and rule.negated else f"({rule!r})"
 
 
-def _arguments(value: Value, *, most: int | None) -> str:
+def _arguments(value: values.Value, *, most: int | None) -> str:
     """Write a value as the arguments of a call, cut after ``most`` values."""
     if value is None:
         return ""
-    values = value if isinstance(value, tuple) else (value,)
-    rest = f", … ({len(values):,} in all)" if most is not None and len(values) > most else ""
-    return ", ".join(_literal(item) for item in values[:most]) + rest
+    items = value if isinstance(value, tuple) else (value,)
+    rest = f", … ({len(items):,} in all)" if most is not None and len(items) > most else ""
+    return ", ".join(_literal(item) for item in items[:most]) + rest
 
 
-def _literal(value: Scalar) -> str:
+def _literal(value: values.Scalar) -> str:
     """Write a value as Python code, text in double quotes."""
     if isinstance(value, str) and value.isprintable():
         return json.dumps(value, ensure_ascii=False)

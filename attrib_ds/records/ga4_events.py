@@ -10,15 +10,7 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 
-from attrib_ds.records.export_tables import (
-    Export,
-    apart,
-    create_page_views,
-    gather,
-    open_exports,
-    with_parameters,
-    with_query,
-)
+from attrib_ds.records import export_tables
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import Source
 from attrib_ds.records.written_values import plausible
@@ -52,7 +44,7 @@ _SYNONYMS: Final = {"campaign": "campaign_name", "content": "ad_content"}
 MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 
 
-def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> list[Export]:
+def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> list[export_tables.Export]:
     """Create the table ``source_events``: each event once, with its parameters and its traffic source.
 
     Rows that are no events are in the table ``rejected``.
@@ -74,8 +66,10 @@ def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> l
     InvalidRequest
         If an export cannot be read.
     """
-    opened = open_exports(connection, exports, argument="exports", required=_REQUIRED, opaque=_OPAQUE)
-    gather(
+    opened = export_tables.open_exports(
+        connection, exports, argument="exports", required=_REQUIRED, opaque=_OPAQUE
+    )
+    export_tables.gather(
         connection,
         opened,
         _columns,
@@ -90,7 +84,7 @@ def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> l
     return opened
 
 
-def _columns(export: Export) -> dict[str, str]:
+def _columns(export: export_tables.Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
     fields = {
         "micros": _micros(export),
@@ -115,7 +109,7 @@ def _flat_names(name: str) -> tuple[str, ...]:
     return f"param_{name}", f"event_params_{name}", name
 
 
-def _micros(export: Export) -> str:
+def _micros(export: export_tables.Export) -> str:
     """Return SQL for the microseconds of an event; flattened tables may have instants instead."""
     instants = [
         f"epoch_us({export.source.instant(column)})"
@@ -125,7 +119,7 @@ def _micros(export: Export) -> str:
     return f"coalesce({', '.join([counted, *instants])})"
 
 
-def _params(export: Export) -> dict[str, str]:
+def _params(export: export_tables.Export) -> dict[str, str]:
     """Return SQL for the parameters used; Parquet files of BigQuery may wrap repeated fields."""
     text = export.text("event_params")
     whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
@@ -254,14 +248,16 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
     columns = {
         "trackerId": "device",
         "date": "occurred",
-        "pageUrl": with_parameters("p_page_location", added | {name: name for name in _CLICK_IDS}),
+        "pageUrl": export_tables.with_parameters(
+            "p_page_location", added | {name: name for name in _CLICK_IDS}
+        ),
         "referrer": _REFERRER,
         # As browsers say it: minutes that UTC is ahead.
         "timezoneOffset": "CAST(offset_seconds AS DOUBLE) / -60",
         "geo.state": "region",
         "geo.city": "city",
     }
-    return create_page_views(connection, exports, columns, where="event_name = 'page_view'")
+    return export_tables.create_page_views(connection, exports, columns, where="event_name = 'page_view'")
 
 
 def page_views(events: ir.Table) -> ir.Table:
@@ -298,7 +294,9 @@ def page_views(events: ir.Table) -> ir.Table:
         for name in _PARAMETERS
     }
     clicks = {name: marks[name] for name in _CLICK_IDS}
-    views = apart(views.mutate(page=parameter("page_location"), referrer=referrer, **added, **clicks))
+    views = export_tables.apart(
+        views.mutate(page=parameter("page_location"), referrer=referrer, **added, **clicks)
+    )
     device = views.device.type() if "device" in views.columns else None
     has_offset = device is not None and "time_zone_offset_seconds" in device.names
     offset = views.device.time_zone_offset_seconds if has_offset else ibis.null("int64")
@@ -306,7 +304,7 @@ def page_views(events: ir.Table) -> ir.Table:
         trackerId=member("user_pseudo_id"),
         # Dates are kept to milliseconds, which more engines can make one of.
         date=(views.event_timestamp // 1_000).as_timestamp("ms"),
-        pageUrl=with_query(views.page, {name: views[name] for name in (*added, *clicks)}),
+        pageUrl=export_tables.with_query(views.page, {name: views[name] for name in (*added, *clicks)}),
         referrer=views.referrer,
         timezoneOffset=offset.cast("float64") / -60,
         **{"geo.state": member("geo.region"), "geo.city": member("geo.city")},

@@ -13,14 +13,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records.export_tables import (
-    Export,
-    create_page_views,
-    gather,
-    open_exports,
-    with_parameters,
-    with_query,
-)
+from attrib_ds.records import export_tables
 from attrib_ds.records.frames import FrameOrPath
 from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
 from attrib_ds.records.text_files import copy_text
@@ -37,7 +30,7 @@ _SESSION: Final = "com.snowplowanalytics.snowplow/client_session"
 _ROBOT: Final = "com.iab.snowplow/spiders_and_robots"
 
 
-def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) -> list[Export]:
+def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) -> list[export_tables.Export]:
     """Create the table ``source_events``: each event once.
 
     Rows that are no events are in the table ``rejected``.
@@ -59,10 +52,10 @@ def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) 
     InvalidRequest
         If the events cannot be read.
     """
-    opened = open_exports(
+    opened = export_tables.open_exports(
         connection, events, argument="events", required=_REQUIRED, opaque=_OPAQUE, open_path=_open
     )
-    gather(
+    export_tables.gather(
         connection,
         opened,
         _columns,
@@ -108,7 +101,7 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
     return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, unreadable_rows)
 
 
-def _columns(export: Export) -> dict[str, str]:
+def _columns(export: export_tables.Export) -> dict[str, str]:
     """Return the SQL expressions of the fields used, by name."""
     session, order, robot = (_entity(export, each) for each in (_SESSION, _ORDER, _ROBOT))
     return export.texts("snowplow") | {
@@ -128,7 +121,7 @@ def _columns(export: Export) -> dict[str, str]:
     }
 
 
-def _instant(export: Export, *columns: str) -> str:
+def _instant(export: export_tables.Export, *columns: str) -> str:
     """Return SQL for the first instant; the pipeline writes UTC without an offset."""
     instants = []
     for column in filter(None, map(export.column, columns)):
@@ -136,7 +129,7 @@ def _instant(export: Export, *columns: str) -> str:
     return f"coalesce({', '.join([*instants, 'CAST(NULL AS TIMESTAMP)'])})"
 
 
-def _entity(export: Export, schema: str) -> str:
+def _entity(export: export_tables.Export, schema: str) -> str:
     """Return SQL for the first entity of a schema, as JSON; NULL without one.
 
     In files, all entities are in one list; in tables, each schema version has a column.
@@ -238,12 +231,12 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
         name: f"CASE WHEN mkt_network = {literal(network)} THEN mkt_clickid END"
         for name, network in _CLICK_IDS.items()
     }
-    page = with_parameters("page", _PARAMETERS | clicks)
+    page = export_tables.with_parameters("page", _PARAMETERS | clicks)
     columns = {"trackerId": "device", "date": "occurred", "pageUrl": page, "referrer": "referrer"}
     columns |= {"userAgent": "agent", "isBot": "is_bot", "ip": "address"}
     columns |= {"geo.countryCode": "country", "geo.state": "region"}
     columns |= {f"geo.{name}": name for name in ("city", "zipcode", "latitude", "longitude")}
-    return create_page_views(connection, exports, columns, where="kind = 'page_view'")
+    return export_tables.create_page_views(connection, exports, columns, where="kind = 'page_view'")
 
 
 def page_views(events: ir.Table) -> ir.Table:
@@ -276,7 +269,7 @@ def page_views(events: ir.Table) -> ir.Table:
     }
     return events.filter(first("event_name", "event") == "page_view").select(
         date=ibis.coalesce(*instants),
-        pageUrl=with_query(first("page_url"), marks),
+        pageUrl=export_tables.with_query(first("page_url"), marks),
         isBot=(first("br_type") == "Robot").fill_null(False),
         **{name: first(*fields) for name, fields in texts.items()},
         **{f"geo.{name}": first(f"geo_{name}").cast("float64") for name in ("latitude", "longitude")},

@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import instants
+from attrib_ds.attribution import rules
 from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import counted_in_part, first_days, labels, local_days, starts_of, zone_of
 from attrib_ds.attribution.credits import path_credits, returns
@@ -26,13 +27,6 @@ from attrib_ds.attribution.models import DiscreteHazard, Markov, Model, PathMode
 from attrib_ds.attribution.paths import inputs, money
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.attribution.rules import (
-    bounds_around,
-    credit_sums,
-    credits_of,
-    sums_with_squares,
-    weighted_touches,
-)
 from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
@@ -151,11 +145,11 @@ def credit_series(
     uncertainty = Uncertainty.of(confidence, intervals="closed_form", replicates=2, seed=0)
     bounds = [] if uncertainty is None else _BOUNDS
     check_custom_weights(paths, chosen)
-    rules = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
+    by_rule = {label: model for label, model in chosen.items() if not isinstance(model, PathModel)}
     calendar = _Calendar.of(paths, dated, zone, interval if bounds else "day")
-    if len(rules) < len(chosen):
+    if len(by_rule) < len(chosen):
         paths = paths.computed()
-    by_day = _by_rules(paths, rules, dated, calendar, uncertainty) if rules else {}
+    by_day = _by_rules(paths, by_rule, dated, calendar, uncertainty) if by_rule else {}
     for label, model in chosen.items():
         if isinstance(model, Markov):
             own = replace(calendar, interval=interval)
@@ -271,11 +265,15 @@ class _Calendar:
 
 
 def _by_rules(
-    paths: Paths, rules: dict[str, Model], dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
+    paths: Paths,
+    chosen: dict[str, Model],
+    dated: _Dated,
+    calendar: _Calendar,
+    uncertainty: Uncertainty | None,
 ) -> dict[str, pd.DataFrame]:
     """Sum the credit of every rule by node, currency and day; by period if there are bounds."""
-    models = list(rules.values())
-    rows = weighted_touches(paths, models)
+    models = list(chosen.values())
+    rows = rules.weighted_touches(paths, models)
     on = rows.date.coalesce(rows[dated.column]) if dated.by_touch else rows[dated.column]
     rows = rows.mutate(on=on, value=rows[dated.value])
     kept = ["event_id", "user_id", "node_id", "currency", "on", "conversions", "value"]
@@ -289,12 +287,12 @@ def _by_rules(
     placed = calendar.place(parts)
     placed = placed.mutate(day=placed.day.cast("timestamp(6)"))
     if uncertainty is None:
-        sums = credit_sums(placed, range(len(models)))
+        sums = rules.credit_sums(placed, range(len(models)))
         wide = to_pandas(placed.group_by(_CELL).agg(**sums).order_by(*_CELL).to_pyarrow())
     else:
-        wide = sums_with_squares(placed, paths, models, _CELL)
+        wide = rules.sums_with_squares(placed, paths, models, _CELL)
     wide["day"] = wide["day"].dt.tz_localize(None)
-    found = {label: credits_of(wide, index, _CELL) for index, label in enumerate(rules)}
+    found = {label: rules.credits_of(wide, index, _CELL) for index, label in enumerate(chosen)}
     if uncertainty is None:
         return found
     return {
@@ -306,7 +304,7 @@ def _by_rules(
 def _bounds_of_rule(
     wide: pd.DataFrame, index: int, uncertainty: Uncertainty, rows: Codes
 ) -> dict[str, Numbers]:
-    return bounds_around(wide.iloc[rows], index, uncertainty)
+    return rules.bounds_around(wide.iloc[rows], index, uncertainty)
 
 
 def _bounded(credits: pd.DataFrame, bounds_of: Callable[[Codes], dict[str, Numbers]]) -> pd.DataFrame:

@@ -18,15 +18,7 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
 
 from attrib_ds.attribution.arrays import Flags, Numbers
-from attrib_ds.attribution.experiments.effects import (
-    LEVEL,
-    Effects,
-    Ranges,
-    around,
-    scaled,
-    unavailable,
-    weighted,
-)
+from attrib_ds.attribution.experiments import effects
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
@@ -134,7 +126,7 @@ class Mixture:
         known[:, is_estimated] = self.measured.effect, self.measured.error
         return replace(self, mean=mean, spread=spread, measured=Measurement(*known))
 
-    def ranges(self, weights: Numbers, confidence: float) -> Ranges:
+    def ranges(self, weights: Numbers, confidence: float) -> effects.Ranges:
         """Return weighted sums of effects with intervals; one row of ``weights`` per sum.
 
         The posterior is conditional on each sum being within the experiment's interval at 99 %, or at
@@ -144,8 +136,8 @@ class Mixture:
         spread = np.sqrt(weights**2 @ (self.spread**2).T)
         is_known = ~spread.any(axis=1)
         spread = np.maximum(spread, _TINY)
-        effect = weighted(weights, self.measured.effect)
-        error = np.sqrt(weighted(weights**2, self.measured.error**2))
+        effect = effects.weighted(weights, self.measured.effect)
+        error = np.sqrt(effects.weighted(weights**2, self.measured.error**2))
         # Of single nodes, so that a difference is that of the effects.
         alone = np.maximum(self.spread.T, _TINY), self.measured.effect, self.measured.error
         levels, *_ = self._within(self.mean.T, *alone, _RULED_OUT, 0.0)
@@ -161,7 +153,7 @@ class Mixture:
 
     def _within(
         self, mean: Numbers, spread: Numbers, effect: Numbers, error: Numbers, limit: float, confidence: float
-    ) -> Ranges:
+    ) -> effects.Ranges:
         """Return means and quantiles of mixtures of normal distributions, truncated to an interval."""
         reach = norm.ppf(0.5 + limit / 2) * error
         least = np.where(np.isfinite(effect), effect - reach, -np.inf)
@@ -194,23 +186,25 @@ def posterior_shares(alternatives: Sequence[Hypotheses], odds: Sequence[float]) 
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CombinedEffects(Effects):
+class CombinedEffects(effects.Effects):
     """Effects of a model combined with those of an experiment, from :meth:`HazardEffects.combine`."""
 
-    model: Effects
+    model: effects.Effects
     #: Posteriors of conversions and of value, by currency; None for a value that is not measured.
     mixtures: Mapping[str, Sequence[Mixture | None]]
     sources: pd.DataFrame
     #: What the experiment measured, by currency.
     experiment: Sequence[Measurement]
 
-    verdict = unavailable("the verdict is on the model: ask its own effects")
-    exposure = unavailable("ask the effects of the model")
-    sensitivity = unavailable("the sensitivity is that of the model: ask its own effects")
-    checkout = unavailable("ask the effects of the model")
-    by = unavailable("an experiment is combined with the effects of all conversions")
-    through = unavailable("an experiment measures the total effect, touchpoints of mediators included")
-    combine = unavailable("it is combined with an experiment already")
+    verdict = effects.unavailable("the verdict is on the model: ask its own effects")
+    exposure = effects.unavailable("ask the effects of the model")
+    sensitivity = effects.unavailable("the sensitivity is that of the model: ask its own effects")
+    checkout = effects.unavailable("ask the effects of the model")
+    by = effects.unavailable("an experiment is combined with the effects of all conversions")
+    through = effects.unavailable(
+        "an experiment measures the total effect, touchpoints of mediators included"
+    )
+    combine = effects.unavailable("it is combined with an experiment already")
 
     @property
     def identified(self) -> str:
@@ -221,7 +215,7 @@ class CombinedEffects(Effects):
             "mean. What the experiment rules out at 99 % stays ruled out."
         )
 
-    def table(self, confidence: float = LEVEL) -> pd.DataFrame:
+    def table(self, confidence: float = effects.LEVEL) -> pd.DataFrame:
         """Return the effect of each node: as the experiment measured it, then combined with the model.
 
         Parameters
@@ -238,9 +232,9 @@ class CombinedEffects(Effects):
         rows = super().table(confidence)
         frames = []
         for currency, alone in zip(self.currencies, self.experiment, strict=True):
-            found = around(alone.effect, float(norm.ppf(0.5 + confidence / 2)) * alone.error)
+            found = effects.around(alone.effect, float(norm.ppf(0.5 + confidence / 2)) * alone.error)
             names = ["measured", "measured_low", "measured_high"]
-            bounds = scaled(found, self.observed_share, confidence=confidence)
+            bounds = effects.scaled(found, self.observed_share, confidence=confidence)
             frame = pd.DataFrame(dict(zip(names, bounds, strict=True)))
             frames.append(frame.assign(node_id=pd.array(self.node_ids[:-1], dtype=TEXT), currency=currency))
         keys = ["node_id", "currency"]
@@ -281,7 +275,9 @@ class CombinedEffects(Effects):
         credited = self.model._credited(currency)
         return None if credited is None else credited / self.observed_share[0]
 
-    def _observed_ranges(self, weights: Numbers, currency: int, measure: str, confidence: float) -> Ranges:
+    def _observed_ranges(
+        self, weights: Numbers, currency: int, measure: str, confidence: float
+    ) -> effects.Ranges:
         mixture = self.mixtures[measure][currency]
         if mixture is None:
             nothing = np.full(len(weights), np.nan)
@@ -401,7 +397,7 @@ def combine_sources(
 
 
 def measurements(
-    experiment: Effects | Frame,
+    experiment: effects.Effects | Frame,
     node_ids: Sequence[str],
     currencies: Sequence[str | None],
     *,
@@ -425,10 +421,10 @@ def measurements(
         If a column is missing or not numeric, a node occurs twice, an error is not above 0, or no node has
         both a model and an experiment in the same currency.
     """
-    if isinstance(experiment, Effects):
-        rows = experiment.table(LEVEL)
+    if isinstance(experiment, effects.Effects):
+        rows = experiment.table(effects.LEVEL)
         low, high = ("low", "high") if measure == "conversions" else ("value_low", "value_high")
-        error = (rows[high] - rows[low]) / (2 * float(norm.ppf(0.5 + LEVEL / 2)))
+        error = (rows[high] - rows[low]) / (2 * float(norm.ppf(0.5 + effects.LEVEL / 2)))
         rows = rows.assign(error=error, caused=rows["caused" if measure == "conversions" else measure])
     elif measure == "value":
         return [Measurement(*np.full((2, len(node_ids)), np.nan)) for _ in currencies]
