@@ -17,47 +17,36 @@ from attrib_ds.contract import campaigns as contract
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
-#: FROM clause of the campaigns of an integration by ``vendorId``.
-OF_VENDOR: Final = (
-    "campaigns WHERE integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
-)
-#: Columns by name in the specification.
-_COLUMNS: Final = {"campaignId": "id"}
-#: Filters of a list by equality.
-_FILTERS: Final = ("active", "campaignId", "explicit")
+#: Condition of the campaigns of an integration by ``vendorId``.
+_OF_VENDOR: Final = "integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
 
 
 def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
     """Return one page of campaigns; none for an unknown integration."""
-    filters: dict[str, Any] = {f"{_COLUMNS.get(name, name)} = ?": getattr(request, name) for name in _FILTERS}
-    # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
-    filters["contains(lower(name), lower(?))"] = request.nameLike
     slug = request.campaignSlug
-    filters["campaignSlug IN (SELECT unnest(?))"] = slug and [slug, identifiers.slug_of(slug)]
-    conditions = {condition: value for condition, value in filters.items() if value is not None}
-    sort = request.sort or "name"
+    conditions = {
+        _OF_VENDOR: request.vendorId,
+        "active = ?": request.active,
+        "id = ?": request.campaignId,
+        "explicit = ?": request.explicit,
+        # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
+        "contains(lower(name), lower(?))": request.nameLike,
+        "campaignSlug IN (SELECT unnest(?))": slug and [slug, identifiers.slug_of(slug)],
+    }
+    sort = tables.sorting(request, "name", {"campaignId": "id"})
     with store.read() as backend:
         return tables.read_page(
-            backend,
-            " AND ".join([OF_VENDOR, *conditions]),
-            [request.vendorId, *conditions.values()],
-            schema.CAMPAIGN,
-            sort=_COLUMNS.get(sort, sort),
-            descending=request.order == "DESC",
-            ties="id",
-            offset=request.offset,
-            limit=request.limit,
+            backend, "campaigns", conditions, schema.CAMPAIGN, request, sort=sort, ties="id"
         )
 
 
 def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
     """Return one campaign, explicit or implicit."""
+    missing = f"id: {request.vendorId!r} has no campaign {request.id!r}"
     with store.read() as backend:
-        query = f"{OF_VENDOR} AND id = ?"
-        table = tables.read_table(backend.con, query, [request.vendorId, request.id], schema.CAMPAIGN)
-    if not table.num_rows:
-        raise errors.NotFound(f"id: {request.vendorId!r} has no campaign {request.id!r}")
-    return Answer.of(table)
+        values = [request.vendorId, request.id]
+        relation = f"campaigns WHERE {_OF_VENDOR} AND id = ?"
+        return tables.read_one(backend, relation, values, schema.CAMPAIGN, missing)
 
 
 def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:

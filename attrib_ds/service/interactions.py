@@ -58,12 +58,9 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
 def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
     """Return one interaction with all properties, bots and filtered traffic included."""
     with store.read() as backend:
-        interactions = backend.table("interactions")
-        query = interactions.filter(interactions["_id"] == request.id).select(schema.INTERACTION.names)
-        table = fetch(query, schema.INTERACTION)
-    if not table.num_rows:
-        raise errors.NotFound(f"id: there is no interaction {request.id!r}")
-    return Answer.of(table)
+        missing = f"id: there is no interaction {request.id!r}"
+        relation = "interactions WHERE _id = ?"
+        return tables.read_one(backend, relation, [request.id], schema.INTERACTION, missing)
 
 
 def list_hits(store: Store, request: contract.ListHits) -> Answer:
@@ -95,11 +92,9 @@ def page_insights(store: Store, request: contract.PageInsights) -> Answer:
 def funnel(store: Store, request: contract.Funnel) -> Answer:
     """Count the steps of a funnel; see :func:`.count_funnel`."""
     with store.read() as backend:
-        events, types = backend.table("events"), backend.table("event_types")
-        known = {
-            *types.reference.to_pyarrow().to_pylist(),
-            *events.select("eventType").distinct().eventType.to_pyarrow().to_pylist(),
-        }
+        events = backend.table("events")
+        types = backend.con.execute("SELECT eventType FROM events UNION SELECT reference FROM event_types")
+        known = {name for (name,) in types.fetchall()}
         for step in request.steps:
             if not contract.is_page(step) and step not in known:
                 problem = errors.InvalidRequest.choice("steps", step, known)
@@ -132,27 +127,16 @@ def _views(backend: Backend) -> tuple[ir.Table, ir.Table]:
 def list_nodes(store: Store, request: contract.ListNodes) -> Answer:
     """Return one page of nodes, sorted by id, with their total from the same snapshot."""
     with store.read() as backend:
-        nodes = backend.table("nodes")
-        if request.type is not None:
-            nodes = nodes.filter(nodes.type == request.type)
-        if request.search is not None:
-            text = request.search.lower()
-            nodes = nodes.filter(nodes.name.lower().contains(text) | nodes["_id"].lower().contains(text))
-        total = nodes.count().to_pyarrow().as_py()
-        page = nodes.order_by(nodes["_id"]).select(schema.NODE.names)
-        table = fetch(page.limit(request.limit, offset=request.offset), schema.NODE)
-    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
+        text = "concat_ws(chr(0), name, _id)"
+        conditions = {"type = ?": request.type, f"contains(lower({text}), lower(?))": request.search}
+        return tables.read_page(backend, "nodes", conditions, schema.NODE, request, sort={})
 
 
 def get_node(store: Store, request: contract.GetNode) -> Answer:
     """Return one node."""
     with store.read() as backend:
-        nodes = backend.table("nodes")
-        query = nodes.filter(nodes["_id"] == request.id).select(schema.NODE.names)
-        table = fetch(query, schema.NODE)
-    if not table.num_rows:
-        raise errors.NotFound(f"id: there is no node {request.id!r}")
-    return Answer.of(table)
+        missing = f"id: there is no node {request.id!r}"
+        return tables.read_one(backend, "nodes WHERE _id = ?", [request.id], schema.NODE, missing)
 
 
 def node_table(backend: Backend) -> ir.Table:

@@ -1,6 +1,6 @@
 """Creates, updates and reads outlays of custom campaigns, and the exchange rates that convert them."""
 
-from typing import Any, Final
+from typing import Any
 
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -15,55 +15,38 @@ from attrib_ds.service.campaigns import Integration, find, find_campaign, requir
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
-#: FROM clause of the outlays of a campaign, including deleted ones.
-_OF_CAMPAIGN: Final = "outlays WHERE campaignId = ?"
-#: Columns by name in the specification.
-_COLUMNS: Final = {"amount": "amount.amount"}
-
 
 def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
     """Return one page of a campaign's outlays; none for an unknown campaign.
 
     Returns either deleted outlays or, by default, those that are not.
     """
-    bounds: dict[str, object] = {"(deletedAt IS NOT NULL) = ?": bool(request.deleted)}
-    if request.since is not None:
-        # The end of the period is exclusive.
-        bounds["endDate > ?"] = request.since
-    if request.until is not None:
-        bounds["startDate <= ?"] = request.until
-    if request.since is not None and request.until is not None:
-        bounds["?"] = request.since <= request.until
-    sort = request.sort or "startDate"
+    since, until = request.since, request.until
     with store.read() as backend:
-        return tables.read_page(
-            backend,
-            " AND ".join([_OF_CAMPAIGN, *bounds]),
-            [_campaign(backend.con, request), *bounds.values()],
-            schema.OUTLAY,
-            sort=_COLUMNS.get(sort, sort),
-            descending=request.order == "DESC",
-            ties="_id",
-            offset=request.offset,
-            limit=request.limit,
-        )
+        conditions = {
+            "campaignId = ?": _campaign(backend.con, request),
+            "(deletedAt IS NOT NULL) = ?": bool(request.deleted),
+            # The end of the period is exclusive.
+            "endDate > ?": since,
+            "startDate <= ?": until,
+            "?": since is None or until is None or since <= until,
+        }
+        sort = tables.sorting(request, "startDate", {"amount": "amount.amount"})
+        return tables.read_page(backend, "outlays", conditions, schema.OUTLAY, request, sort=sort)
 
 
 def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
     """Return one outlay of the campaign; outlays of other campaigns are not found."""
     with store.read() as backend:
         values = [_campaign(backend.con, request), request.outlayId]
-        table = tables.read_table(
-            backend.con, f"{_OF_CAMPAIGN} AND _id = ? AND deletedAt IS NULL", values, schema.OUTLAY
-        )
-    if not table.num_rows:
-        raise _unknown(request)
-    return Answer.of(table)
+        relation = "outlays WHERE campaignId = ? AND _id = ? AND deletedAt IS NULL"
+        return tables.read_one(backend, relation, values, schema.OUTLAY, _unknown(request))
 
 
-def _campaign(connection: Connection, request: contract.OutlaysRequest) -> str | None:
+def _campaign(connection: Connection, request: contract.OutlaysRequest) -> str:
+    """Return the id of the campaign, or text that is none."""
     integration = find(connection, request.vendorId)
-    return None if integration is None else find_campaign(connection, integration, request.parentCampaignId)
+    return (integration and find_campaign(connection, integration, request.parentCampaignId)) or ""
 
 
 def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
@@ -117,7 +100,7 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
         integration = find(connection, request.vendorId)
         stored = integration and _find(connection, integration, request)
         if not integration or not stored:
-            raise _unknown(request)
+            raise errors.NotFound(_unknown(request))
         campaign = request.campaignId
         if campaign is not None:
             campaign = _require_campaign(connection, integration, campaign, argument="new_campaign_id")
@@ -153,7 +136,7 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
     def job(connection: Connection) -> int:
         integration = find(connection, request.vendorId)
         if not integration or not _find(connection, integration, request):
-            raise _unknown(request)
+            raise errors.NotFound(_unknown(request))
         now = instants.now()
         tables.update_record(
             connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now}
@@ -191,10 +174,8 @@ def _check_period(outlay: dict[str, Any], *, changed: str) -> None:
         )
 
 
-def _unknown(request: contract.GetOutlay) -> errors.NotFound:
-    return errors.NotFound(
-        f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}"
-    )
+def _unknown(request: contract.GetOutlay) -> str:
+    return f"outlay_id: the campaign {request.parentCampaignId!r} has no outlay {request.outlayId!r}"
 
 
 def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> ir.Table:
@@ -313,14 +294,5 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
 def list_rates(store: Store, request: contract.ListRates) -> Answer:
     """Return one page of rates, by currency, then by date."""
     with store.read() as backend:
-        return tables.read_page(
-            backend,
-            "rates WHERE currency = coalesce(?, currency)",
-            [request.currency],
-            schema.RATE,
-            sort="currency",
-            descending=False,
-            ties="date",
-            offset=request.offset,
-            limit=request.limit,
-        )
+        conditions, sort = {"currency = ?": request.currency}, {"currency": 1}
+        return tables.read_page(backend, "rates", conditions, schema.RATE, request, sort=sort, ties="date")

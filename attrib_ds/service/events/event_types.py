@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import ibis.expr.types as ir
 from duckdb import DuckDBPyConnection as Connection
-from ibis.backends.duckdb import Backend
 
 from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import events as contract
 from attrib_ds.contract.json_values import encode
-from attrib_ds.queries.insights import fetch, ordering
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
-_POLICY: Final = "expirationPolicy"
+#: Event types with the columns of the resource.
+_RESOURCES: Final = (
+    '(SELECT *, retentionDurationInDays AS "expirationPolicy.retentionDurationInDays", '
+    'piiFields AS "expirationPolicy.piiFields" FROM event_types)'
+)
 
 
 @dataclass(frozen=True)
@@ -50,41 +51,25 @@ class EventType:
 def list_event_types(store: Store, request: contract.ListEventTypes) -> Answer:
     """Return one page of event types, sorted by reference by default."""
     with store.read() as backend:
-        types = _resources(backend)
-        conditions = [types.archivedAt.notnull() if request.archived else types.archivedAt.isnull()]
-        if request.search is not None:
-            text = request.search.lower()
-            conditions.append(types.name.lower().contains(text) | types.reference.lower().contains(text))
-        if request.reference is not None:
-            conditions.append(types.reference == request.reference)
-        if request.storageKey is not None:
+        name = "concat_ws(chr(0), name, reference)"
+        key = request.storageKey
+        conditions = {
+            "(archivedAt IS NOT NULL) = ?": bool(request.archived),
+            f"contains(lower({name}), lower(?))": request.search,
+            "reference = ?": request.reference,
             # Matches members only: quotes inside a JSON string are escaped.
-            conditions.append(types.fields.contains(encode({"storageKey": request.storageKey})[1:-1]))
-        types = types.filter(conditions)
-        total = types.count().to_pyarrow().as_py()
-        ordered = types.order_by(ordering(types, request.sort or {"reference": 1}))
-        page = ordered.select(schema.EVENT_TYPE.names).limit(request.limit, offset=request.offset)
-        table = fetch(page, schema.EVENT_TYPE)
-    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
-
-
-def _resources(backend: Backend) -> ir.Table:
-    """Return event types with the columns of the resource."""
-    types = backend.table("event_types")
-    return types.mutate(
-        **{f"{_POLICY}.{name}": types[name] for name in contract.ExpirationPolicy.model_fields}
-    )
+            "contains(fields, ?)": None if key is None else encode({"storageKey": key})[1:-1],
+        }
+        sort = request.sort or {"reference": 1}
+        return tables.read_page(backend, _RESOURCES, conditions, schema.EVENT_TYPE, request, sort=sort)
 
 
 def get_event_type(store: Store, request: contract.GetEventType) -> Answer:
     """Return one event type, archived or not, by its reference."""
     with store.read() as backend:
-        types = _resources(backend)
-        query = types.filter(types.reference == request.id).select(schema.EVENT_TYPE.names)
-        table = fetch(query, schema.EVENT_TYPE)
-    if not table.num_rows:
-        raise errors.NotFound(f"reference: there is no event type {request.id!r}")
-    return Answer.of(table)
+        missing = f"reference: there is no event type {request.id!r}"
+        relation = f"{_RESOURCES} WHERE reference = ?"
+        return tables.read_one(backend, relation, [request.id], schema.EVENT_TYPE, missing)
 
 
 def create_event_type(store: Store, request: contract.CreateEventType) -> Answer:

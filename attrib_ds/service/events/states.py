@@ -20,7 +20,7 @@ from attrib_ds.contract.events import (
     UpdateEventState,
     UpdateEventStatistic,
 )
-from attrib_ds.queries.insights import fetch, ordering, sum_events, timestamp
+from attrib_ds.queries.insights import sum_events
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
 from attrib_ds.service.outlays import in_project_currency
@@ -308,7 +308,6 @@ _EVENTS: Final = (
     f"SELECT *, _id IN ({ATTRIBUTABLE}) AS attributable FROM selected"
 )
 _METRICS: Final = "SELECT * FROM metrics WHERE eventId IN (SELECT unnest(?)) ORDER BY key, _id"
-_NEWEST_FIRST: Final = {"processingDate": -1}
 
 
 def get_event(store: Store, request: GetEvent) -> Answer:
@@ -323,26 +322,16 @@ def get_event(store: Store, request: GetEvent) -> Answer:
 def get_raw_event(store: Store, request: GetEvent) -> Answer:
     """Return one event as it was sent, valid or not; loaded events have no raw event."""
     with store.read() as backend:
-        events = backend.table("raw_events")
-        query = events.filter(events["_id"] == request.id).select(schema.RAW_EVENT.names)
-        table = fetch(query, schema.RAW_EVENT)
-    if not table.num_rows:
-        raise errors.NotFound(f"id: there is no raw event {request.id!r}")
-    return Answer.of(table)
+        missing = f"id: there is no raw event {request.id!r}"
+        return tables.read_one(backend, "raw_events WHERE _id = ?", [request.id], schema.RAW_EVENT, missing)
 
 
 def list_trashed_events(store: Store, request: ListTrashedEvents) -> Answer:
     """Return one page of trashed events, the last processed first; bounds are on the processing date."""
     with store.read() as backend:
-        events = backend.table("trashed_events")
-        if request.since is not None:
-            events = events.filter(events.processingDate >= timestamp(request.since))
-        if request.until is not None:
-            events = events.filter(events.processingDate <= timestamp(request.until))
-        total = events.count().to_pyarrow().as_py()
-        ordered = events.order_by(ordering(events, _NEWEST_FIRST)).select(schema.TRASHED_EVENT.names)
-        table = fetch(ordered.limit(request.limit, offset=request.offset), schema.TRASHED_EVENT)
-    return Answer.of(table, total=total, offset=request.offset, limit=request.limit)
+        bounds = {"processingDate >= ?": request.since, "processingDate <= ?": request.until}
+        sort = {"processingDate": -1}
+        return tables.read_page(backend, "trashed_events", bounds, schema.TRASHED_EVENT, request, sort=sort)
 
 
 def event_insights(store: Store, request: EventInsights) -> Answer:

@@ -169,14 +169,5 @@ def rows_of(lines: Sequence[AuditEntry]) -> list[dict[str, Any]]:
 def list_audit(store: Store, request: administration.ListAudit) -> Answer:
     """Return one page of the audit log, newest first."""
     with store.read() as backend:
-        return read_page(
-            backend,
-            "audit WHERE operation = coalesce(?, operation) AND (? IS NULL OR account = ?)",
-            [request.operationName, request.account, request.account],
-            schema.AUDIT_LINE,
-            sort="date",
-            descending=True,
-            ties="_id",
-            offset=request.offset,
-            limit=request.limit,
-        )
+        conditions = {"operation = ?": request.operationName, "account = ?": request.account}
+        return read_page(backend, "audit", conditions, schema.AUDIT_LINE, request, sort={"date": -1})

@@ -65,8 +65,7 @@ def _rebuild(cursor: duckdb.DuckDBPyConnection, table: str) -> None:
     if before:
         cursor.execute(f"ALTER TABLE {quoted(table)} RENAME TO {quoted(f'{table} before')}")
     if columns is not None:
-        definition = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-        cursor.execute(f"CREATE TABLE {quoted(table)} ({definition})")
+        cursor.execute(tables.create_statement(table))
         shared = ", ".join(quoted(name) for (name,) in before if name in columns)
         if shared:
             cursor.execute(

@@ -32,7 +32,7 @@ from attrib_ds.service.store.queue import (
     read_earlier_log,
     read_moved,
 )
-from attrib_ds.service.store.tables import VERSION, HexIds, create_statements, foreign
+from attrib_ds.service.store.tables import TABLES, VERSION, HexIds, create_statement, foreign
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -555,8 +555,8 @@ def _create(connection: duckdb.DuckDBPyConnection, path: str | Path, meta: Meta)
     while True:
         connection.begin()
         try:
-            for statement in create_statements():
-                connection.execute(statement)
+            for table in TABLES:
+                connection.execute(create_statement(table))
             values = [*meta[:-1], meta.created_at.replace(tzinfo=None)]
             connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, 0)", values)
             connection.commit()

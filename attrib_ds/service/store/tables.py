@@ -19,6 +19,7 @@ from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.contract import Answer
+from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
@@ -170,18 +171,16 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def create_statements() -> list[str]:
-    """Return the CREATE TABLE statements of a new file.
+def create_statement(table: str) -> str:
+    """Return the CREATE TABLE statement of a table.
 
     Examples
     --------
-    >>> create_statements()[-1]  # doctest: +ELLIPSIS
-    'CREATE TABLE meta ("schema_version" INTEGER, "project_id" VARCHAR, "currency" VARCHAR, ...
+    >>> create_statement("settings")
+    'CREATE TABLE settings ("name" VARCHAR, "value" VARCHAR)'
     """
-    return [
-        f"CREATE TABLE {table} ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns.items())})"
-        for table, columns in TABLES.items()
-    ]
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in TABLES[table].items())
+    return f"CREATE TABLE {table} ({columns})"
 
 
 def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -201,8 +200,8 @@ def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
     --------
     >>> import duckdb
     >>> connection = duckdb.connect()
-    >>> for statement in create_statements()[1:]:
-    ...     _ = connection.execute(statement)
+    >>> for table in TABLES.keys() - {"interactions"}:
+    ...     _ = connection.execute(create_statement(table))
     >>> differences(connection)
     ['interactions']
     """
@@ -215,8 +214,8 @@ def differences(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def _definitions_of_this_release() -> dict[str, list[Any]]:
     """Return the definitions of a new file, made once in a process; callers must not change them."""
     with duckdb.connect() as fresh:
-        for statement in create_statements():
-            fresh.execute(statement)
+        for table in TABLES:
+            fresh.execute(create_statement(table))
         return _definitions(fresh)
 
 
@@ -512,40 +511,66 @@ def read_table(
     return result.to_arrow_table().cast(columns)
 
 
+def read_one(
+    backend: Backend, relation: str, values: Sequence[object], columns: pa.Schema, missing: str
+) -> Answer:
+    """Return the one record of a relation, as :func:`read_table` does.
+
+    Raises
+    ------
+    NotFound
+        With the text ``missing``, if there is none.
+    """
+    table = read_table(backend.con, relation, values, columns)
+    if not table.num_rows:
+        raise NotFound(missing)
+    return Answer.of(table)
+
+
 def read_page(
     backend: Backend,
-    relation: str,
-    values: Sequence[object],
+    table: str,
+    conditions: Mapping[str, object],
     columns: pa.Schema,
+    request: Any,
     *,
-    sort: str,
-    descending: bool,
-    ties: str,
-    offset: int,
-    limit: int | None,
+    sort: Mapping[str, int],
+    ties: str = "_id",
 ) -> Answer:
-    """Return a page of records with the total count; for the other parameters see :func:`read_table`.
+    """Return a page of the records that meet conditions, and how many do.
 
     Parameters
     ----------
     backend : ibis.backends.duckdb.Backend
         From :meth:`Store.read`, so that rows and total come from one snapshot.
-    sort : str
-        Column to order by, nulls last.
-    descending : bool
-        Sort in descending order.
+    table : str
+        Name of a table, or a query in parentheses.
+    conditions : mapping of str to object
+        SQL with one parameter each, and the parameter; those with None do not count.
+    columns : pyarrow.Schema
+        Columns to read.
+    request : Request
+        With ``offset`` and ``limit``.
+    sort : mapping of str to int
+        Columns to order by, 1 ascending or -1 descending; nulls last.
     ties : str
         Column that breaks ties, ascending.
-    offset, limit : int
-        As in the request.
     """
-    connection = backend.con
-    stored = [_stored(value) for value in values]
-    ((total,),) = connection.execute(f"SELECT count(*) FROM {relation}", stored).fetchall()
-    order = f"{quoted(sort)} {'DESC' if descending else 'ASC'} NULLS LAST, {quoted(ties)}"
-    most = "" if limit is None else f"LIMIT {limit}"
-    page = read_table(connection, f"{relation} ORDER BY {order} {most} OFFSET {offset}", values, columns)
-    return Answer.of(page, total=total, offset=offset, limit=limit)
+    given = {condition: _stored(value) for condition, value in conditions.items() if value is not None}
+    relation, values = f"{table} WHERE {' AND '.join(given) or 'true'}", list(given.values())
+    ((total,),) = backend.con.execute(f"SELECT count(*) FROM {relation}", values).fetchall()
+    keys = {**sort, ties: sort.get(ties, 1)}.items()
+    order = ", ".join(f"{quoted(name)} {'ASC' if way == 1 else 'DESC'} NULLS LAST" for name, way in keys)
+    most = "" if request.limit is None else f"LIMIT {request.limit}"
+    ordered = f"{relation} ORDER BY {order} {most} OFFSET {request.offset}"
+    page = read_table(backend.con, ordered, values, columns)
+    return Answer.of(page, total=total, offset=request.offset, limit=request.limit)
+
+
+def sorting(request: Any, default: str, columns: Mapping[str, str]) -> dict[str, int]:
+    """Return the column that a request sorts by, and 1 or -1; some names are those of other columns."""
+    name = request.sort or default
+    return {columns.get(name, name): -1 if request.order == "DESC" else 1}
 
 
 def changes_of(stored: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
