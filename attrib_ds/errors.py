@@ -144,6 +144,11 @@ class InvalidRequest(_OfField, ValueError):
         allowed = f"allowed: {shown}" if options else "there is none to choose from yet"
         return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {allowed}", field=field)
 
+    @classmethod
+    def value(cls, field: str, got: object, allowed: str) -> Self:
+        """Return the error of a value that is not what ``allowed`` says in words."""
+        return cls(f"{field}: {got!r} is not allowed; allowed: {allowed}", field=field)
+
 
 def check_choice(field: str, got: object, allowed: Collection[Any]) -> None:
     """Raise :class:`InvalidRequest` unless a value is one of ``allowed``."""

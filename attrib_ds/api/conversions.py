@@ -291,9 +291,7 @@ def _of_users(rows: ir.Table, users: ir.Table | None, user: str = "userId") -> i
 
 def _require_names(adjustments: Sequence[str]) -> list[str]:
     if isinstance(adjustments, str) or not all(isinstance(name, str) for name in adjustments):
-        raise InvalidRequest(
-            f"adjustments: {adjustments!r} is not allowed; allowed: a list of statistics, such as ['refund']"
-        )
+        raise InvalidRequest.value("adjustments", adjustments, "a list of statistics, such as ['refund']")
     return list(adjustments)
 
 

@@ -85,9 +85,7 @@ class Uncertainty:
             return None
         is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
         if not is_number or not 0 < confidence < 1:
-            raise InvalidRequest(
-                f"confidence: {confidence!r} is not allowed; allowed: between 0 and 1, such as 0.95"
-            )
+            raise InvalidRequest.value("confidence", confidence, "between 0 and 1, such as 0.95")
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 
     def described(self) -> dict[str, str]:

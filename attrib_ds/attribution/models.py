@@ -99,9 +99,7 @@ def check_strings(argument: str, given: object, *, of: str = "node ids") -> tupl
     """Require a list of strings, and return it as a tuple."""
     items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else (given,)
     if isinstance(given, str) or not all(isinstance(item, str) for item in items):
-        raise InvalidRequest(
-            f"{argument}: {given!r} is not allowed; allowed: a list of {of}, such as ('one', 'two')"
-        )
+        raise InvalidRequest.value(argument, given, f"a list of {of}, such as ('one', 'two')")
     return items
 
 
@@ -312,10 +310,7 @@ class PositionBased(Model):
 
     def __post_init__(self) -> None:
         if not isinstance(self.milestones, Mapping | tuple):
-            raise InvalidRequest(
-                f"milestones: {self.milestones!r} is not allowed; allowed: shares by name such as {{'lead': "
-                "0.3}"
-            )
+            raise InvalidRequest.value("milestones", self.milestones, "shares by name such as {'lead': 0.3}")
         object.__setattr__(self, "milestones", self.roles)
         for argument, share in (("first", self.first), ("last", self.last), *self.roles):
             check_share(argument, share)
@@ -797,9 +792,7 @@ class DiscreteHazard(PathModel):
     def __post_init__(self) -> None:
         given: object = self.half_lives
         if isinstance(given, str) or not isinstance(given, Iterable) or not tuple(self.half_lives):
-            raise InvalidRequest(
-                f"half_lives: {given!r} is not allowed; allowed: one or more lengths of time"
-            )
+            raise InvalidRequest.value("half_lives", given, "one or more lengths of time")
         object.__setattr__(self, "half_lives", tuple(self.half_lives))
         for half_life in self.half_lives:
             as_days(half_life, argument="half_lives")

@@ -97,9 +97,7 @@ def report(
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".xlsx"):
-        raise errors.InvalidRequest(
-            f"path: {target.name!r} is not allowed; allowed: a name ending in .html or .xlsx"
-        )
+        raise errors.InvalidRequest.value("path", target.name, "a name ending in .html or .xlsx")
     if paths is not None:
         require_paths(paths)
     overview = Overview.of(credits, paths, lead=lead, days=days)

@@ -298,9 +298,8 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
     try:
         "".encode(_UTF_8 if encoding is None else encoding)
     except (LookupError, TypeError) as error:
-        raise InvalidRequest(
-            f"encoding: {encoding!r} is not allowed; allowed: the name of a codec, such as 'cp1252' or "
-            "'utf-16'"
+        raise InvalidRequest.value(
+            "encoding", encoding, "the name of a codec, such as 'cp1252' or 'utf-16'"
         ) from error
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
     is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)

@@ -244,9 +244,7 @@ def check_nonce_columns(nonce_columns: Sequence[str], columns: Sequence[str]) ->
     """
     names = [] if isinstance(nonce_columns, str) else list(nonce_columns)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise errors.InvalidRequest(
-            f"nonce_columns: {nonce_columns!r} is not allowed; allowed: a list of one or more columns"
-        )
+        raise errors.InvalidRequest.value("nonce_columns", nonce_columns, "a list of one or more columns")
     if "nonce" in columns:
         raise errors.InvalidRequest(
             "nonce_columns: cannot be combined with the column 'nonce'; leave one of them out"

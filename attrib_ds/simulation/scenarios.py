@@ -186,9 +186,7 @@ class Scenario:
 def _check_pair(argument: str, pair: object, names: list[Any]) -> None:
     """Raise unless ``pair`` holds two channels and an effect."""
     if not isinstance(pair, tuple) or len(pair) != 3:
-        raise InvalidRequest(
-            f"{argument}: {pair!r} is not allowed; allowed: tuples of two channels and an effect"
-        )
+        raise InvalidRequest.value(argument, pair, "tuples of two channels and an effect")
     for name in pair[:2]:
         check_choice(argument, name, names)
     check_number(argument, pair[2], "an effect that is a finite number")

@@ -36,9 +36,7 @@ def engine(memory: str | None = None) -> Any:
         If the text is not an amount of memory.
     """
     if memory is not None and not (isinstance(memory, str) and _MEMORY.fullmatch(memory)):
-        raise InvalidRequest(
-            f"memory: {memory!r} is not allowed; allowed: an amount of memory such as '4GB' or '512MB'"
-        )
+        raise InvalidRequest.value("memory", memory, "an amount of memory such as '4GB' or '512MB'")
     backend = ibis.duckdb.connect()
     backend.con.execute("SET TimeZone = 'UTC'")
     # By default, an in-memory database spills to the working directory.

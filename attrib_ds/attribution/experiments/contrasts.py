@@ -363,9 +363,7 @@ def covariates_of(paths: Paths, users: pd.Index[str], names: Sequence[str]) -> N
         values.
     """
     if isinstance(names, str):
-        raise InvalidRequest(
-            f"covariates: {names!r} is not allowed; allowed: a list of columns, as in [{names!r}]"
-        )
+        raise InvalidRequest.value("covariates", names, f"a list of columns, as in [{names!r}]")
     observed = paths.observed
     allowed = [] if observed is None else [name for name in observed.columns if name not in _EXCLUDED]
     for name in names:

@@ -120,9 +120,8 @@ def estimate_effects(
         )
     rule = models.model_named(conventional) if isinstance(conventional, str) else conventional
     if not isinstance(rule, models.Model) or isinstance(rule, models.DiscreteHazard):
-        raise InvalidRequest(
-            f"conventional: {conventional!r} is not allowed; allowed: a model that divides conversions, such "
-            "as 'linear'"
+        raise InvalidRequest.value(
+            "conventional", conventional, "a model that divides conversions, such as 'linear'"
         )
     # BLAS threads would mostly wait for each other, as the matrices are small.
     with effects.recorded() as messages, threadpool_limits(1, user_api="blas"):
@@ -919,9 +918,7 @@ def _reach(confidence: float) -> float:
 
 def _checked_controls(controls: Any, node_ids: Sequence[str]) -> tuple[str, ...]:
     if isinstance(controls, str) or controls is None:
-        raise InvalidRequest(
-            f"controls: {controls!r} is not allowed; allowed: a list, as in [{controls or 'direct'!r}]"
-        )
+        raise InvalidRequest.value("controls", controls, f"a list, as in [{controls or 'direct'!r}]")
     for node in controls:
         check_choice("controls", node, node_ids)
     return tuple(dict.fromkeys(controls))

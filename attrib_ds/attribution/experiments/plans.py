@@ -274,9 +274,7 @@ def _amounts(goal: str, given: Any, low: float, high: float) -> list[tuple[str |
     for _, amount in pairs:
         is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
         if not is_number or not low < float(amount) < high:
-            raise InvalidRequest(
-                f"{goal}: {amount!r} is not allowed; allowed: numbers above {low:,.6g} and below {high:,.6g}"
-            )
+            raise InvalidRequest.value(goal, amount, f"numbers above {low:,.6g} and below {high:,.6g}")
     if not pairs:
         raise InvalidRequest(f"{goal} is empty; allowed: at least one number", field=goal)
     return [(node, float(amount)) for node, amount in pairs]

@@ -89,9 +89,7 @@ class Segments:
                 allowed = [*INTERVALS, *(each for each in self.columns if each not in taken)]
                 raise InvalidRequest.choice("by", name, allowed)
         if not names or len(set(names)) < len(names) or sum(name in INTERVALS for name in names) > 1:
-            raise InvalidRequest(
-                f"by: {by!r} is not allowed; allowed: one period, columns of users, or both, each once"
-            )
+            raise InvalidRequest.value("by", by, "one period, columns of users, or both, each once")
         for name in names:
             count = None if name in INTERVALS else self.columns[name]
             if isinstance(count, int):

@@ -166,19 +166,15 @@ def _lengths(
     lengths = {str(name): parse_duration(value, argument=argument) for name, value in given.items()}
     for name, length in lengths.items():
         if bounds is not None and not bounds[0] <= length <= bounds[1]:
-            raise InvalidRequest(
-                f"{argument}: {given[name]!r} is not allowed; allowed: {bounds[0].days} to {bounds[1].days} "
-                "days"
-            )
+            raise InvalidRequest.value(argument, given[name], f"{bounds[0].days} to {bounds[1].days} days")
     return lengths
 
 
 def _ranked(precedence: Sequence[str] | None) -> tuple[str, ...]:
     types = tuple(precedence or ())
     if isinstance(precedence, str) or len(set(types)) < len(types) or len(types) == 1:
-        raise InvalidRequest(
-            f"precedence: {precedence!r} is not allowed; allowed: two or more types of touchpoints, such as "
-            "('click', 'view')"
+        raise InvalidRequest.value(
+            "precedence", precedence, "two or more types of touchpoints, such as ('click', 'view')"
         )
     return types
 
