@@ -124,7 +124,7 @@ class _OfField(AttribError):
     """An error of a field: the word that its message begins with, ``field: problem``, unless it is given."""
 
     def __init__(self, message: str, **particulars: Any) -> None:
-        name = re.match(r"(\S+): ", message)
+        name = re.match(r"([^\s:]+): ", message)
         super().__init__(message, **{"field": name and name[1], **particulars})
 
 
@@ -198,7 +198,7 @@ class NotSupported(AttribError, NotImplementedError):
     status = 501
 
 
-class Unavailable(AttribError):
+class Unavailable(_OfField):
     """The service or its file cannot be used now."""
 
     status = 503

@@ -386,13 +386,11 @@ class RevokeKey(request.ProjectRequest):
     keyId: KeyId
 
 
-class ListAudit(request.ProjectRequest):
+class ListAudit(request.PageRequest):
     """List the audit log, optionally of one operation or account."""
 
     operationName: identifiers.Text | None = None
     account: identifiers.Text | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 Loaded = Annotated[str, choice("interactions", "hits", "events", "nodes", "spend")]

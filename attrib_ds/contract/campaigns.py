@@ -50,7 +50,7 @@ class OutlaysRequest(IntegrationRequest):
     parentCampaignId: identifiers.PathText
 
 
-class ListCampaigns(IntegrationRequest):
+class ListCampaigns(request.PageRequest, IntegrationRequest):
     """List the campaigns of an integration."""
 
     active: values.Flag | None = None
@@ -60,8 +60,6 @@ class ListCampaigns(IntegrationRequest):
     explicit: values.Flag | None = None
     sort: CampaignSort | None = None
     order: values.Order | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class CreateCampaign(IntegrationRequest):
@@ -85,7 +83,7 @@ class UpdateCampaign(GetCampaign):
     active: values.Flag | None = None
 
 
-class ListOutlays(OutlaysRequest):
+class ListOutlays(request.PageRequest, OutlaysRequest):
     """List the outlays of a campaign, optionally those in a period or the deleted ones."""
 
     since: values.Instant | None = None
@@ -93,8 +91,6 @@ class ListOutlays(OutlaysRequest):
     deleted: values.Flag | None = None
     sort: OutlaySort | None = None
     order: values.Order | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class CreateOutlay(OutlaysRequest):
@@ -217,9 +213,7 @@ class SetRates(request.ProjectRequest):
     rates: Annotated[tuple[Rate, ...], values.BOUNDED]
 
 
-class ListRates(request.ProjectRequest):
+class ListRates(request.PageRequest):
     """List the rates of a project, optionally of one currency."""
 
     currency: Currency | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None

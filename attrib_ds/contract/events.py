@@ -135,13 +135,11 @@ class GetEvent(request.ProjectRequest):
     id: identifiers.Uuid
 
 
-class ListTrashedEvents(request.ProjectRequest):
+class ListTrashedEvents(request.PageRequest):
     """List the events that could not be processed."""
 
     since: values.Instant | None = None
     until: values.Instant | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class EventInsights(request.ProjectRequest):
@@ -248,7 +246,7 @@ class ExpirationPolicy(request.Part):
     piiFields: Annotated[tuple[identifiers.StorageKey, ...], values.BOUNDED] | None = None
 
 
-class ListEventTypes(request.ProjectRequest):
+class ListEventTypes(request.PageRequest):
     """List the event types of a project."""
 
     search: identifiers.Text | None = None
@@ -256,8 +254,6 @@ class ListEventTypes(request.ProjectRequest):
     storageKey: identifiers.Text | None = None
     reference: identifiers.Text | None = None
     sort: EventTypeSort | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class CreateEventType(request.ProjectRequest):

@@ -9,8 +9,7 @@ import pyarrow as pa
 from pydantic import ValidationError, model_validator
 
 from attrib_ds import instants, schema
-from attrib_ds.contract import administration, events, identifiers, json_values, values
-from attrib_ds.contract.request import InteractionFilter, NodeFilter, ProjectRequest, disagreement, translate
+from attrib_ds.contract import administration, events, identifiers, json_values, request, values
 
 # ruff: noqa: N815  (attributes carry the specification's names)
 
@@ -147,35 +146,33 @@ UserData = Annotated[
 ]
 
 
-class Population(ProjectRequest):
+class Population(request.ProjectRequest):
     """The selection of interactions that searches and insights share."""
 
     null_counts: ClassVar[frozenset[str]] = frozenset({"filtered", "isBot"})
 
     since: values.Instant | None = None
     until: values.Instant | None = None
-    interactionFilter: InteractionFilter | None = None
-    nodeFilter: NodeFilter | None = None
+    interactionFilter: request.InteractionFilter | None = None
+    nodeFilter: request.NodeFilter | None = None
     filtered: values.ThreeState = False
     isBot: values.ThreeState = False
 
 
-class SearchInteractions(Population):
+class SearchInteractions(request.PageRequest, Population):
     """Search the interactions of a project, one page at a time."""
 
     projection: Projection | None = None
     sort: InteractionSort | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
-class GetInteraction(ProjectRequest):
+class GetInteraction(request.ProjectRequest):
     """Get an interaction with all properties."""
 
     id: identifiers.HexId
 
 
-class ListHits(ProjectRequest):
+class ListHits(request.ProjectRequest):
     """List the hits of a session, identified by its first hit."""
 
     firstHitId: identifiers.Uuid
@@ -197,11 +194,13 @@ class InteractionInsights(Population):
         required = ("segmentCount", "since", "until")
         missing = [name for name in required if getattr(self, name) is None]
         if missing:
-            raise disagreement(*((name, "is required when {interval} is 'custom'") for name in missing))
+            raise request.disagreement(
+                *((name, "is required when {interval} is 'custom'") for name in missing)
+            )
         if not 1 <= (self.segmentCount or 0) <= MOST_SEGMENTS:
             expected = f"a whole number from 1 to {MOST_SEGMENTS}"
             problem = f"{json_values.shown(self.segmentCount)} is not allowed; expected {expected}"
-            raise disagreement(("segmentCount", problem))
+            raise request.disagreement(("segmentCount", problem))
         return self
 
 
@@ -212,7 +211,7 @@ class _Views(Population):
     def _check_bounds(self) -> Self:
         if self.since is not None and self.until is not None and self.since > self.until:
             since, until = map(instants.format, (self.since, self.until))
-            raise disagreement(("until", f"{until} is before {{since}}, {since}"))
+            raise request.disagreement(("until", f"{until} is before {{since}}, {since}"))
         return self
 
 
@@ -241,7 +240,7 @@ class PageConversions(Population):
     page: Page
 
 
-class CreateOfflineInteraction(ProjectRequest):
+class CreateOfflineInteraction(request.ProjectRequest):
     """Create an offline interaction, such as a call or a visit to a store."""
 
     date: values.PastInstant
@@ -253,16 +252,14 @@ class CreateOfflineInteraction(ProjectRequest):
 NodeType = Annotated[str, json_values.choice(*schema.NODE_TYPES)]
 
 
-class ListNodes(ProjectRequest):
+class ListNodes(request.PageRequest):
     """List the nodes of a project's traffic-source tree."""
 
     type: NodeType | None = None
     search: identifiers.Text | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
-class GetNode(ProjectRequest):
+class GetNode(request.ProjectRequest):
     """Get one node."""
 
     id: identifiers.PathText
@@ -271,7 +268,7 @@ class GetNode(ProjectRequest):
 # ruff: noqa: N815  (attributes carry the decision's names)
 
 
-Sent = TypeVar("Sent", bound=ProjectRequest)
+Sent = TypeVar("Sent", bound=request.ProjectRequest)
 
 #: Longest time from the page view until it is sent, such as that of a computer that slept meanwhile.
 _LONGEST_DELAY: Final = timedelta(days=7)
@@ -306,7 +303,7 @@ Minutes = Annotated[
 ]
 
 
-class CollectHit(ProjectRequest):
+class CollectHit(request.ProjectRequest):
     """A hit of a page.
 
     ``date`` and ``sentAt`` are of the browser's clock; only their difference counts. ``isPersistent`` tells
@@ -337,7 +334,7 @@ class CollectHit(ProjectRequest):
     @model_validator(mode="after")
     def _check_delay(self) -> Self:
         if self.delay > _LONGEST_DELAY:
-            raise disagreement(("date", f"is more than {_LONGEST_DELAY.days} days before {{sentAt}}"))
+            raise request.disagreement(("date", f"is more than {_LONGEST_DELAY.days} days before {{sentAt}}"))
         return self
 
 
@@ -369,14 +366,14 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
     return _read(CollectHit, values, is_query=is_query)
 
 
-def _read(request: type[Sent], values: Mapping[str, Any], *, is_query: bool = False) -> Sent:
+def _read(model: type[Sent], values: Mapping[str, Any], *, is_query: bool = False) -> Sent:
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return request.model_validate(given, context={"query": is_query})
+        return model.model_validate(given, context={"query": is_query})
     except ValidationError as error:
         # Not chained: the pydantic error contains every value.
         slash = "" if is_query else "/"
-        raise translate(error, request, call=lambda attribute: f"{slash}{attribute}") from None
+        raise request.translate(error, model, call=lambda attribute: f"{slash}{attribute}") from None
 
 
 #: Event type of opportunities, and the types of its fields.
@@ -384,7 +381,7 @@ OPPORTUNITY: Final = "holdout-opportunity"
 _FIELDS: Final = {"holdout": "string", "node": "string", "withheld": "boolean"}
 
 
-class CollectOpportunity(ProjectRequest):
+class CollectOpportunity(request.ProjectRequest):
     """A page could show the placement of a holdout, and asks whether to.
 
     ``opportunityId`` keeps a repeated request from counting twice; ``isPersistent`` and ``referrer`` as for
@@ -399,7 +396,7 @@ class CollectOpportunity(ProjectRequest):
     ingestKey: administration.IngestKey | None = None
 
 
-class SignLink(ProjectRequest):
+class SignLink(request.ProjectRequest):
     """A page asks for the value of a link to another domain of its site, or for the tracker id in one."""
 
     trackerId: TrackerId | None = None
@@ -410,7 +407,7 @@ class SignLink(ProjectRequest):
     @model_validator(mode="after")
     def _check_one(self) -> Self:
         if (self.trackerId is None) == (self.link is None):
-            raise disagreement(("trackerId", "or {link} is required, and not both"))
+            raise request.disagreement(("trackerId", "or {link} is required, and not both"))
         return self
 
 

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from attrib_ds import instants
+from attrib_ds.contract import values
 from attrib_ds.contract.identifiers import ProjectId
 from attrib_ds.contract.json_values import Refused, Rule, shown, text
 from attrib_ds.errors import InvalidRequest
@@ -49,6 +50,13 @@ class ProjectRequest(Request):
     """A request about one project."""
 
     projectId: ProjectId  # noqa: N815  (the specification's name)
+
+
+class PageRequest(ProjectRequest):
+    """Base of requests for a page of a list."""
+
+    offset: values.Offset = 0
+    limit: values.Limit | None = None
 
 
 def disagreement(*violations: tuple[str, str]) -> PydanticCustomError:

@@ -201,11 +201,8 @@ class CreateAudience(request.ProjectRequest):
     condition: AudienceCondition
 
 
-class ListAudiences(request.ProjectRequest):
+class ListAudiences(request.PageRequest):
     """List the audiences of a project."""
-
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class GetAudience(request.ProjectRequest):
@@ -230,7 +227,7 @@ MetricSort = Annotated[str, json_values.choice("createdAt", "updatedAt", "metric
 MetricType = Annotated[str, json_values.choice("state", "statistic")]
 
 
-class SearchUsers(request.ProjectRequest):
+class SearchUsers(request.PageRequest):
     """Search users, one page at a time; they must meet all given conditions."""
 
     fields: Annotated[tuple[UserKey, ...], values.BOUNDED]
@@ -243,8 +240,6 @@ class SearchUsers(request.ProjectRequest):
     idFrom: identifiers.HexId | None = None
     idTo: identifiers.HexId | None = None
     multiFieldMode: MultiFieldMode = "latest"
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 class GetUser(request.ProjectRequest):
@@ -253,7 +248,7 @@ class GetUser(request.ProjectRequest):
     id: identifiers.HexId
 
 
-class ListUserEvents(request.ProjectRequest):
+class ListUserEvents(request.PageRequest):
     """List the events of a user."""
 
     id: identifiers.UserIdOrUnknown
@@ -262,11 +257,9 @@ class ListUserEvents(request.ProjectRequest):
     until: values.Instant | None = None
     sort: EventSort | None = None
     order: values.Order | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
-class SearchEvents(request.ProjectRequest):
+class SearchEvents(request.PageRequest):
     """Search the events of a project, newest first, one page at a time."""
 
     userIds: Annotated[tuple[identifiers.UserIdOrUnknown, ...], json_values.Size(highest=10_000)] | None = (
@@ -276,11 +269,9 @@ class SearchEvents(request.ProjectRequest):
     since: values.Instant | None = None
     until: values.Instant | None = None
     changedSince: values.Instant | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
-class ListUserMetrics(request.ProjectRequest):
+class ListUserMetrics(request.PageRequest):
     """List the states and statistics of a user's events."""
 
     id: identifiers.UserIdOrUnknown
@@ -289,8 +280,6 @@ class ListUserMetrics(request.ProjectRequest):
     until: values.Instant | None = None
     sort: MetricSort | None = None
     order: values.Order | None = None
-    offset: values.Offset = 0
-    limit: values.Limit | None = None
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)

@@ -196,7 +196,7 @@ def _copy(source: Path, part: Path, project_id: str) -> None:
             copy_database(connection, quoted(name), part)
     except ProjectInUse as error:
         problem = "source: the file is open; back it up and restore the backup"
-        raise ProjectInUse(problem, field="source") from error
+        raise ProjectInUse(problem) from error
     except (InvalidRequest, Unavailable) as error:
         # Without the path, also within messages of DuckDB: that of an uploaded file is a path of the server.
         if files.DAMAGED in error.message:
@@ -244,7 +244,7 @@ def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
             files.counter_of(target).unlink(missing_ok=True)
             replace_durably(part, target)
     except OSError as error:
-        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}", field="path") from error
+        raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}") from error
     except duckdb.Error as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}") from error
 

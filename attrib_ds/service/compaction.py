@@ -3,7 +3,6 @@
 DuckDB and SQLite leave deleted rows in the blocks of their files until something else takes the place.
 """
 
-import json
 import shutil
 import time
 from contextlib import closing
@@ -16,7 +15,7 @@ import duckdb
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service import backup
-from attrib_ds.service.store import audit, connections, files, queue
+from attrib_ds.service.store import audit, connections, files, queue, tables
 from attrib_ds.service.store.store import Store, open_file
 from attrib_ds.service.users.personal_data import ERASED_SINCE
 
@@ -30,8 +29,8 @@ _SECONDS_OF_A_COPY: Final = 3_600.0
 def is_due(store: Store, now: datetime) -> bool:
     """Return whether persons were erased from the tables long enough ago, and not from the files."""
     with store.cursor() as cursor:
-        row = cursor.execute("SELECT value FROM settings WHERE name = ?", [ERASED_SINCE]).fetchone()
-    return row is not None and now - datetime.fromisoformat(json.loads(row[0])) >= PATIENCE
+        since = tables.read_setting(cursor, ERASED_SINCE)
+    return since is not None and now - datetime.fromisoformat(since) >= PATIENCE
 
 
 def compact(
@@ -71,7 +70,7 @@ def compact(
                 (catalog,) = connection.execute("SELECT current_database()").fetchall()[0]
                 backup.copy_database(connection, quoted(catalog), part)
             with closing(open_file(part)) as copy:
-                copy.execute("DELETE FROM settings WHERE name = ?", [ERASED_SINCE])
+                tables.write_setting(copy, ERASED_SINCE, None)
                 audit.append(copy, [] if line is None else [line])
                 copy.execute("CHECKPOINT")
             # Before the file, whose mark of an erasure is gone with the replacement.
@@ -80,7 +79,7 @@ def compact(
             backup.replace_durably(part, target)
         except (OSError, duckdb.Error) as error:
             raise Unavailable(
-                f"path: {str(target)!r} cannot be compacted: {files.with_advice(error)}", field="path"
+                f"path: {str(target)!r} cannot be compacted: {files.with_advice(error)}"
             ) from error
     return {"bytesBefore": before, "bytesAfter": target.stat().st_size}
 

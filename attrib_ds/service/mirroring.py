@@ -1,14 +1,13 @@
 """Operations of a mirror: saves its progress and stores records unchanged."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants
-from attrib_ds.contract import Answer, json_values
+from attrib_ds.contract import Answer
 from attrib_ds.contract import administration as contract
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
@@ -34,7 +33,7 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
     """
 
     def write(connection: Connection) -> dict[str, Any]:
-        progress = _read(connection)
+        progress: dict[str, Any] | None = tables.read_setting(connection, _SETTING)
         if progress is None:
             filled = [
                 table
@@ -47,7 +46,7 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
                     "allowed: a new file, or a mirror created by sync"
                 )
             progress = {"source": request.source}
-            _save(connection, progress)
+            tables.write_setting(connection, _SETTING, progress)
         elif progress["source"] != request.source:
             raise errors.InvalidRequest(
                 f"to: the project mirrors {progress['source']}, not {request.source}; "
@@ -65,7 +64,7 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
 
 def keep_mirror(store: Store, request: contract.KeepMirror) -> Answer:
     """Save and return the state of the mirror."""
-    store.write(lambda connection: _save(connection, request.progress))
+    store.write(lambda connection: tables.write_setting(connection, _SETTING, request.progress))
     return Answer(value=request.progress)
 
 
@@ -74,16 +73,6 @@ def mirror_records(store: Store, request: contract.MirrorRecords) -> Answer:
     store_records = _STORE_BY_RESOURCE[request.resource]
     store.write(lambda connection: store_records(connection, request.records, store))
     return Answer(value=request.records.num_rows)
-
-
-def _read(connection: Connection) -> dict[str, Any] | None:
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
-    return None if row is None else json.loads(row[0])
-
-
-def _save(connection: Connection, progress: Mapping[str, Any]) -> None:
-    connection.execute("DELETE FROM settings WHERE name = ?", [_SETTING])
-    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SETTING, json_values.encode(dict(progress))])
 
 
 def _has_rows(connection: Connection, table: str) -> bool:

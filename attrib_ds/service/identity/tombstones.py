@@ -1,7 +1,6 @@
 """Tombstones: salted hashes of erased data, which keep it from returning."""
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Collection, Iterable, Sequence
@@ -11,9 +10,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds.contract.json_values import encode
 from attrib_ds.records.sources import literal
-from attrib_ds.service.store.tables import insert_records
+from attrib_ds.service.store import tables
 
 #: Kind and value of erased data: ``("nonce", "n1")``.
 Mark = tuple[str, str]
@@ -67,7 +65,7 @@ def bury(connection: Connection, marks: Iterable[Mark], date: datetime) -> None:
         {"kind": kind, "hash": _hash(salt, kind, value), "date": date}
         for kind, value in sorted(dict.fromkeys(marks))
     ]
-    insert_records(connection, "tombstones", rows)
+    tables.insert_records(connection, "tombstones", rows)
 
 
 def find_buried(connection: Connection, marks: Collection[Mark]) -> dict[Mark, datetime]:
@@ -203,8 +201,7 @@ def hidden_nonce(connection: Connection, nonce: str) -> str:
 
 def read_salts(connection: Connection) -> list[str]:
     """Return the salts, that of new tombstones first; none if nothing was ever erased."""
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SALT]).fetchone()
-    salts = [] if row is None else json.loads(row[0])
+    salts = tables.read_setting(connection, _SALT) or []
     return [salts] if isinstance(salts, str) else list(salts)
 
 
@@ -219,12 +216,9 @@ def add_salts(connection: Connection, salts: Sequence[str]) -> None:
         Salts of a project whose tombstones are added.
     """
     stored = list(dict.fromkeys([*salts, *read_salts(connection)]))
-    if not stored:
-        return
-    connection.execute("DELETE FROM settings WHERE name = ?", [_SALT])
-    # Usually one; several after restoring a file with other erasures.
-    text = encode(stored[0] if len(stored) == 1 else stored)
-    connection.execute("INSERT INTO settings VALUES (?, ?)", [_SALT, text])
+    if stored:
+        # Usually one; several after restoring a file with other erasures.
+        tables.write_setting(connection, _SALT, stored[0] if len(stored) == 1 else stored)
 
 
 def _hidden(salt: str, nonce: str) -> str:

@@ -207,7 +207,6 @@ def _unreadable(path: Path, problem: str) -> errors.Unavailable:
     return errors.Unavailable(
         f"path: the write counter {str(path)!r} cannot be read: {problem}. Without it, lost writes cannot be "
         "detected; remove it to open the project nevertheless",
-        field="path",
     )
 
 
@@ -238,7 +237,6 @@ def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
             "write-ahead log or its queue was cut, removed or replaced. Put it back, or a backup "
             "(`attrib-ds restore`). To go on "
             f"without those writes, remove {str(counter_of(file))!r}",
-            field="path",
         )
 
 

@@ -52,7 +52,6 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
         raise Unavailable(
             f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
             f"{files.with_advice(error)}; it is as it was",
-            field="path",
         ) from error
     return copy
 

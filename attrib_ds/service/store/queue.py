@@ -19,7 +19,7 @@ import duckdb
 import msgspec
 
 from attrib_ds.errors import Unavailable
-from attrib_ds.service.store import files, threads
+from attrib_ds.service.store import files, tables, threads
 
 EVENTS: Final = "events"
 HITS: Final = "hits"
@@ -315,7 +315,6 @@ def _damaged(path: Path, problem: str) -> Unavailable:
     return Unavailable(
         f"path: the queue {str(path)!r} cannot be read: {problem}. Put it back, or a backup of the project "
         "(`attrib-ds restore`). To go on without the events and hits that only it has, remove it",
-        field="path",
     )
 
 
@@ -338,8 +337,7 @@ def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 def set_moved(connection: duckdb.DuckDBPyConnection, table: str, number: int) -> None:
     """Store the number of a record in the transaction that moves it into the tables."""
-    connection.execute("DELETE FROM settings WHERE name = ?", [_MOVED[table]])
-    connection.execute("INSERT INTO settings VALUES (?, ?)", [_MOVED[table], str(number)])
+    tables.write_setting(connection, _MOVED[table], number)
 
 
 def read_earlier_log(path: Path) -> list[tuple[int, dict[str, Any]]]:

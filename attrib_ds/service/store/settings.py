@@ -14,8 +14,9 @@ import pyarrow as pa
 from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
-from attrib_ds.contract import OPERATIONS, Answer, administration, build, json_values
+from attrib_ds.contract import OPERATIONS, Answer, administration, build
 from attrib_ds.errors import Conflict, InvalidRequest
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
 
 
@@ -198,9 +199,7 @@ def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[st
     if changes.get("holdouts") and not before["holdout_key"]:
         changes["holdoutKey"] = secrets.token_hex(32)
     for name, value in changes.items():
-        connection.execute("DELETE FROM settings WHERE name = ?", [name])
-        if value is not None:
-            connection.execute("INSERT INTO settings VALUES (?, ?)", [name, json_values.encode(value)])
+        tables.write_setting(connection, name, value)
 
 
 def _answer(store: Store, settings: ProjectSettings) -> Answer:

@@ -450,11 +450,11 @@ def open_file(
     """
     if str(path) == MEMORY:
         if read_only:
-            raise InvalidRequest("read_only: a project in memory has nothing to read", field="read_only")
+            raise InvalidRequest("read_only: a project in memory has nothing to read")
         return duckdb.connect(MEMORY, config=_SETTINGS)
     file = _file(path)
     if read_only and not file.exists():
-        raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it", field="path")
+        raise NotFound(f"path: {str(file)!r} does not exist; leave out read_only to create it")
     try:
         files.create_private_folder(file.parent)
         # DuckDB refuses to open a file of this process again with other settings.
@@ -474,9 +474,9 @@ def _file(path: str | Path) -> Path:
     try:
         file = Path(path).expanduser()
         if b"\0" in os.fsencode(file):
-            raise InvalidRequest("path: contains a NUL character", field="path")
+            raise InvalidRequest("path: contains a NUL character")
     except (RuntimeError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f"path: {str(path)!r} is not a path: {error}", field="path") from error
+        raise InvalidRequest(f"path: {str(path)!r} is not a path: {error}") from error
     return file
 
 
@@ -493,7 +493,6 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
                 f"path: {str(file)!r} is missing, and its queue {str(files.queue_of(file))!r} has "
                 f"{waiting:,} "
                 "accepted records. Put the file back; to begin a new project without them, remove the queue",
-                field="path",
             )
         for path in (files.counter_of(file), *files.queue_files(file), files.earlier_log_of(file)):
             path.unlink(missing_ok=True)
@@ -512,22 +511,17 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
         raise ProjectInUse(
             f"path: {holder} holds {str(file)!r}; close it there, share the project with `attrib-ds serve`, "
             "or open it everywhere with read_only=True",
-            field="path",
         ) from error
     if "not a valid DuckDB database" in message or "Is a directory" in message:
         if files.read_counter(file):
             # Transactions were committed to it, so it was one.
-            raise Unavailable(
-                f"path: {str(file)!r} cannot be opened: {files.DAMAGED}", field="path"
-            ) from error
+            raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.DAMAGED}") from error
         raise _not_a_project(file) from error
     if "newer version" in message or "version number" in message:
         raise Unavailable(
-            f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb", field="path"
+            f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb"
         ) from error
-    raise Unavailable(
-        f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}", field="path"
-    ) from error
+    raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}") from error
 
 
 def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
@@ -541,9 +535,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         columns = "schema_version, project_id, currency, timezone, created_at"
         (row,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
     except duckdb.IOException as error:
-        raise Unavailable(
-            f"path: {str(path)!r} cannot be read: {files.with_advice(error)}", field="path"
-        ) from error
+        raise Unavailable(f"path: {str(path)!r} cannot be read: {files.with_advice(error)}") from error
     except (duckdb.Error, ValueError) as error:
         raise _not_a_project(path) from error
     return Meta(*row)._replace(created_at=row[-1].replace(tzinfo=UTC))
@@ -577,7 +569,6 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
     if meta.project_id != project_id:
         raise InvalidRequest(
             f"project_id: {str(path)!r} holds the project {meta.project_id!r}, not {project_id!r}",
-            field="project_id",
         )
     if meta.version != VERSION:
         remedy = "upgrade attrib-ds" if meta.version > VERSION else "open it with the release that wrote it"
@@ -586,7 +577,6 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
         raise Unavailable(
             f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "
             f"version {VERSION} only; {remedy}",
-            field="path",
         )
 
 
@@ -598,9 +588,8 @@ def _check_objects(connection: duckdb.DuckDBPyConnection, path: str | Path) -> N
             f"path: {str(path)!r} has views, macros or other objects that a project does not have: "
             f"{json_values.listed(tuple(names))}; drop them, or put a backup in its place with `attrib-ds "
             "restore`",
-            field="path",
         )
 
 
 def _not_a_project(path: str | Path) -> InvalidRequest:
-    return InvalidRequest(f"path: {str(path)!r} is not the file of a project", field="path")
+    return InvalidRequest(f"path: {str(path)!r} is not the file of a project")

@@ -1,5 +1,6 @@
 """The tables of a project's file: their definitions, the ids of their records, and access in SQL and Ibis."""
 
+import json
 import secrets
 import threading
 import time
@@ -18,7 +19,7 @@ import pyarrow as pa
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, json_values
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
@@ -483,6 +484,19 @@ def read_record(connection: duckdb.DuckDBPyConnection, query: str, *values: obje
         name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
         for name, value in zip(names, row, strict=True)
     }
+
+
+def read_setting(connection: duckdb.DuckDBPyConnection, name: str) -> Any:
+    """Return a stored setting; None if there is none of the name."""
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone()
+    return None if row is None else json.loads(row[0])
+
+
+def write_setting(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
+    """Store a setting in place of the one of its name; None removes it."""
+    connection.execute("DELETE FROM settings WHERE name = ?", [name])
+    if value is not None:
+        connection.execute("INSERT INTO settings VALUES (?, ?)", [name, json_values.encode(value)])
 
 
 def read_table(

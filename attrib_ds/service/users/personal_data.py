@@ -9,13 +9,13 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants, json_numbers, schema
-from attrib_ds.contract import Answer, json_values
+from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.records import json_records, sources
 from attrib_ds.service.events import retention, states
 from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import read_table
 from attrib_ds.service.users.search import get_user, in_order
 
 _EVENTS: Final = "SELECT _id FROM events WHERE userId = ? ORDER BY eventDate, _id"
@@ -48,10 +48,12 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
             "user": _records(user, "User")[0],
             "identities": [{"kind": kind, "value": value} for kind, value in names],
             "mergedUserIds": [id for (id,) in merged.fetchall()],
-            "interactions": _records(read_table(connection, own, of_user, schema.INTERACTION), "Interaction"),
-            "hits": _records(read_table(connection, own_hits, of_user, schema.HIT), "Hit"),
+            "interactions": _records(
+                tables.read_table(connection, own, of_user, schema.INTERACTION), "Interaction"
+            ),
+            "hits": _records(tables.read_table(connection, own_hits, of_user, schema.HIT), "Hit"),
             "events": _records(in_order(states.read_events(connection, ids), ids), "Event"),
-            "rawEvents": _records(read_table(connection, sent, of_user, schema.RAW_EVENT), "RawEvent"),
+            "rawEvents": _records(tables.read_table(connection, sent, of_user, schema.RAW_EVENT), "RawEvent"),
         }
         earlier = connection.execute(_HISTORY, [ids]).to_arrow_table().to_pylist()
     return Answer(value={**data, "earlierMetrics": _records(states.as_resource(earlier), "Metric")})
@@ -144,9 +146,8 @@ def erase_events(connection: Connection, ids: list[str], date: datetime) -> None
     date : datetime
         Current time, naive, in UTC.
     """
-    if connection.execute("SELECT 1 FROM settings WHERE name = ?", [ERASED_SINCE]).fetchone() is None:
-        since = json_values.encode(instants.format(date.replace(tzinfo=UTC)))
-        connection.execute("INSERT INTO settings VALUES (?, ?)", [ERASED_SINCE, since])
+    if tables.read_setting(connection, ERASED_SINCE) is None:
+        tables.write_setting(connection, ERASED_SINCE, instants.format(date.replace(tzinfo=UTC)))
     computed = connection.execute("SELECT _id FROM events WHERE _id IN (SELECT unnest(?))", [ids]).fetchall()
     computed_ids = [id for (id,) in computed]
     _hide(connection, computed_ids, date)
