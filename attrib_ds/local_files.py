@@ -58,7 +58,7 @@ def writing(path: str | PathLike[str], *, argument: str) -> AbstractContextManag
     attrib_ds.errors.Unavailable: path: 'users.csv' cannot be written: No space left on device
     """
     return _translating(
-        lambda problem: Unavailable(f"{argument}: {str(path)!r} cannot be written: {problem}", field=argument)
+        lambda problem: Unavailable(f"{argument}: {str(path)!r} cannot be written: {problem}")
     )
 
 

@@ -117,11 +117,12 @@ def document() -> dict[str, Any]:
 
 def _path_item(operation: Operation, method: str, request: dict[str, Any]) -> dict[str, Any]:
     is_synonym = method != operation.method
+    headers = [deepcopy(header) for names, header in _HEADERS.items() if operation.name in names]
     item = {
         "operationId": f"{operation.name}_{method.lower()}" if is_synonym else operation.name,
         "summary": operation.title + (f" (synonym of {operation.method})" if is_synonym else ""),
         "description": request["description"],
-        "parameters": [*_parameters(operation, request), *_headers(operation)],
+        "parameters": [*_parameters(operation, request), *headers],
         "responses": _responses(operation),
         "security": _security(operation),
     }
@@ -148,10 +149,6 @@ def _parameters(operation: Operation, request: dict[str, Any]) -> list[dict[str,
         for name, schema in request["properties"].items()
         if operation.location(name) != "body"
     ]
-
-
-def _headers(operation: Operation) -> list[dict[str, Any]]:
-    return [deepcopy(header) for names, header in _HEADERS.items() if operation.name in names]
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

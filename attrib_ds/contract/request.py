@@ -122,7 +122,7 @@ def translate(
 
 def _violations(error: ErrorDetails) -> Iterator[tuple[str, str, str | None]]:
     """Yield attribute, problem and the shortened value."""
-    where = "/".join(_escaped(part) for part in error["loc"])
+    where = "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in error["loc"])
     context = error.get("ctx", {})
     if error["type"] == "disagreement":
         for attribute, problem in context["violations"]:
@@ -158,11 +158,6 @@ def _shortened(problem: str) -> str:
     """Cut the middle of a long problem, which ends with the expected value."""
     half = _LONGEST_PROBLEM // 2
     return problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:half]}…{problem[-half:]}"
-
-
-def _escaped(part: str | int) -> str:
-    """Escape one step of a JSON pointer (RFC 6901)."""
-    return str(part).replace("~", "~0").replace("/", "~1")
 
 
 Kind = Literal["interaction", "node", "user", "event"]

@@ -139,7 +139,7 @@ def count_pages(
     """
     views = _views(hits, _visits(interactions, request, nodes, request.group))
     is_within = _within(views.date, request)
-    # Which view is the first and the last of its visit is told by all views of the visit.
+    # The first and the last view of a visit are found among all its views, also those outside the period.
     views = views.semi_join(views.filter(is_within).select("visit"), "visit")
     place = ibis.row_number().over(_OF_VISIT)
     views = views.mutate(place=place, count=views.count().over(ibis.window(group_by=views.visit)))

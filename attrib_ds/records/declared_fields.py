@@ -345,10 +345,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else encode(value)
 
 
-def _flag(value: object) -> bool | None:
-    return _FLAGS.get(value) if isinstance(value, str | bool) else None
-
-
 def _instant(value: object) -> datetime | None:
     try:
         return instants.parse(value, argument="value") if isinstance(value, str) else None
@@ -359,6 +355,6 @@ def _instant(value: object) -> datetime | None:
 _READERS: Final[dict[pa.DataType, Callable[[object], Any]]] = {
     pa.string(): _text,
     pa.float64(): number,
-    pa.bool_(): _flag,
+    pa.bool_(): lambda value: _FLAGS.get(value) if isinstance(value, str | bool) else None,
     schema.INSTANT: _instant,
 }

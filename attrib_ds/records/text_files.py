@@ -238,7 +238,7 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
         above = next((number for number, line in enumerate(start) if line.strip()), None)
         if above is None:
             raise empty_file(path, argument)
-        delimiter = _most_frequent(start[above])
+        delimiter = max(_DELIMITERS, key=Counter(start[above]).__getitem__)
         names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
     is_title = len(list(filter(str.strip, names))) < 2
     if is_title or start[above].startswith("#"):
@@ -251,10 +251,6 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
     if any("\ufffd" in name for name in names):
         raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")
     return names, delimiter, above
-
-
-def _most_frequent(line: str) -> str:
-    return max(_DELIMITERS, key=Counter(line).__getitem__)
 
 
 def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:

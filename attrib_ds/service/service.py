@@ -59,7 +59,7 @@ class Service:
     """
 
     def __init__(self, store: Store, address: str, *, is_served: bool = False) -> None:
-        self._address = address
+        self.address = address
         self._is_served = is_served
         self._lock = threads.ReadersWriterLock()
         self._is_broken = False
@@ -71,6 +71,7 @@ class Service:
 
     def _use(self, store: Store) -> None:
         self._store = store
+        self.currency, self.timezone = store.meta.currency, store.meta.timezone
         self._ingestion = ingestion.Ingestion(store, is_served=self._is_served)
         self._hits = hits.HitIntake(store)
         self._states = states.States(store)
@@ -138,21 +139,6 @@ class Service:
         self._ingestion.resume()
         self._hits.resume()
         self._expirations.start()
-
-    @property
-    def address(self) -> str:
-        """Path of the project's file."""
-        return self._address
-
-    @property
-    def currency(self) -> str:
-        """The project's currency."""
-        return self._store.meta.currency
-
-    @property
-    def timezone(self) -> str:
-        """The project's time zone."""
-        return self._store.meta.timezone
 
     def send(self, operation: Operation, request: Any, account: str | None = None) -> Answer:
         """Carry out one operation and read the whole answer.
@@ -327,7 +313,7 @@ class Service:
 
     def _note(self, error: BaseException | None) -> None:
         """Remember that the database has shut down, if an error says so."""
-        self._is_broken |= error is not None and files.is_final(error) and self._address != MEMORY
+        self._is_broken |= error is not None and files.is_final(error) and self.address != MEMORY
 
     def _carry_out(
         self, name: str, request: Any, line: AuditEntry | None, cancellation: connections.Cancellation | None
@@ -386,11 +372,11 @@ class Service:
     def _restore(self, request: administration.RestoreProject, line: AuditEntry | None) -> Answer:
         """Replace the project by a backup, with exclusive access; a failure leaves the project unchanged."""
         self._store.require_writing()
-        if self._address == MEMORY:
+        if self.address == MEMORY:
             raise errors.NotSupported(
                 "a project in memory has no file to restore; connect to one with a path"
             )
-        target = Path(self._address).expanduser()
+        target = Path(self.address).expanduser()
         meta = self._store.meta
         with (
             backup.prepared(request.source, target, meta.project_id) as (part, counts),
@@ -407,7 +393,7 @@ class Service:
     def _compact(self, line: AuditEntry | None, *, timeout: float = _SECONDS_TO_BE_ALONE) -> Answer:
         """Rewrite the files of the project, with exclusive access; a failure leaves them as they are."""
         self._store.require_writing()
-        if self._address == MEMORY:
+        if self.address == MEMORY:
             raise errors.NotSupported(
                 "a project in memory has no files to compact; connect to one with a path"
             )
@@ -418,7 +404,7 @@ class Service:
                 self._is_broken = True
                 self._release()
                 try:
-                    sizes = compaction.compact(Path(self._address).expanduser(), self._closing, line)
+                    sizes = compaction.compact(Path(self.address).expanduser(), self._closing, line)
                 finally:
                     self._reopen()
         finally:
@@ -429,7 +415,7 @@ class Service:
         """Rewrite the files if persons were erased from the tables half a day ago."""
         try:
             self.salt.destroy_past(self._store)
-            if self._address != MEMORY and compaction.is_due(self._store, instants.now()):
+            if self.address != MEMORY and compaction.is_due(self._store, instants.now()):
                 self._compact(None, timeout=_SECONDS_TO_BE_ALONE / 10)
         except errors.AttribError as error:
             # Tried again in an hour.
@@ -469,7 +455,7 @@ class Service:
             raise
 
     def _reopen(self) -> None:
-        self._use(Store.open(self._address, self._store.meta.project_id))
+        self._use(Store.open(self.address, self._store.meta.project_id))
         self._is_broken = False
         self._resume()
 
@@ -563,10 +549,10 @@ def _with_accounts(handle: Callable[[Path, Store, Any, AuditEntry | None], Answe
     def handler(
         service: Service, request: Any, line: AuditEntry | None, _: connections.Cancellation | None
     ) -> Answer:
-        if service._address == MEMORY:
+        if service.address == MEMORY:
             raise errors.NotSupported("a project in memory has no keys; connect to one with a path")
         # A server of this folder has its accounts in the same file.
-        home = Path(service._address).expanduser().absolute().parent
+        home = Path(service.address).expanduser().absolute().parent
         return handle(home, service._store, in_milliseconds(request), line)
 
     return handler

@@ -26,12 +26,8 @@ class OpenedTables:
 
     def __init__(self, tables: Tables, address: str) -> None:
         self._tables = tables
-        self._address = address
-
-    @property
-    def address(self) -> str:
-        """Location of the tables, for display."""
-        return self._address
+        self.address = address
+        self.timezone: str | None = tables.timezone
 
     def send(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation.
@@ -49,11 +45,6 @@ class OpenedTables:
     def stream(self, operation: Operation, request: Request) -> Answer:  # noqa: ARG002
         """Raise NotSupported: the user reads records directly from the engine."""
         raise self._refusal(operation.name)
-
-    @property
-    def timezone(self) -> str | None:
-        """The project's time zone."""
-        return self._tables.timezone
 
     def tables(self) -> Tables:
         """Return the tables for attribution."""

@@ -61,7 +61,7 @@ class Collector:
 
 
 class Client(threading.Thread):
-    """Sends hits over one connection until that breaks or it is told to end."""
+    """Sends hits over one connection until the connection breaks or `ends` is set."""
 
     def __init__(self, address: str, seed: str, sent: list[str], accepted: list[str]) -> None:
         super().__init__(daemon=True)

@@ -185,7 +185,7 @@ class Collector:
         self._read_at = -_SECONDS_BETWEEN_READS
         self._is_stopped = threading.Event()
         self._take(read())
-        # A folder that cannot be reached is told at once, and not when it is too late.
+        # Fail at the start if the folder cannot be reached, before any hit is accepted.
         folder.find(f"hits/day={datetime.now(UTC).date()}")
         files.create_private_folder(self._journals)
         self._file = self._journals / uuid4().hex

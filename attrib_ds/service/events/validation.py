@@ -154,7 +154,8 @@ def validate(
     for field in event_type.fields:
         value = data.get(field["ingestionKey"]) if field["ingestionKey"] is not None else None
         if is_missing(value):
-            if _is_mandatory(field):
+            # A field without an ingestion key is never read; an absent state is not reached.
+            if not field["optional"] and field["ingestionKey"] is not None and field["type"] != "state":
                 errors.append(_error("missing-field", value, field))
             continue
         try:
@@ -245,11 +246,6 @@ def _metric(key: str, kind: str, current: Any, sent: Any) -> Metric:
     number = float(current)
     is_exact = kind != "number" or sent == Decimal(repr(number))
     return Metric(key, kind, number=number, raw=None if is_exact else json_values.encode(sent))
-
-
-def _is_mandatory(field: Mapping[str, Any]) -> bool:
-    # A field without an ingestion key is never read; an absent state is not reached.
-    return not field["optional"] and field["ingestionKey"] is not None and field["type"] != "state"
 
 
 def _date(raw: RawEvent) -> tuple[datetime, list[dict[str, Any]]]:

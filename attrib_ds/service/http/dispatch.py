@@ -449,7 +449,7 @@ def _claims(
 def _check_portion(file: Path) -> None:
     """Raise 413 if a Parquet file says that it has more than a portion may have."""
     rows, most_bytes = administration.MOST_HITS, administration.MOST_BYTES_OF_HITS
-    # Loading it says what is wrong with a file that cannot be read.
+    # A file that cannot be read passes here and fails when it is loaded, with the reason.
     with suppress(pa.ArrowException, OSError):
         meta = pq.read_metadata(file)
         size = sum(meta.row_group(number).total_byte_size for number in range(meta.num_row_groups))

@@ -99,16 +99,9 @@ class Http:
         #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
-
-    @property
-    def address(self) -> str:
-        """Base URL of the service."""
-        return self._addresses["v1"]
-
-    @property
-    def timezone(self) -> str | None:
-        """None: only the service's settings have it."""
-        return None
+        self.address = addresses["v1"]
+        #: Only the service has it.
+        self.timezone: str | None = None
 
     def send(self, operation: Operation, request: Request) -> Answer:
         """Carry out one operation and read the whole answer, retrying if that is safe.

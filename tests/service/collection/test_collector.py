@@ -289,7 +289,7 @@ def test_a_journal_that_vanishes_does_not_end_the_thread(tmp_path, monkeypatch, 
         assert again.wait(10)
         again.clear()
         reads.clear()
-        # Whatever else goes wrong with one journal is told, and tried again.
+        # Any other failure with a journal is logged, and the journal is tried again.
         monkeypatch.setattr(collectors, "PartIntake", lambda *_: 1 / 0)
         (tmp_path / "gone").write_bytes(b"journal")
         assert again.wait(10)
