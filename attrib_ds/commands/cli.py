@@ -156,17 +156,13 @@ def _add_credits(actions: Actions) -> None:
             for option, rows in sheets.items()
         ),
         _argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')"),
-        _path(
-            "--spend", "spend per node, or reports of ad platforms as they come", nargs="+"
-        ),
+        _path("--spend", "spend per node, or reports of ad platforms as they come", nargs="+"),
         _argument(
             "--conversion-page", metavar="PATH",
             help="page that tells of a conversion, such as /thank-you, if the touchpoints are page views or "
             "an access log",
         ),
-        _argument(
-            "--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"
-        ),
+        _argument("--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"),
         _argument("--lookback", default="30D", help="lookback window (default 30D)"),
         _argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95"),
         _path("--out", "write a report and the credits there too", metavar="DIR"),
