@@ -33,6 +33,10 @@ def _page(name: str) -> list[pa.Field]:
     return _text(*(f"{name}.{part}" for part in URL_PARTS))
 
 
+def _schema(*groups: list[pa.Field]) -> pa.Schema:
+    return pa.schema([field for group in groups for field in group])
+
+
 URL_PARTS: Final = ("protocol", "hostname", "port", "origin", "pathname", "search", "hash")
 _USER_AGENT: Final = _text(
     "userAgent.ua", "userAgent.browser.name", "userAgent.browser.version", "userAgent.browser.major",
@@ -47,26 +51,24 @@ _GEO: Final = [
     *_text("geo.zipcode"),
 ]
 
-INTERACTION: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "type", "userId"),
-        *_counts("userLifetimeIndex"),
-        *_instants("startDate", "endDate"),
-        *_numbers("duration"),
-        *_instants("ingestedAt", "createdAt", "updateDate"),
-        *_json("userData"),
-        *_text("integrationId", "nodeId", "externalId", "firstHitId"),
-        *_counts("hitCount"),
-        *_flags("isBot"),
-        *_text("referrer", "referrerType", "trafficFilterId", "partialResolvedVendorId"),
-        *_instants("vendorUpdateDate"),
-        *_json("rawUserData", "rawNodeData"),
-        *_text("firstPage"),
-        *_page("firstPageUrl"),
-        *_USER_AGENT,
-        *_ASN,
-        *_GEO,
-    ]
+INTERACTION: Final = _schema(
+    _text("_id", "projectId", "type", "userId"),
+    _counts("userLifetimeIndex"),
+    _instants("startDate", "endDate"),
+    _numbers("duration"),
+    _instants("ingestedAt", "createdAt", "updateDate"),
+    _json("userData"),
+    _text("integrationId", "nodeId", "externalId", "firstHitId"),
+    _counts("hitCount"),
+    _flags("isBot"),
+    _text("referrer", "referrerType", "trafficFilterId", "partialResolvedVendorId"),
+    _instants("vendorUpdateDate"),
+    _json("rawUserData", "rawNodeData"),
+    _text("firstPage"),
+    _page("firstPageUrl"),
+    _USER_AGENT,
+    _ASN,
+    _GEO,
 )
 
 #: Properties that an offline interaction does not have at all.
@@ -79,214 +81,183 @@ ON_REQUEST: Final = frozenset({"userData", "rawUserData", "rawNodeData"})
 #: Objects of records that are null when all of their properties are.
 NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
 
-HIT: Final = pa.schema(
-    [
-        *_text("id", "projectId", "sessionId"),
-        *_instants("serverDate"),
-        *_numbers("timezoneOffset"),
-        *_flags("isBot"),
-        *_text("userAgent"),
-        *_page("pageUrl"),
-        *_text("referrerType", "hitType"),
-        *_ASN,
-        *_GEO,
-    ]
+HIT: Final = _schema(
+    _text("id", "projectId", "sessionId"),
+    _instants("serverDate"),
+    _numbers("timezoneOffset"),
+    _flags("isBot"),
+    _text("userAgent"),
+    _page("pageUrl"),
+    _text("referrerType", "hitType"),
+    _ASN,
+    _GEO,
 )
 
 #: Hits without sessions, as collectors write them. Where they are loaded, all columns but ``trackerId``,
 #: ``date`` and ``pageUrl`` may be missing. ``otherTrackerId`` is a second id of the visitor: that of the page
 #: beside one of the day, or one of the day beside one that lasts.
-RAW_HIT: Final = pa.schema(
-    [
-        *_text("projectId", "trackerId", "otherTrackerId", "hitId"),
-        *_instants("date", "ingestedAt"),
-        *_text("pageUrl", "referrer", "userAgent", "hitType"),
-        *_numbers("timezoneOffset"),
-        *_flags("isBot"),
-        *_text("ip"),
-        *_ASN,
-        *_GEO,
-    ]
+RAW_HIT: Final = _schema(
+    _text("projectId", "trackerId", "otherTrackerId", "hitId"),
+    _instants("date", "ingestedAt"),
+    _text("pageUrl", "referrer", "userAgent", "hitType"),
+    _numbers("timezoneOffset"),
+    _flags("isBot"),
+    _text("ip"),
+    _ASN,
+    _GEO,
 )
 
-RAW_EVENT: Final = pa.schema(
-    [*_text("_id", "projectId", "nonce", "eventType", "trackerId"), *_instants("createdAt"), *_json("data")]
+RAW_EVENT: Final = _schema(
+    _text("_id", "projectId", "nonce", "eventType", "trackerId"), _instants("createdAt"), _json("data")
 )
 
-METRIC: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "eventId", "key", "type", "data.type"),
-        *_instants("data.date"),
-        *_json("data.raw", "data.current"),
-        *_flags("data.anonymized", "data.invalid"),
-        *_instants("createdAt", "updatedAt", "deletedAt"),
-    ]
+METRIC: Final = _schema(
+    _text("_id", "projectId", "eventId", "key", "type", "data.type"),
+    _instants("data.date"),
+    _json("data.raw", "data.current"),
+    _flags("data.anonymized", "data.invalid"),
+    _instants("createdAt", "updatedAt", "deletedAt"),
 )
 
-EVENT: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "userId"),
-        *_instants("eventDate"),
-        *_text("eventType"),
-        *_flags("attributable"),
-        *_instants("expirationPolicy.expiresAt"),
-        *_counts("expirationPolicy.retentionDurationInDays"),
-        *_texts("expirationPolicy.piiFields"),
-        *_instants("expirationPolicy.anonimizedAt"),
-        *_json("event", "user", "metrics"),
-        *_instants("createdAt", "updatedAt"),
-    ]
+EVENT: Final = _schema(
+    _text("_id", "projectId", "userId"),
+    _instants("eventDate"),
+    _text("eventType"),
+    _flags("attributable"),
+    _instants("expirationPolicy.expiresAt"),
+    _counts("expirationPolicy.retentionDurationInDays"),
+    _texts("expirationPolicy.piiFields"),
+    _instants("expirationPolicy.anonimizedAt"),
+    _json("event", "user", "metrics"),
+    _instants("createdAt", "updatedAt"),
 )
 
-TRASHED_EVENT: Final = pa.schema(
-    [
-        *_text("_id", "projectId"),
-        *_json("errors"),
-        *_text("eventTypeId", "eventTypeRef"),
-        *_instants("processingDate", "rawEventDate"),
-    ]
+TRASHED_EVENT: Final = _schema(
+    _text("_id", "projectId"),
+    _json("errors"),
+    _text("eventTypeId", "eventTypeRef"),
+    _instants("processingDate", "rawEventDate"),
 )
 
-USER: Final = pa.schema(
-    [
-        *_text("_id", "projectId"),
-        *_json("fields"),
-        *_texts("vendorUserIds", "audienceIds"),
-        *_text("mostProbableLocation.source"),
-        *_numbers("mostProbableLocation.confidence"),
-        *_text("mostProbableLocation.location.type"),
-        pa.field("mostProbableLocation.location.coordinates", pa.list_(pa.float64())),
-        *_counts("eventCount"),
-        *_json("eventTypesCount", "eventTypeMeta", "metrics"),
-        *_instants("firstEventDate", "lastEventDate"),
-        *_counts("interactionCount", "hitCount"),
-        *_numbers("averageHitCount", "interactionDuration", "averageInteractionDuration"),
-        *_instants("firstInteractionDate", "lastInteractionDate"),
-        *_text("firstInteractionNodeId", "lastInteractionNodeId"),
-        *_instants("createdAt", "updatedAt"),
-    ]
+USER: Final = _schema(
+    _text("_id", "projectId"),
+    _json("fields"),
+    _texts("vendorUserIds", "audienceIds"),
+    _text("mostProbableLocation.source"),
+    _numbers("mostProbableLocation.confidence"),
+    _text("mostProbableLocation.location.type"),
+    _fields(pa.list_(pa.float64()), "mostProbableLocation.location.coordinates"),
+    _counts("eventCount"),
+    _json("eventTypesCount", "eventTypeMeta", "metrics"),
+    _instants("firstEventDate", "lastEventDate"),
+    _counts("interactionCount", "hitCount"),
+    _numbers("averageHitCount", "interactionDuration", "averageInteractionDuration"),
+    _instants("firstInteractionDate", "lastInteractionDate"),
+    _text("firstInteractionNodeId", "lastInteractionNodeId"),
+    _instants("createdAt", "updatedAt"),
 )
 
 #: Members are computed on reading, so ``size`` is that of the instant ``computedAt``.
-AUDIENCE: Final = pa.schema(
-    [*_text("_id", "projectId", "name"), *_json("condition"), *_counts("size"), *_instants("computedAt")]
+AUDIENCE: Final = _schema(
+    _text("_id", "projectId", "name"), _json("condition"), _counts("size"), _instants("computedAt")
 )
 
-EVENT_TYPE: Final = pa.schema(
-    [
-        *_text("_id"),
-        *_instants("createdAt", "updatedAt", "archivedAt"),
-        *_text("projectId", "reference", "name"),
-        *_json("fields", "metadata", "phoneParsingConfig"),
-        # Beyond the specification: absent from the JSON if the project's settings apply.
-        *_counts("expirationPolicy.retentionDurationInDays"),
-        *_texts("expirationPolicy.piiFields"),
-    ]
+EVENT_TYPE: Final = _schema(
+    _text("_id"),
+    _instants("createdAt", "updatedAt", "archivedAt"),
+    _text("projectId", "reference", "name"),
+    _json("fields", "metadata", "phoneParsingConfig"),
+    # Beyond the specification: absent from the JSON if the project's settings apply.
+    _counts("expirationPolicy.retentionDurationInDays"),
+    _texts("expirationPolicy.piiFields"),
 )
 
-CAMPAIGN: Final = pa.schema(
-    [
-        *_text("id", "integrationId", "projectId", "name", "campaignSlug"),
-        *_flags("active", "explicit"),
-        *_instants("createdAt", "updatedAt"),
-    ]
+CAMPAIGN: Final = _schema(
+    _text("id", "integrationId", "projectId", "name", "campaignSlug"),
+    _flags("active", "explicit"),
+    _instants("createdAt", "updatedAt"),
 )
 
-OUTLAY: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "integrationId", "campaignId"),
-        *_amount("amount"),
-        *_instants("startDate", "endDate"),
-        *_text("country", "region"),
-        *_instants("deletedAt", "createdAt", "updatedAt"),
-    ]
+OUTLAY: Final = _schema(
+    _text("_id", "projectId", "integrationId", "campaignId"),
+    _amount("amount"),
+    _instants("startDate", "endDate"),
+    _text("country", "region"),
+    _instants("deletedAt", "createdAt", "updatedAt"),
 )
 
-INTEGRATION: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "vendorId", "type", "name", "currency"),
-        *_json("parameters"),
-        *_instants("createdAt", "updatedAt", "deletedAt"),
-    ]
+INTEGRATION: Final = _schema(
+    _text("_id", "projectId", "vendorId", "type", "name", "currency"),
+    _json("parameters"),
+    _instants("createdAt", "updatedAt", "deletedAt"),
 )
 
-INTERACTION_INSIGHT: Final = pa.schema(
-    [*_text("group", "interval"), *_counts("sessionCount", "hitCount"), *_numbers("durationSum")]
+INTERACTION_INSIGHT: Final = _schema(
+    _text("group", "interval"), _counts("sessionCount", "hitCount"), _numbers("durationSum")
 )
 
 #: Views of a page, and the visits that begin, end, or both, with one of them.
-PAGE_INSIGHT: Final = pa.schema(
-    [
-        *_text("page", "group", "interval"),
-        *_counts("views", "sessions", "users", "entries", "exits", "bounces"),
-    ]
+PAGE_INSIGHT: Final = _schema(
+    _text("page", "group", "interval"), _counts("views", "sessions", "users", "entries", "exits", "bounces")
 )
 
 #: Steps of a funnel; shares of the step before and of the first step, and the median time since the former.
-FUNNEL_STEP: Final = pa.schema(
-    [
-        *_text("group"),
-        *_counts("step"),
-        *_text("name"),
-        *_counts("count"),
-        *_numbers("share", "first_share", "median_seconds"),
-    ]
+FUNNEL_STEP: Final = _schema(
+    _text("group"),
+    _counts("step"),
+    _text("name"),
+    _counts("count"),
+    _numbers("share", "first_share", "median_seconds"),
 )
 
 #: First views of a page, one per visit.
-PAGE_CONVERSION: Final = pa.schema([*_text("_id", "userId"), *_instants("eventDate")])
+PAGE_CONVERSION: Final = _schema(_text("_id", "userId"), _instants("eventDate"))
 
-EVENT_INSIGHT: Final = pa.schema([*_text("identifier", "interval"), *_json("values")])
+EVENT_INSIGHT: Final = _schema(_text("identifier", "interval"), _json("values"))
 
 #: Exchange rates to the project's currency, each with its first date.
-RATE: Final = pa.schema([*_text("currency"), *_instants("date"), *_numbers("rate")])
+RATE: Final = _schema(_text("currency"), _instants("date"), _numbers("rate"))
 
 #: Settings of a project.
-SETTINGS: Final = pa.schema(
-    [
-        *_flags("lenientOptionalFields"),
-        *_counts("retentionDurationInDays"),
-        *_texts("piiFields"),
-        *_flags("requireTokenForEvents"),
-        *_texts("ingestKeys", "allowedOrigins", "excludedReferrers", "domains", "trafficFilters"),
-        *_counts("anonymousNodesPerDay"),
-        *_text("holdoutKey"),
-        *_flags("respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification"),
-        *_text("currency", "timezone"),
-    ]
+SETTINGS: Final = _schema(
+    _flags("lenientOptionalFields"),
+    _counts("retentionDurationInDays"),
+    _texts("piiFields"),
+    _flags("requireTokenForEvents"),
+    _texts("ingestKeys", "allowedOrigins", "excludedReferrers", "domains", "trafficFilters"),
+    _counts("anonymousNodesPerDay"),
+    _text("holdoutKey"),
+    _flags("respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification"),
+    _text("currency", "timezone"),
 )
 
 #: Holdouts that the service draws; days in UTC as text.
-HOLDOUT: Final = pa.schema(
-    [*_text("holdout", "nodeId"), *_numbers("share"), *_text("firstDay", "lastDay"), *_flags("nodeExists")]
+HOLDOUT: Final = _schema(
+    _text("holdout", "nodeId"), _numbers("share"), _text("firstDay", "lastDay"), _flags("nodeExists")
 )
 
-NODE: Final = pa.schema(
-    [
-        *_text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
-        *_text("channel", "campaignSlug", "source", "medium"),
-        *_texts("path"),
-        *_flags("active"),
-        *_instants("createdAt", "updatedAt"),
-    ]
+NODE: Final = _schema(
+    _text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
+    _text("channel", "campaignSlug", "source", "medium"),
+    _texts("path"),
+    _flags("active"),
+    _instants("createdAt", "updatedAt"),
 )
 
 #: Entries of the audit log.
-AUDIT_LINE: Final = pa.schema(
-    [*_text("_id"), *_instants("date"), *_text("account", "operation", "subject"), *_json("details")]
+AUDIT_LINE: Final = _schema(
+    _text("_id"), _instants("date"), _text("account", "operation", "subject"), _json("details")
 )
 
 #: Keys of service accounts, without the keys themselves.
-KEY: Final = pa.schema(
-    [
-        *_text("_id", "clientId", "serviceAccountEmail"),
-        *_texts("scopes"),
-        *_instants("createdAt", "expiresAt", "revokedAt"),
-    ]
+KEY: Final = _schema(
+    _text("_id", "clientId", "serviceAccountEmail"),
+    _texts("scopes"),
+    _instants("createdAt", "expiresAt", "revokedAt"),
 )
 
 #: Failed consistency checks of a project.
-FINDING: Final = pa.schema([*_text("check", "problem"), *_counts("records"), *_texts("examples")])
+FINDING: Final = _schema(_text("check", "problem"), _counts("records"), _texts("examples"))
 
 #: Levels of the traffic-source tree, from the root down.
 NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
