@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -323,19 +323,10 @@ def open_tables(
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.transports.opened_tables import OpenedTables
 
-    given = {"interactions", "events", "metrics", "nodes", "spend", "users"}
+    given = {"interactions": interactions, "events": events, "metrics": metrics}
+    given |= {"nodes": nodes, "spend": spend, "users": users}
     external = ExternalTables(portable(backend, unchecked=unchecked), _checked_columns(columns, given))
-    tables = read_tables(
-        external,
-        interactions=interactions,
-        events=events,
-        metrics=metrics,
-        nodes=nodes,
-        spend=spend,
-        users=users,
-        currency=currency,
-        timezone=timezone,
-    )
+    tables = read_tables(external, given, currency, timezone)
     return Project(project_id, OpenedTables(tables, f"tables of {external.backend.name}"))
 
 
@@ -436,19 +427,14 @@ def open_hits(
     )
     tables = read_tables(
         ExternalTables(external.backend, {"spend": external.columns.get("spend", {})}),
-        interactions=interactions,
-        events=converted,
-        metrics=None,
-        nodes=nodes,
-        spend=spend,
-        users=None,
-        currency=currency,
-        timezone=timezone,
+        {"interactions": interactions, "events": converted, "nodes": nodes, "spend": spend},
+        currency,
+        timezone,
     )
     return Project(project_id, OpenedTables(tables, f"hits of {external.backend.name}"))
 
 
-def _checked_columns(columns: Any, tables: set[str]) -> Mapping[str, Mapping[str, str]]:
+def _checked_columns(columns: Any, tables: Collection[str]) -> Mapping[str, Mapping[str, str]]:
     """Return names of columns by tables; refuse those of no table."""
     for name in columns or {}:
         errors.check_choice("columns", name, tables)

@@ -31,17 +31,9 @@ from attrib_ds.records.frames import TEXT, to_pandas
 #: Columns of every table of shares; a model may add columns for its explanations.
 _SHARE_COLUMNS = ("event_id", "node_id", "date", "touch_id", "share")
 _COLUMNS = [
-    "position",
-    "node_id",
-    "node_name",
-    "date",
-    "age_days",
-    "weight",
-    "conversions",
-    "value",
-    "currency",
+    "position", "node_id", "node_name", "date", "age_days", "weight", "conversions", "value", "currency",
     "why",
-]
+]  # fmt: skip
 
 
 def explain(paths: Paths, model: Model | str, event_id: str) -> pd.DataFrame:

@@ -165,31 +165,23 @@ class ExternalTables:
 
 
 def read_tables(
-    tables: ExternalTables,
-    *,
-    interactions: Any,
-    events: Any,
-    metrics: Any,
-    nodes: Any,
-    spend: Any,
-    users: Any,
-    currency: str,
-    timezone: str,
+    tables: ExternalTables, given: Mapping[str, Any], currency: str, timezone: str
 ) -> project_tables.Tables:
-    """Return the tables that attribution reads; for the parameters see :func:`attrib_ds.open_tables`."""
-    interactions = tables.read("interactions", interactions)
+    """Return the tables that attribution reads; ``given`` is as for :func:`attrib_ds.open_tables`."""
+    interactions = tables.read("interactions", given["interactions"])
     interactions = interactions.mutate(hitCount=interactions.hitCount.cast("int64"))
-    events = tables.read("events", events)
+    events = tables.read("events", given["events"])
     measured = _metrics_in_columns(events)
-    if metrics is not None:
-        given = tables.read("metrics", metrics)
-        measured.append(_metrics(given, {name: given[name] for name in _METRIC}))
+    if given.get("metrics") is not None:
+        rows = tables.read("metrics", given["metrics"])
+        measured.append(_metrics(rows, {name: rows[name] for name in _METRIC}))
     nothing = _metrics(events.filter(ibis.literal(False)), {})
+    spend, users = given.get("spend"), given.get("users")
     return project_tables.Tables(
         interactions=interactions,
         events=events.drop(*(name for name in events.columns if name.startswith((STATISTIC, STATE)))),
         metrics=ibis.union(*measured) if measured else nothing,
-        nodes=_nodes(tables, nodes, interactions),
+        nodes=_nodes(tables, given["nodes"], interactions),
         outlays=_empty_spend(interactions) if spend is None else _spend(tables, spend, currency),
         currency=currency,
         timezone=timezone,

@@ -14,20 +14,10 @@ from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import insert_records, new_uuid, read_page
 
 #: Writes that are always logged; other writes only for requests with a token.
-_WRITES: Final = frozenset(
-    {
-        "compact_project",
-        "create_holdout",
-        "create_key",
-        "delete_holdout",
-        "delete_user",
-        "merge_users",
-        "restore_project",
-        "revoke_key",
-        "split_user",
-        "update_settings",
-    }
-)
+_WRITES: Final = frozenset({
+    "compact_project", "create_holdout", "create_key", "delete_holdout", "delete_user",
+    "merge_users", "restore_project", "revoke_key", "split_user", "update_settings",
+})  # fmt: skip
 #: Bulk exports, always logged, as are searches by SQL.
 _EXPORTS: Final = frozenset({"export_users", "export_user_data"})
 #: Arguments that name the subject of an operation, most specific first; by default it is the project.
@@ -41,20 +31,11 @@ _DETAILS: Final = {
     "update_event_state": ("storageKey",),
     "update_event_statistic": ("storageKey",),
     "update_settings": (
-        "lenientOptionalFields",
-        "retentionDurationInDays",
-        "piiFields",
-        "requireTokenForEvents",
-        "allowedOrigins",
-        "excludedReferrers",
-        "domains",
-        "anonymousNodesPerDay",
-        "respectGpc",
-        "respectDnt",
-        "visitorOfTheDay",
-        "anonymousIdentification",
+        "lenientOptionalFields", "retentionDurationInDays", "piiFields", "requireTokenForEvents",
+        "allowedOrigins", "excludedReferrers", "domains", "anonymousNodesPerDay",
+        "respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification",
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
