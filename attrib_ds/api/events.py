@@ -660,9 +660,7 @@ def _json_value(value: Any) -> Any:
         return instants.format(instants.parse_exact(value, argument="events"))
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, np.ndarray):
-        return [_json_value(element) for element in value.tolist()]
-    return value
+    return [_json_value(element) for element in value.tolist()] if isinstance(value, np.ndarray) else value
 
 
 def list_event_types(

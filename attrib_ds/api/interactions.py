@@ -220,9 +220,7 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
         stored = to_record(answer.read())
         return [("created" if answer.value else "present", stored["_id"], None)]
 
-    if dry_run:
-        return delivery.check()
-    return delivery.send(send)
+    return delivery.check() if dry_run else delivery.send(send)
 
 
 def _as_text(value: Any) -> Any:

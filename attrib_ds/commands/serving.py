@@ -162,9 +162,7 @@ def _state(revoked_at: datetime | None, expires_at: datetime | None) -> str:
         return "revoked"
     if expires_at is None:
         return "valid"
-    if expires_at <= instants.now():
-        return "expired"
-    return f"valid until {instants.format(expires_at)}"
+    return "expired" if expires_at <= instants.now() else f"valid until {instants.format(expires_at)}"
 
 
 def revoke_key(options: argparse.Namespace) -> None:

@@ -34,9 +34,7 @@ def slug_of(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).lower().strip()
     slug = re.sub("[^a-z0-9]+", "-", folded)[:_LONGEST_SLUG]
-    if slug.strip("-"):
-        return slug
-    return f"campaign-{hashlib.sha256(folded.encode()).hexdigest()[:12]}"
+    return slug if slug.strip("-") else f"campaign-{hashlib.sha256(folded.encode()).hexdigest()[:12]}"
 
 
 def _check_path_text(value: Any) -> str:

@@ -575,9 +575,7 @@ def columns(operation: Operation, request: Request) -> pa.Schema:
     resource = schema.RESOURCES[str(operation.answer.resource)]
     if isinstance(request, interactions.SearchInteractions):
         return pa.schema([resource.field(name) for name in projected(request.projection)])
-    if isinstance(request, users.SearchUsers):
-        return schema.user_columns(request.fields)
-    return resource
+    return schema.user_columns(request.fields) if isinstance(request, users.SearchUsers) else resource
 
 
 def projected(projection: tuple[str, ...] | None) -> list[str]:

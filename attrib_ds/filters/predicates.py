@@ -802,9 +802,7 @@ class Condition(Predicate):
     def __invert__(self) -> Predicate:
         if _is_ordering(self):
             return Condition(self.kind, "AND", (self,), negated=True)
-        if self._wraps_ordering():
-            return self.rules[0]
-        return replace(self, negated=not self.negated)
+        return self.rules[0] if self._wraps_ordering() else replace(self, negated=not self.negated)
 
     def __repr__(self) -> str:
         if self._wraps_ordering():

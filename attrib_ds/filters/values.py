@@ -213,9 +213,7 @@ def infer_type(value: object, *, operator: Operator, argument: str) -> FieldType
         return FieldType.FLAG
     if isinstance(first, (int, float, Decimal, ExtremeNumber, np.number)):
         return FieldType.NUMBER
-    if isinstance(first, (date, datetime, np.datetime64)):
-        return FieldType.INSTANT
-    return FieldType.TEXT
+    return FieldType.INSTANT if isinstance(first, (date, datetime, np.datetime64)) else FieldType.TEXT
 
 
 def _items(value: object, operator: Operator, argument: str) -> list[object]:

@@ -324,9 +324,7 @@ def _draw_contours(ax: Axes, found: dict[str, float], benchmark: str) -> None:
 
 def _strength(robustness_value: float) -> float:
     """Return the size of the effect in units of bias, from its robustness value."""
-    if robustness_value >= 1:
-        return np.inf
-    return float(robustness_value / np.sqrt(1 - robustness_value))
+    return np.inf if robustness_value >= 1 else float(robustness_value / np.sqrt(1 - robustness_value))
 
 
 def _outcome(strength: float, exposure: Any) -> Any:

@@ -76,9 +76,7 @@ def palette(ax: Axes) -> Palette:
         # A transparent figure is shown on a background that suits the text colour of the style.
         is_dark = _brightness(to_rgba(pyplot.rcParams["text.color"])) > 0.5
         return _DARK if is_dark else _LIGHT
-    if _brightness(face) > 0.5:
-        return _LIGHT
-    return replace(_DARK, background=to_hex(face))
+    return _LIGHT if _brightness(face) > 0.5 else replace(_DARK, background=to_hex(face))
 
 
 def _brightness(colour: tuple[float, float, float, float]) -> float:

@@ -151,9 +151,7 @@ def described(cell: Any) -> str:
 
 def identifier(cell: Any) -> str:
     """Return an id as text: whole numbers are ids too, and spreadsheets hold ids as numbers."""
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell)
-    return text(cell).strip()
+    return str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else text(cell).strip()
 
 
 def text(cell: Any) -> str:

@@ -297,9 +297,7 @@ def digest(text: ir.StringValue, name: str) -> Any:
     engine = dialect_of(text)
     if name == "sha256" and engine in _SHA256:
         return _SHA256[engine](text)
-    if engine in _DIGESTS:
-        return _DIGESTS[engine](text, name)
-    return builtin(name, "string", "string")(text)
+    return _DIGESTS[engine](text, name) if engine in _DIGESTS else builtin(name, "string", "string")(text)
 
 
 def _passed(values: Any, bounds: Iterable[Any]) -> Any:

@@ -80,9 +80,7 @@ class Money:
 
     def described(self) -> dict[str, str]:
         """Return the settings as text by name; empty if nothing is converted."""
-        if self.currency is None:
-            return {}
-        return {"in_currency": self.currency, "later_rate": self.later_rate}
+        return {} if self.currency is None else {"in_currency": self.currency, "later_rate": self.later_rate}
 
     def converted(self, rows: ir.Table, *, date: str, argument: str) -> ir.Table:
         """Convert the ``value`` of rows from their ``currency`` by the rates of a date.

@@ -281,9 +281,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(row: Mapping[str, Any]) -> Any:
     if row["dataType"] == "currency":
-        if row["amount"] is None:
-            return None
-        return {"amount": row["amount"], "currency": row["currency"]}
+        return None if row["amount"] is None else {"amount": row["amount"], "currency": row["currency"]}
     number = row["number"]
     return None if number is None else Decimal(repr(number))
 

@@ -272,9 +272,7 @@ def cells_of(batch: pa.RecordBatch, key: str) -> list[Cell]:
         members = {name.removeprefix(f"{key}."): batch[name].to_pylist() for name in names}
         return [_nested(dict(zip(members, row, strict=True))) for row in zip(*members.values(), strict=True)]
     values: list[Any] = batch[key].to_pylist()
-    if key.startswith("fields."):
-        return [_current(text) for text in values]
-    return values
+    return [_current(text) for text in values] if key.startswith("fields.") else values
 
 
 def cell_text(cell: Cell) -> str:
@@ -295,9 +293,7 @@ def cell_text(cell: Cell) -> str:
         return format(cell, "f")
     if isinstance(cell, list):
         return SEPARATOR.join(cell_text(value) for value in cell)
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return str(cell)
-    return json_values.encode(cell)
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else json_values.encode(cell)
 
 
 def _current(text: str | None) -> Cell:

@@ -80,9 +80,7 @@ def protect_key(key: str | Path | Mapping[str, Any] | Secret[Any]) -> KeySource:
     """
     if isinstance(key, Mapping):
         return Secret[Mapping[str, Any]](dict(key))
-    if isinstance(key, str) and key.lstrip().startswith("{"):
-        return Secret(key)
-    return key
+    return Secret(key) if isinstance(key, str) and key.lstrip().startswith("{") else key
 
 
 def read_credentials(key: KeySource, *, argument: str = "key") -> Credentials:
