@@ -34,29 +34,15 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "AttribError",
-    "Conflict",
-    "ConfoundingWarning",
-    "Forbidden",
-    "HoldoutWarning",
-    "InputWarning",
-    "InvalidRequest",
-    "NotFound",
-    "NotSupported",
-    "ProjectInUse",
-    "RejectedRows",
-    "ServiceFailure",
-    "TooManyRequests",
-    "TruncatedUsers",
-    "Unauthorized",
-    "Unavailable",
-    "UnknownCurrency",
+    "AttribError", "Conflict", "ConfoundingWarning", "Forbidden", "HoldoutWarning", "InputWarning",
+    "InvalidRequest", "NotFound", "NotSupported", "ProjectInUse", "RejectedRows", "ServiceFailure",
+    "TooManyRequests", "TruncatedUsers", "Unauthorized", "Unavailable", "UnknownCurrency",
     "UnknownFields",
-]
+]  # fmt: skip
 
-#: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
 #: Maximum number of allowed values in a message.
 _MAX_CHOICES: Final = 10
+#: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
 _PASSED: Final = ("attrib_ds", "functools")
 
 
@@ -141,8 +127,8 @@ class InvalidRequest(_OfField, ValueError):
             options.sort(key=lambda option: -difflib.SequenceMatcher(None, str(got), option).ratio())
         shown = ", ".join(options[:_MAX_CHOICES])
         shown += f", … ({len(options)} in all)" if len(options) > _MAX_CHOICES else ""
-        allowed = f"allowed: {shown}" if options else "there is none to choose from yet"
-        return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {allowed}", field=field)
+        advice = f"allowed: {shown}" if options else "there is none to choose from yet"
+        return cls(f"{field}: {got!r} is not allowed{closest(got, options)}; {advice}", field=field)
 
     @classmethod
     def value(cls, field: str, got: object, allowed: str) -> Self:

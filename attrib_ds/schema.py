@@ -263,31 +263,14 @@ FINDING: Final = _schema(_text("check", "problem"), _counts("records"), _texts("
 NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
 
 RESOURCES: Final[dict[str, pa.Schema]] = {
-    "Interaction": INTERACTION,
-    "Hit": HIT,
-    "RawEvent": RAW_EVENT,
-    "Event": EVENT,
-    "Metric": METRIC,
-    "TrashedEvent": TRASHED_EVENT,
-    "User": USER,
-    "Audience": AUDIENCE,
-    "EventType": EVENT_TYPE,
-    "Campaign": CAMPAIGN,
-    "Outlay": OUTLAY,
-    "Integration": INTEGRATION,
-    "InteractionInsight": INTERACTION_INSIGHT,
-    "EventInsight": EVENT_INSIGHT,
-    "PageInsight": PAGE_INSIGHT,
-    "FunnelStep": FUNNEL_STEP,
-    "PageConversion": PAGE_CONVERSION,
-    "Node": NODE,
-    "Rate": RATE,
-    "Settings": SETTINGS,
-    "Holdout": HOLDOUT,
-    "AuditLine": AUDIT_LINE,
-    "Key": KEY,
-    "Finding": FINDING,
-}
+    "Interaction": INTERACTION, "Hit": HIT, "RawEvent": RAW_EVENT, "Event": EVENT, "Metric": METRIC,
+    "TrashedEvent": TRASHED_EVENT, "User": USER, "Audience": AUDIENCE, "EventType": EVENT_TYPE,
+    "Campaign": CAMPAIGN, "Outlay": OUTLAY, "Integration": INTEGRATION,
+    "InteractionInsight": INTERACTION_INSIGHT, "EventInsight": EVENT_INSIGHT,
+    "PageInsight": PAGE_INSIGHT, "FunnelStep": FUNNEL_STEP, "PageConversion": PAGE_CONVERSION,
+    "Node": NODE, "Rate": RATE, "Settings": SETTINGS, "Holdout": HOLDOUT, "AuditLine": AUDIT_LINE,
+    "Key": KEY, "Finding": FINDING,
+}  # fmt: skip
 
 
 def leaves(schema: pa.Schema, name: str) -> list[str]:

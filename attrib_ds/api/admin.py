@@ -25,33 +25,12 @@ from attrib_ds.project import Project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 
 __all__ = [
-    "archive_event_type",
-    "back_up",
-    "check",
-    "compact",
-    "create_audience",
-    "create_integration",
-    "create_key",
-    "delete_audience",
-    "delete_outlay",
-    "delete_user",
-    "export_user_data",
-    "get_audience",
-    "get_settings",
-    "list_audiences",
-    "list_audit",
-    "list_keys",
-    "list_rates",
-    "merge_users",
-    "replay_events",
-    "restore_event_type",
-    "revoke_key",
-    "set_rates",
-    "split_user",
-    "update_event_type",
-    "update_settings",
-    "validate_events",
-]
+    "archive_event_type", "back_up", "check", "compact", "create_audience", "create_integration",
+    "create_key", "delete_audience", "delete_outlay", "delete_user", "export_user_data", "get_audience",
+    "get_settings", "list_audiences", "list_audit", "list_keys", "list_rates", "merge_users",
+    "replay_events", "restore_event_type", "revoke_key", "set_rates", "split_user", "update_event_type",
+    "update_settings", "validate_events",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -19,15 +19,9 @@ from attrib_ds.project import Project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 __all__ = [
-    "Effects",
-    "assign",
-    "create_holdout",
-    "delete_holdout",
-    "holdout_effects",
-    "list_holdouts",
-    "list_opportunities",
-    "plan_holdout",
-]
+    "Effects", "assign", "create_holdout", "delete_holdout", "holdout_effects", "list_holdouts",
+    "list_opportunities", "plan_holdout",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -14,22 +14,10 @@ from attrib_ds.display import card
 from attrib_ds.errors import InvalidRequest, check_choice, closest
 
 __all__ = [
-    "ConversionRateShapley",
-    "CustomWeights",
-    "DiscreteHazard",
-    "FirstTouch",
-    "Fractribution",
-    "LastNonDirect",
-    "LastTouch",
-    "Linear",
-    "LinearRamp",
-    "Markov",
-    "Model",
-    "Participation",
-    "PositionBased",
-    "Shapley",
-    "TimeDecay",
-]
+    "ConversionRateShapley", "CustomWeights", "DiscreteHazard", "FirstTouch", "Fractribution",
+    "LastNonDirect", "LastTouch", "Linear", "LinearRamp", "Markov", "Model", "Participation",
+    "PositionBased", "Shapley", "TimeDecay",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
@@ -862,21 +850,12 @@ def model_named(name: str) -> Model:
     """
     named = named_models()
     short = {
-        "first": "first_touch",
-        "last": "last_touch",
-        "lastnondirectclick": "last_non_direct",
-        "ramp": "linear_ramp",
-        "position": "position_based",
-        "u": "position_based",
-        "ushaped": "position_based",
-        "j": "j_shaped",
-        "inversej": "inverse_j",
-        "inversejshaped": "inverse_j",
-        "w": "w_shaped",
-        "z": "full_path",
-        "zshaped": "full_path",
+        "first": "first_touch", "last": "last_touch", "lastnondirectclick": "last_non_direct",
+        "ramp": "linear_ramp", "position": "position_based", "u": "position_based",
+        "ushaped": "position_based", "j": "j_shaped", "inversej": "inverse_j",
+        "inversejshaped": "inverse_j", "w": "w_shaped", "z": "full_path", "zshaped": "full_path",
         "markov1": "markov",
-    }
+    }  # fmt: skip
     key = re.sub(r"[^a-z0-9]", "", name.casefold())
     names = {full.replace("_", ""): full for full in named}
     match = names.get(key) or short.get(key)

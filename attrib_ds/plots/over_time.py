@@ -422,15 +422,9 @@ def partial_intervals(rows: pd.DataFrame, interval: str) -> set[str]:
 
 # The lowest and highest label of each seasonal interval.
 SEASONS: Final = {
-    "semesterOfYear": (1, 2),
-    "quarterOfYear": (1, 4),
-    "monthOfYear": (1, 12),
-    "weekOfYear": (1, 53),
-    "dayOfYear": (1, 366),
-    "dayOfMonth": (1, 31),
-    "dayOfWeek": (1, 7),
-    "hourOfDay": (0, 23),
-}
+    "semesterOfYear": (1, 2), "quarterOfYear": (1, 4), "monthOfYear": (1, 12), "weekOfYear": (1, 53),
+    "dayOfYear": (1, 366), "dayOfMonth": (1, 31), "dayOfWeek": (1, 7), "hourOfDay": (0, 23),
+}  # fmt: skip
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LONGEST: Final = 20_000  # labels; a stray date far away must not fill the axis with centuries of days

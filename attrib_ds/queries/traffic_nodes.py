@@ -85,15 +85,9 @@ class Node:
 
 #: Columns of stored nodes with the field of a node.
 OF_NODE: Final = {
-    "_id": "node_id",
-    "parentId": "parent_id",
-    "type": "kind",
-    "name": "name",
-    "channel": "channel",
-    "campaignSlug": "slug",
-    "source": "source",
-    "medium": "medium",
-}
+    "_id": "node_id", "parentId": "parent_id", "type": "kind", "name": "name", "channel": "channel",
+    "campaignSlug": "slug", "source": "source", "medium": "medium",
+}  # fmt: skip
 
 
 def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:

@@ -165,16 +165,8 @@ def credit_series(
     series["model"] = series["model"].astype(TEXT)
     series["node_name"] = paths.names(series["node_id"])
     columns = [
-        "model",
-        interval,
-        "start",
-        "node_id",
-        "node_name",
-        "conversions",
-        "value",
-        "currency",
-        *bounds,
-    ]
+        "model", interval, "start", "node_id", "node_name", "conversions", "value", "currency", *bounds,
+    ]  # fmt: skip
     if spent is not None:
         columns += ["spend", *(name for name in series.columns if name.startswith(("cpa", "roas")))]
     series = series[[*columns, "is_partial"]]

@@ -141,18 +141,9 @@ def position_credits(paths: Paths, model: Model | str = "shapley") -> pd.DataFra
 
 #: Columns of every row: conversion, touchpoint, position, and the count and value of the whole conversion.
 COLUMNS = (
-    "event_id",
-    "user_id",
-    "node_id",
-    "date",
-    "event_date",
-    "position",
-    "age_days",
-    "length",
-    "conversions",
-    "value",
-    "currency",
-)
+    "event_id", "user_id", "node_id", "date", "event_date", "position", "age_days", "length",
+    "conversions", "value", "currency",
+)  # fmt: skip
 _KEY = ("event_id", "node_id", "date", "touch_id")
 #: Shares up to this size are rounding error.
 _ROUNDING = 1e-12

@@ -316,10 +316,5 @@ def _vendors(project_keys: user_fields.ProjectKeys, names: list[str], mode: str)
 
 #: Each returns the query of its requested columns by ``owner``, or None if none is requested.
 _PARTS: Final[tuple[Callable[[user_fields.ProjectKeys, list[str], str], str | None], ...]] = (
-    _metric_totals,
-    _all_metrics,
-    _fields,
-    _all_fields,
-    _vendors,
-    _most_probable,
-)
+    _metric_totals, _all_metrics, _fields, _all_fields, _vendors, _most_probable,
+)  # fmt: skip
