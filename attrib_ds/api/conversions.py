@@ -437,9 +437,8 @@ def users_of_segment(
         found = project.send("search_users", columns=["_id"], where=where, audience=audience)
     except NotSupported as error:
         argument = "where" if audience is None else "audience"
-        raise NotSupported(
-            f"{argument}: the project has no table of users; pass users= to open_tables", field=argument
-        ) from error
+        message = f"{argument}: the project has no table of users; pass users= to open_tables"
+        raise NotSupported(message, field=argument) from error
     return project_tables.lazy(to_pandas(found.read())[["_id"]])
 
 

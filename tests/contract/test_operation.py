@@ -58,8 +58,8 @@ def test_all_violations_are_in_one_message() -> None:
     assert [part.partition(":")[0] for part in parts if not part.startswith(("allowed", "expected"))] == [
         "project_id",
         "bots",
-        "columns/1",
         "limit",
+        "columns/1",
     ]
     assert caught.value.field == "project_id"
 
@@ -68,10 +68,10 @@ def test_details_are_for_machines() -> None:
     with pytest.raises(InvalidRequest) as caught:
         from_wire(SEARCH, path={"projectId": "shop"}, body={"limit": -1, "sort": {"geo": 1}})
     assert [(record["field"], record["attribute"], record["got"]) for record in caught.value.details] == [
-        ("/sort", "sort", "{'geo': 1}"),
         ("/limit", "limit", "-1"),
+        ("/sort", "sort", "{'geo': 1}"),
     ]
-    assert caught.value.details[1]["problem"] == (
+    assert caught.value.details[0]["problem"] == (
         "-1 is not allowed; expected a whole number, 0 or more (no limit if left out)"
     )
 

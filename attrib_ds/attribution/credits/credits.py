@@ -161,9 +161,8 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     if "where" in paths.settings and lost > _LOST * total:
         warn(
             f"{lost:,.0f} of {total:,.0f} conversions are unattributed: where={paths.settings['where']} "
-            f"leaves out "
-            "touchpoints, not conversions. To leave out conversions too, filter them or their users: "
-            "where=at.event(...), or where=at.user(...)",
+            "leaves out touchpoints, not conversions. To leave out conversions too, filter them or their "
+            "users: where=at.event(...), or where=at.user(...)",
             InputWarning,
         )
     many = max(min(_MANY, total / 2), total / 10)

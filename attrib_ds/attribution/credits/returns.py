@@ -96,8 +96,7 @@ def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[
         others = f" and {len(unknown) - _MAX_NODES:,} others" if len(unknown) > _MAX_NODES else ""
         errors.warn(
             f"spend: has nodes without a touchpoint, which earn nothing: {listed}{others}. Write nodes as "
-            f"in the "
-            "touchpoints, and leave out totals",
+            "in the touchpoints, and leave out totals",
             errors.InputWarning,
         )
 

@@ -218,15 +218,13 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     if found["lost"]:
         warn(
             f"adjustments: {found['lost']:,} of {found['count']:,} rows have an event_id that no conversion "
-            f"has, "
-            f"such as {found['example']!r}, and change nothing",
+            f"has, such as {found['example']!r}, and change nothing",
             InputWarning,
         )
     if found["same"] and found["same"] == found["count"] - found["lost"]:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
-            "changes, "
-            "such as -30.0 for a refund",
+            "changes, such as -30.0 for a refund",
             InputWarning,
         )
 

@@ -235,8 +235,7 @@ def check_complete(file: Path, *, counted: int | None, writes: int) -> None:
         raise errors.Unavailable(
             f"path: {str(file)!r} lacks {counted - writes:,} of {counted:,} acknowledged writes; its "
             "write-ahead log or its queue was cut, removed or replaced. Put it back, or a backup "
-            "(`attrib-ds restore`). To go on "
-            f"without those writes, remove {str(counter_of(file))!r}",
+            f"(`attrib-ds restore`). To go on without those writes, remove {str(counter_of(file))!r}"
         )
 
 

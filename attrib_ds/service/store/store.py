@@ -491,8 +491,8 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
         if waiting:
             raise Unavailable(
                 f"path: {str(file)!r} is missing, and its queue {str(files.queue_of(file))!r} has "
-                f"{waiting:,} "
-                "accepted records. Put the file back; to begin a new project without them, remove the queue",
+                f"{waiting:,} accepted records. Put the file back; to begin a new project without them, "
+                "remove the queue"
             )
         for path in (files.counter_of(file), *files.queue_files(file), files.earlier_log_of(file)):
             path.unlink(missing_ok=True)

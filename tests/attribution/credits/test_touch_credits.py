@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, position_credits, simulate, touch_credits
+from attrib_ds.attribution.credits.touches import joined_shares
 from attrib_ds.attribution.models import (
     ConversionRateShapley,
     CustomWeights,
@@ -134,6 +136,69 @@ def test_rows_are_touchpoints_in_order(shop):
     alone = credits[credits["node_id"].isna()]
     assert (alone["position"] == 0).all()
     assert len(alone) == (paths["length"] == 0).sum()
+
+
+@pytest.fixture(scope="module")
+def two_conversions():
+    """``e``, two clicks of ``a`` at one instant before one of ``b``, after one of ``c`` too long ago, and ``f`` alone."""
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": ["u"] * 4,
+            "node_id": ["c", "a", "a", "b"],
+            "date": ["2025-01-01", "2025-02-01", "2025-02-01", "2025-02-02"],
+        }
+    )
+    conversions = pd.DataFrame({"event_id": ["e", "f"], "user_id": ["u", "v"], "date": ["2025-02-03"] * 2})
+    return Paths.from_frames(touchpoints, conversions, lookback="7D")
+
+
+def joined(paths, shares, *, leaves_rest):
+    """Return event, node, position, weight and age in days of each row."""
+    dates = {"a": "2025-02-01", "b": "2025-02-02", "c": "2025-01-01"}
+    table = pa.Table.from_pylist(
+        [
+            {"event_id": "e", "node_id": node, "date": pd.Timestamp(dates[node]), "touch_id": node, **share}
+            for node, share in shares
+        ]
+    )
+    rows = joined_shares(paths, table, leaves_rest=leaves_rest).to_pyarrow().to_pylist()
+    names = ("event_id", "node_id", "position", "weight", "age_days")
+    return sorted((tuple(row[name] for name in names) for row in rows), key=str)
+
+
+ALONE = ("f", None, 0, 1.0, None)
+
+
+def test_shares_of_nodes_and_instants_are_divided_among_their_touchpoints(two_conversions):
+    shares = [("a", {"share": 0.5}), ("b", {"share": 0.25}), ("c", {"share": 0.25})]
+    assert joined(two_conversions, shares, leaves_rest=False) == [
+        ("e", "a", 1, 0.25, 2.0),
+        ("e", "a", 2, 0.25, 2.0),
+        ("e", "b", 3, 0.25, 1.0),
+        ("e", "c", None, 0.25, 33.0),
+        ALONE,
+    ]
+
+
+def test_the_rest_of_shares_is_unattributed(two_conversions):
+    shares = [("a", {"share": 0.5}), ("b", {"share": 0.125})]
+    assert joined(two_conversions, shares, leaves_rest=True) == [
+        ("e", "a", 1, 0.25, 2.0),
+        ("e", "a", 2, 0.25, 2.0),
+        ("e", "b", 3, 0.125, 1.0),
+        ("e", None, 0, 0.375, None),
+        ALONE,
+    ]
+
+
+def test_shares_by_position_go_to_one_touchpoint_each(two_conversions):
+    shares = [("a", {"share": 0.75, "position": 2}), ("b", {"share": 0.25, "position": 3})]
+    assert joined(two_conversions, shares, leaves_rest=False) == [
+        ("e", "a", 1, 0.0, 2.0),
+        ("e", "a", 2, 0.75, 2.0),
+        ("e", "b", 3, 0.25, 1.0),
+        ALONE,
+    ]
 
 
 @pytest.mark.slow
