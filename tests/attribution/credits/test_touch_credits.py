@@ -139,16 +139,16 @@ def test_rows_are_touchpoints_in_order(shop):
 
 
 @pytest.fixture(scope="module")
-def two_conversions():
-    """``e``, two clicks of ``a`` at one instant before one of ``b``, after one of ``c`` too long ago, and ``f`` alone."""
+def three_conversions():
+    """``e`` after ``c``, too long ago, two of ``a`` at one instant and ``b``; ``f`` alone; ``g`` after ``a``."""
     touchpoints = pd.DataFrame(
         {
-            "user_id": ["u"] * 4,
-            "node_id": ["c", "a", "a", "b"],
-            "date": ["2025-01-01", "2025-02-01", "2025-02-01", "2025-02-02"],
+            "user_id": ["u"] * 4 + ["w"],
+            "node_id": ["c", "a", "a", "b", "a"],
+            "date": ["2025-01-01", "2025-02-01", "2025-02-01", "2025-02-02", "2025-02-01"],
         }
     )
-    conversions = pd.DataFrame({"event_id": ["e", "f"], "user_id": ["u", "v"], "date": ["2025-02-03"] * 2})
+    conversions = pd.DataFrame({"event_id": [*"efg"], "user_id": [*"uvw"], "date": ["2025-02-03"] * 3})
     return Paths.from_frames(touchpoints, conversions, lookback="7D")
 
 
@@ -157,8 +157,8 @@ def joined(paths, shares, *, leaves_rest):
     dates = {"a": "2025-02-01", "b": "2025-02-02", "c": "2025-01-01"}
     table = pa.Table.from_pylist(
         [
-            {"event_id": "e", "node_id": node, "date": pd.Timestamp(dates[node]), "touch_id": node, **share}
-            for node, share in shares
+            {"event_id": event, "node_id": node, "date": pd.Timestamp(dates[node]), "touch_id": node, **share}
+            for event, node, share in [*(("e", *pair) for pair in shares), ("g", "a", ONLY)]
         ]
     )
     rows = joined_shares(paths, table, leaves_rest=leaves_rest).to_pyarrow().to_pylist()
@@ -166,38 +166,40 @@ def joined(paths, shares, *, leaves_rest):
     return sorted((tuple(row[name] for name in names) for row in rows), key=str)
 
 
-ALONE = ("f", None, 0, 1.0, None)
+ONLY = {"share": 1.0, "position": 1}
+OTHERS = [("f", None, 0, 1.0, None), ("g", "a", 1, 1.0, 2.0)]
 
 
-def test_shares_of_nodes_and_instants_are_divided_among_their_touchpoints(two_conversions):
+def test_shares_of_nodes_and_instants_are_divided_among_their_touchpoints(three_conversions):
     shares = [("a", {"share": 0.5}), ("b", {"share": 0.25}), ("c", {"share": 0.25})]
-    assert joined(two_conversions, shares, leaves_rest=False) == [
+    assert joined(three_conversions, shares, leaves_rest=False) == [
         ("e", "a", 1, 0.25, 2.0),
         ("e", "a", 2, 0.25, 2.0),
         ("e", "b", 3, 0.25, 1.0),
         ("e", "c", None, 0.25, 33.0),
-        ALONE,
+        *OTHERS,
     ]
 
 
-def test_the_rest_of_shares_is_unattributed(two_conversions):
+def test_the_rest_of_shares_is_unattributed(three_conversions):
     shares = [("a", {"share": 0.5}), ("b", {"share": 0.125})]
-    assert joined(two_conversions, shares, leaves_rest=True) == [
+    assert joined(three_conversions, shares, leaves_rest=True) == [
         ("e", "a", 1, 0.25, 2.0),
         ("e", "a", 2, 0.25, 2.0),
         ("e", "b", 3, 0.125, 1.0),
         ("e", None, 0, 0.375, None),
-        ALONE,
+        *OTHERS,
+        ("g", None, 0, 0.0, None),
     ]
 
 
-def test_shares_by_position_go_to_one_touchpoint_each(two_conversions):
+def test_shares_by_position_go_to_one_touchpoint_each(three_conversions):
     shares = [("a", {"share": 0.75, "position": 2}), ("b", {"share": 0.25, "position": 3})]
-    assert joined(two_conversions, shares, leaves_rest=False) == [
+    assert joined(three_conversions, shares, leaves_rest=False) == [
         ("e", "a", 1, 0.0, 2.0),
         ("e", "a", 2, 0.75, 2.0),
         ("e", "b", 3, 0.25, 1.0),
-        ALONE,
+        *OTHERS,
     ]
 
 
