@@ -451,7 +451,6 @@ def other_currency(shop, file, tmp_path):
         (other_project, "holds the project 'another', not 'shop'"),
         (other_currency, "currency: 'NOK' is not that of the project, which is 'EUR'"),
         (lambda shop, file, _: at.sync(shop, shop.transport.address), "to: .* is the source itself"),
-        (lambda shop, file, _: at.sync(shop, file, overlap="-1D"), "overlap: '-1D' is not positive"),
         (lambda shop, file, _: at.sync(shop, file, since="yesterday"), "since: 'yesterday'"),
     ],
 )
@@ -462,6 +461,16 @@ def test_what_is_no_mirror_of_the_source_is_refused(shop, tmp_path, attempt, wor
     # Nothing holds the file.
     with pytest.raises(errors.InvalidRequest) if attempt is other_project else ExitStack():
         at.connect("shop", path=file).close()
+
+
+@pytest.mark.parametrize(
+    ("overlap", "words"), [("-1D", "'-1D' is not positive"), ("365.5D", "allowed: up to 365 days")]
+)
+def test_other_overlaps_are_refused(overlap, words):
+    with at.connect("shop", path=":memory:") as shop:
+        with pytest.raises(errors.InvalidRequest, match=f"overlap: .*{words}"):
+            at.sync(shop, ":memory:", overlap=overlap)
+        at.sync(shop, ":memory:", overlap="365D").close()
 
 
 @pytest.fixture
