@@ -304,7 +304,8 @@ def take_visits(connection: Connection, ids: tables.HexIds, now: datetime) -> li
     connection.execute(
         """
         CREATE TEMP TABLE arrived_hits AS
-        SELECT hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId)
+        SELECT row_number() OVER () AS row,
+            hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId)
         FROM hits LEFT JOIN temp.joined_visits AS joined
         ON joined.sessionId = hits.sessionId AND (is_whole AND ingestedAt <= agreed OR hitId = hits.id)
         WHERE hits.sessionId IN (SELECT sessionId FROM temp.joined_visits)

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
 from attrib_ds.queries import raw_hits
-from attrib_ds.records import export_tables, sources
+from attrib_ds.records import sources
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
@@ -119,15 +120,14 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
         with self._store.cursor() as cursor:
             rules = traffic_sources.Rules.read(cursor, self._store.catalog)
         with self._store.scratch() as connection:
-            with tables.arrow_view(connection, tables.as_arrow("pending_hits", records), "taken_hits"):
-                resolved = traffic_sources.resolve_hits(
-                    connection, f"({_raw_hits()}) AS raw", rules=rules, span=SPAN
-                )
-            rows = connection.execute("FROM resolved_hits").to_arrow_table()
+            taken = tables.as_arrow("pending_hits", records).append_column("row", [range(len(records))])
+            with tables.arrow_view(connection, taken, "taken_hits"):
+                resolved = traffic_sources.resolve_hits(connection, _raw_hits(), rules=rules, span=SPAN)
+                rows = connection.execute(f"FROM {resolved.whole}").to_arrow_table()
         keys = zip(rows["id"].to_pylist(), rows["trackerId"].to_pylist(), strict=True)
         positions = {key: position for position, key in enumerate(keys)}
         arrivals = daily_visitors.read_trackers(entry["trackerId"] for entry in entries)
-        portion = _Portion(rows, resolved, arrivals)
+        portion = _Portion(rows, replace(resolved, whole="temp.taken_hits"), arrivals)
         return [
             record
             | {"portion": portion, "position": positions[entry["id"], entry["trackerId"].split(" ")[0]]}
@@ -211,11 +211,13 @@ def collect_arrivals(
         daily_visitors.assign_pages(connection, arrivals.pages, received)
     ((count,),) = connection.execute(f"SELECT count(*) FROM {hits}").fetchall()
     is_repeated = counts["hits"] < count
+    whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {hits} AS hit USING (row))"
     if (is_repeated or new_browsers) and daily_visitors.find_joining(
-        connection, hits, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
+        connection, whole, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
     ):
         users = daily_visitors.take_visits(connection, ids, received)
-        _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
+        arrived = "temp.arrived_hits"
+        _recompute(connection, arrived, resolved.agents, project_id=project_id, now=now, ids=ids)
         left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
         merging.renumber(connection, f"SELECT userId FROM {left}")
         merging.remove_absent(connection, left)
@@ -252,12 +254,11 @@ def _trash(connection: Connection, now: str) -> None:
 
 
 def _raw_hits() -> str:
-    """Return the query of the taken hits with the columns that raw hits have."""
+    """Return the taken hits with the columns that raw hits have."""
     # A release before this one accepted longer ones.
     longest = traffic_sources.LONGEST_URL
-    given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]} | export_tables.url_parts(
-        f"left(pageUrl, {longest})", "pageUrl"
-    )
+    given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]}
+    given["pageUrl"] = f"left(pageUrl, {longest})"
     given["trackerId"] = "split_part(trackerId, ' ', 1)"
     given["referrer"] = f"left(referrer, {longest})"
     given["truncated"] = (
@@ -266,7 +267,7 @@ def _raw_hits() -> str:
     columns = [
         f"{given.get(name, f'CAST(NULL AS {kind})')} AS {sources.quoted(name)}" for name, kind in RAW.items()
     ]
-    return f"SELECT {', '.join(columns)} FROM taken_hits"
+    return f"(SELECT row, {', '.join(columns)} FROM taken_hits)"
 
 
 #: Time without a hit that ends a session, in milliseconds.
@@ -302,7 +303,7 @@ _REST: Final = f"{_OF_BLOCK} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 
 
 def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None:
-    """Create a table of hits with the first hit of their session.
+    """Create a table of hits with the first hit of their session, both by numbers.
 
     The result depends on the set of hits only. A block is a run of hits without the timeout between them;
     blocks do not depend on each other, so that blocks without a new hit are left out.
@@ -316,7 +317,8 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         ``isCampaign`` (whether it may open a session because its node is another one), ``referrerType`` and
         ``sessionId``, null for new hits.
     into : str
-        Name of the temporary table to create: the columns of ``hits`` and ``firstHitId``.
+        Name of the temporary table to create: the columns of ``hits``, ``number`` of the hit and ``session``,
+        that of the first hit of its session.
 
     Examples
     --------
@@ -327,14 +329,16 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
     ...     "false AS isBot, false AS isCampaign, 'direct' AS referrerType, NULL::VARCHAR AS sessionId, "
     ...     f"CAST('2025-01-31 ' || time AS TIMESTAMP) AS serverDate FROM (VALUES {rows}) AS rows (id, time)")
     >>> split_into_sessions(connection, "hits", into="split_hits")
-    >>> connection.execute("SELECT id, firstHitId FROM split_hits ORDER BY id").fetchall()
+    >>> first = "any_value(id) FILTER (number = session) OVER (PARTITION BY session)"
+    >>> connection.execute(f"SELECT id, {first} FROM split_hits ORDER BY id").fetchall()
     [('a', 'a'), ('b', 'a'), ('c', 'c')]
     """
     connection.execute(
         f"""
         CREATE TEMP TABLE numbered_hits AS
         WITH ordered AS (
-            SELECT *, epoch_ms(serverDate) AS instant, row_number() OVER tracker AS position,
+            SELECT *, row_number() OVER () AS number, epoch_ms(serverDate) AS instant,
+                row_number() OVER tracker AS position,
                 coalesce(instant - lag(epoch_ms(serverDate)) OVER tracker >= {TIMEOUT}, true) AS opens_block
             FROM {hits} WINDOW tracker AS (PARTITION BY trackerId ORDER BY {traffic_sources.ORDER})
         ), blocks AS (
@@ -345,8 +349,8 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         )
         SELECT * EXCLUDE (opens_block, node_before),
             -- Without the limits of length, the node of a session is that of the last campaign.
-            max(CASE WHEN opens_block OR (isCampaign AND nodeId <> node_before) THEN position END)
-                OVER (PARTITION BY trackerId ORDER BY position) AS opening
+            last_value(CASE WHEN opens_block OR (isCampaign AND nodeId <> node_before) THEN number END
+                IGNORE NULLS) OVER (PARTITION BY trackerId ORDER BY position) AS session
         FROM blocks
         """
     )
@@ -356,15 +360,7 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
             "(SELECT (trackerId, block) FROM temp.numbered_hits WHERE sessionId IS NULL)"
         )
     _split_long_blocks(connection)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE {into} AS
-        SELECT hit.* EXCLUDE (instant, position, block, opening), opening.id AS firstHitId
-        FROM temp.numbered_hits AS hit JOIN temp.numbered_hits AS opening
-        ON opening.trackerId = hit.trackerId AND opening.position = hit.opening
-        """
-    )
-    connection.execute("DROP TABLE temp.numbered_hits")
+    connection.execute(f"ALTER TABLE temp.numbered_hits RENAME TO {into}")
 
 
 def _split_long_blocks(connection: Connection) -> None:
@@ -376,7 +372,7 @@ def _split_long_blocks(connection: Connection) -> None:
     ((count,),) = connection.execute(
         f"""
         CREATE TEMP TABLE long_blocks AS SELECT DISTINCT trackerId, block FROM (
-            SELECT trackerId, block FROM temp.numbered_hits GROUP BY trackerId, block, opening
+            SELECT trackerId, block FROM temp.numbered_hits GROUP BY trackerId, block, session
             HAVING max(instant) - min(instant) >= {LONGEST} OR count(*) > {MOST_HITS}
         )
         """
@@ -419,12 +415,12 @@ def _split_long_blocks(connection: Connection) -> None:
         )
         connection.execute(
             """
-            UPDATE temp.numbered_hits AS hit SET opening = split.opening FROM (
-                SELECT hit.trackerId, hit.position, max(openings.position)
-                    OVER (PARTITION BY hit.trackerId ORDER BY hit.position) AS opening
+            UPDATE temp.numbered_hits AS hit SET session = split.session FROM (
+                SELECT number, last_value(CASE WHEN openings.position IS NOT NULL THEN number END IGNORE NULLS)
+                    OVER (PARTITION BY hit.trackerId ORDER BY hit.position) AS session
                 FROM temp.numbered_hits AS hit SEMI JOIN temp.long_blocks USING (trackerId, block)
                 LEFT JOIN temp.openings USING (trackerId, position)
-            ) AS split WHERE hit.trackerId = split.trackerId AND hit.position = split.position
+            ) AS split WHERE hit.number = split.number
             """
         )
         connection.execute("DROP TABLE temp.openings")
@@ -434,11 +430,12 @@ def _split_long_blocks(connection: Connection) -> None:
 #: Columns of ``hits`` that the service computes.
 _COMPUTED: Final = frozenset(
     {"projectId", "sessionId", "referrerType", "nodeId", "isCampaign", "isOpening", "trafficFilterId"}
+    | {f"pageUrl.{part}" for part in schema.URL_PARTS}
 )
-#: Columns of hits that :func:`collect` takes; the address is not stored.
+#: Columns of hits before their texts are read; the address is not stored.
 RAW: Final = {
     **{name: kind for name, kind in tables.TABLES["hits"].items() if name not in _COMPUTED},
-    "address": "VARCHAR",
+    **dict.fromkeys(("pageUrl", "address"), "VARCHAR"),
 }
 _OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign", "referrerType")
 _FIRST: Final = f"({traffic_sources.ORDER})"
@@ -480,7 +477,7 @@ def collect(
     hits : str
         Those of the resolved hits to store, a relation in SQL for a FROM clause; stored ones are skipped.
     resolved : ResolvedHits
-        From :func:`.traffic_sources.resolve_hits`.
+        From :func:`.traffic_sources.resolve_hits`; readable here.
     project_id : str
         The project.
     now : str
@@ -497,30 +494,30 @@ def collect(
     """
     new_hits = _find_new(connection, hits)
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
-    counts = _recompute(connection, resolved.agents, project_id=project_id, now=now, ids=ids)
+    counts = _recompute(
+        connection, resolved.whole, resolved.agents, project_id=project_id, now=now, ids=ids
+    )
     connection.execute("DROP TABLE temp.known_hits")
     return counts | {"implicit_nodes": nodes}
 
 
 def _recompute(
-    connection: Connection, agents: pa.Table, *, project_id: str, now: str, ids: tables.HexIds
+    connection: Connection, whole: str, agents: pa.Table, *, project_id: str, now: str, ids: tables.HexIds
 ) -> dict[str, int]:
-    """Store the hits of ``arrived_hits``, which have nodes, and recompute the sessions around them."""
+    """Store the hits of ``arrived_hits``, which have nodes, and recompute the sessions around them.
+
+    A relation has their other columns: wide rows are copied only where they are stored.
+    """
     _assign_trackers(connection, ids)
     since = _since(connection)
     _gather_nearby(connection, since)
     split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
     connection.execute("DROP TABLE temp.nearby_hits")
     _create_sessions(connection, project_id, since)
-    hits = _store_hits(connection, project_id=project_id, now=now, since=since)
-    # After the new hits are stored, which may be the first of their session.
-    names = ", ".join(f"hits.{sources.quoted(name)}" for name in ("id", *_OF_FIRST_HIT.values()))
-    connection.execute(
-        f"CREATE TEMP TABLE first_hits AS SELECT {names} FROM hits "
-        f"SEMI JOIN temp.sessions ON firstHitId = hits.id WHERE serverDate >= {since}"
-    )
+    _create_first_hits(connection, whole, since)
+    hits = _store_hits(connection, whole, project_id=project_id, now=now, since=since)
     interactions = _store_sessions(connection, agents, project_id=project_id, now=now, since=since)
-    for table in ("arrived_hits", "session_hits", "sessions", "first_hits"):
+    for table in ("arrived_hits", "session_hits", "sessions", "assignments", "first_hits"):
         connection.execute(f"DROP TABLE temp.{table}")
     return {"hits": hits, "interactions": interactions}
 
@@ -562,7 +559,8 @@ def _place(
     columns = {"source": pa.array(leaves, pa.int64()), "nodeId": pa.array(leaves.values(), pa.string())}
     with tables.arrow_view(connection, pa.table(columns)) as view:
         connection.execute(
-            f"CREATE TEMP TABLE arrived_hits AS SELECT * FROM {hits} JOIN {view} AS placed USING (source)"
+            f"CREATE TEMP TABLE arrived_hits AS SELECT row, {', '.join(_OF_SESSIONS)} "
+            f"FROM {hits} JOIN {view} AS placed USING (source)"
         )
     return inserted
 
@@ -608,7 +606,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
-            SELECT {names}, sessionId FROM hits
+            SELECT NULL AS row, {names}, sessionId FROM hits
             WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
             SELECT trackerId, min({_FIRST}) AS opening, min(serverDate) AS opened
@@ -619,7 +617,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         )
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
         WHERE opening IS NULL OR {_FIRST} >= opening
-        UNION ALL SELECT {names}, NULL FROM temp.arrived_hits
+        UNION ALL SELECT row, {names}, NULL FROM temp.arrived_hits
         """
     )
 
@@ -654,52 +652,68 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         f"""
         CREATE TEMP TABLE sessions AS
         WITH grouped AS (
-            SELECT firstHitId, any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
+            SELECT session, any_value(id) FILTER (number = session) AS firstHitId,
+                any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
                 max(serverDate) AS endDate, count(*) AS hitCount, bool_and(isBot) AS isBot,
                 -- The stored session that goes on in this one.
                 arg_min(sessionId, {_FIRST}) FILTER (sessionId IS NOT NULL) AS storedId,
                 -- Its id, or that of one merged with it: the hit that gave the id is in one session only.
-                arg_min(sessionId, {_FIRST}) FILTER (sessionId = {hashed.format("id")}) AS keptId
-            FROM temp.session_hits GROUP BY firstHitId
+                arg_min(sessionId, {_FIRST}) FILTER (CASE WHEN sessionId IS NOT NULL
+                    THEN sessionId = {hashed.format("id")} END) AS keptId
+            FROM temp.session_hits GROUP BY session
+        ), found AS (
+            SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
+                grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
+                stored.updateDate,
+                stored.endDate IS NOT DISTINCT FROM grouped.endDate
+                    AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
+            FROM grouped JOIN {holder} USING (trackerId)
+            LEFT JOIN {stored} AS stored ON stored._id = grouped.storedId
         )
-        SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
-            grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
-            stored.updateDate,
-            stored.endDate IS NOT DISTINCT FROM grouped.endDate
-                AND stored.hitCount IS NOT DISTINCT FROM grouped.hitCount AS is_unchanged
-        FROM grouped JOIN {holder} USING (trackerId)
-        LEFT JOIN {stored} AS stored ON stored._id = grouped.storedId
+        SELECT *, row_number() OVER (PARTITION BY userId ORDER BY startDate, _id) AS userLifetimeIndex
+        FROM found
         """
+    )
+    # The id only of stored hits: new ones are found by their row.
+    connection.execute(
+        "CREATE TEMP TABLE assignments AS SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, "
+        "sessionId AS former, sessions._id AS sessionId, number = session AS isOpening "
+        "FROM temp.session_hits JOIN temp.sessions USING (session)"
     )
 
 
-def _store_hits(connection: Connection, *, project_id: str, now: str, since: str) -> int:
+def _create_first_hits(connection: Connection, whole: str, since: str) -> None:
+    """Create ``first_hits``: of each session, its first hit, which is stored or arrives."""
+    names = [sources.quoted(name) for name in _OF_FIRST_HIT.values()]
+    stored = ", ".join(f"hits.{name}" for name in names)
+    arrived = stored.replace('hits."nodeId"', "opening.nodeId").replace("hits.", "hit.")
+    openings = "(FROM temp.assignments WHERE isOpening) AS opening"
+    connection.execute(
+        f"CREATE TEMP TABLE first_hits AS SELECT session, {arrived} FROM {whole} AS hit "
+        f"JOIN {openings} USING (row) UNION ALL SELECT session, {stored} FROM hits "
+        f"JOIN {openings} USING (id) WHERE serverDate >= {since}"
+    )
+
+
+def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str, since: str) -> int:
     """Insert the new hits, and move stored hits to their session; return the number of new ones."""
-    # A table, whose size the optimizer knows: the join below then hashes it, and not the wide rows of hits.
-    ((assigned,),) = connection.execute(
-        "CREATE TEMP TABLE assignments AS SELECT hit.id, hit.sessionId AS former, sessions._id AS sessionId, "
-        "hit.id = firstHitId AS isOpening "
-        "FROM temp.session_hits AS hit JOIN temp.sessions USING (firstHitId)"
-    ).fetchall()
     values = {
         "projectId": sources.literal(project_id),
-        **{name: f"session.{name}" for name in ("sessionId", "isOpening")},
+        **{name: f"session.{name}" for name in ("sessionId", "nodeId", "isOpening")},
         "ingestedAt": f"coalesce(hit.ingestedAt, {now})",
     }
     columns = ", ".join(sources.quoted(name) for name in tables.TABLES["hits"])
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
     inserted = connection.execute(
-        f"INSERT INTO hits ({columns}) SELECT {selected} FROM temp.arrived_hits AS hit "
-        "JOIN temp.assignments AS session USING (id)"
+        f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
+        "JOIN temp.assignments AS session USING (row)"
     ).fetchall()[0][0]
-    if inserted < assigned:
-        connection.execute(
-            "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
-            "FROM (FROM temp.assignments WHERE former <> sessionId OR isOpening) AS hit "
-            f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
-            "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
-        )
-    connection.execute("DROP TABLE temp.assignments")
+    connection.execute(
+        "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
+        "FROM (FROM temp.assignments WHERE row IS NULL AND (former <> sessionId OR isOpening)) AS hit "
+        f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
+        "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
+    )
     return int(inserted)
 
 
@@ -735,7 +749,6 @@ def _store_sessions(
     values = {
         "projectId": sources.literal(project_id),
         "type": "'session'",
-        "userLifetimeIndex": "row_number() OVER (PARTITION BY userId ORDER BY startDate, session._id)",
         "duration": "(epoch_us(endDate) - epoch_us(startDate)) / 1e6",
         "ingestedAt": f"coalesce(session.ingestedAt, {now})",
         "updateDate": f"CASE WHEN storedId IS NULL OR is_unchanged THEN session.updateDate ELSE {now} END",
@@ -743,7 +756,7 @@ def _store_sessions(
         "integrationId": "owner.integrationId",
         "firstPage": f"NULLIF({_PAGE}, '')",
         **{name: f"session.{name}" for name in ("_id", "userId", "startDate", "endDate", "firstHitId")},
-        **{name: f"session.{name}" for name in ("hitCount", "isBot")},
+        **{name: f"session.{name}" for name in ("hitCount", "isBot", "userLifetimeIndex")},
         **{name: f"hit.{sources.quoted(column)}" for name, column in _OF_FIRST_HIT.items()},
         **{name: f"agent.{sources.quoted(name)}" for name in visitors.COLUMNS},
     }
@@ -752,7 +765,7 @@ def _store_sessions(
     with tables.arrow_view(connection, _with_missing(connection, agents)) as view:
         inserted = connection.execute(
             f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
-            "FROM temp.sessions AS session JOIN temp.first_hits AS hit ON hit.id = session.firstHitId "
+            "FROM temp.sessions AS session JOIN temp.first_hits AS hit USING (session) "
             f"LEFT JOIN {view} AS agent ON agent.ua = hit.userAgent "
             f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
         ).fetchall()[0][0]

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
+from attrib_ds import schema
 from attrib_ds.contract import identifiers
 from attrib_ds.queries import channel_rules
 from attrib_ds.queries.traffic_nodes import (
@@ -20,6 +21,7 @@ from attrib_ds.queries.traffic_nodes import (
     other,
     without_placeholders,
 )
+from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service import campaigns
 from attrib_ds.service.collection import visitors
@@ -251,9 +253,11 @@ class ResolvedHits:
     Parameters
     ----------
     relation : str
-        Relation in SQL, for a FROM clause: the columns of raw hits without ``address``, with
-        ``referrerType``, ``isCampaign``, ``trafficFilterId``, ``source`` (position in ``sources``), and
-        ``problem``, null unless the hit could not be read.
+        Table of what sessions need: ``row``, ``id``, ``trackerId``, ``serverDate``, ``isBot``,
+        ``referrerType``, ``isCampaign``, ``source`` (position in ``sources``), and ``problem``, null unless
+        the hit could not be read.
+    whole : str
+        The same hits as a relation in SQL, for a FROM clause, with all columns that are stored.
     sources : tuple of TrafficSource or Unresolved
         The distinct traffic sources.
     agents : pyarrow.Table
@@ -261,6 +265,7 @@ class ResolvedHits:
     """
 
     relation: str
+    whole: str
     sources: tuple[TrafficSource | visitors.Unresolved, ...]
     agents: pa.Table
 
@@ -268,112 +273,132 @@ class ResolvedHits:
 def resolve_hits(
     connection: Connection, hits: str, *, rules: Rules, span: int, into: str = "resolved_hits"
 ) -> ResolvedHits:
-    """Read the texts of hits, each distinct one once, into a table of the connection's database.
+    """Read the texts of hits, each distinct one once, into tables beside them.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         Outside of transactions that write: whoever sends a hit decides how long its texts take.
     hits : str
-        Relation in SQL, for a FROM clause, with the columns of ``hits`` that raw hits have, and ``address``,
-        which is not stored.
+        Relation in SQL, for a FROM clause, with ``row``, the columns of ``hits`` that raw hits have, with
+        ``pageUrl`` for its parts, and ``address``, which is not stored.
     rules : Rules
         Of the project.
     span : int
         Milliseconds before the hits in which sessions may be theirs.
     into : str
-        Name of the table.
+        Name of the table; that of the distinct texts has the same beginning.
     """
-    _create_keys(connection, hits, rules.settings)
-    query = "SELECT DISTINCT search_key, referrer_key, is_internal FROM temp.keyed_hits ORDER BY ALL"
-    keys = connection.execute(query).to_arrow_table()
-    sources = visitors.resolve_in_time(
-        lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
-        list(zip(*keys.to_pydict().values(), strict=True)),
-    )
-    columns = {
-        "source": pa.array(range(len(sources)), pa.int64()),
-        **{
-            name: pa.array([getattr(source, attribute, None) for source in sources], kind)
-            for name, attribute, kind in (
-                ("referrerType", "referrer_type", pa.string()),
-                ("is_cut", "is_truncated", pa.bool_()),
-                ("problem", "reason", pa.string()),
-            )
-        },
-    }
-    for name, column in columns.items():
-        keys = keys.append_column(name, column)
-    agents = _resolve_agents(connection, rules, span)
-    with arrow_view(connection, keys, "sources"), arrow_view(connection, agents) as view:
+    texts = f"{into}_texts"
+    sources = _resolve_texts(connection, hits, rules, into=texts)
+    agents = _resolve_agents(connection, hits, rules, span)
+    filters = rules.settings.traffic_filters
+    captured = visitors.captured_addresses(connection, filters, hits)
+    with arrow_view(connection, captured) as view, arrow_view(connection, agents, "agents"):
         connection.execute(
             f"""
             CREATE TABLE {into} AS
-            SELECT hit.* EXCLUDE (search_key, referrer_key, is_internal, address)
-                REPLACE (coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
-                    hit.truncated OR coalesce(sources.is_cut, false) AS truncated),
-                sources.source, sources.referrerType,
-                sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign,
-                coalesce(sources.problem, agents.problem) AS problem
-            FROM temp.keyed_hits AS hit JOIN sources USING (search_key, referrer_key, is_internal)
-            LEFT JOIN {view} AS agents ON hit.userAgent = agents.ua
+            SELECT hit.row, hit.id, hit.trackerId, hit.serverDate, texts.text, texts.source,
+                texts.referrerType, texts.isCampaign,
+                coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
+                coalesce(hit.truncated, false) OR texts.is_cut AS truncated,
+                {visitors.capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
+                coalesce(texts.problem, agents.problem) AS problem
+            FROM {hits} AS hit JOIN {texts} AS texts ON hit.pageUrl IS NOT DISTINCT FROM texts.pageUrl
+                AND hit.referrer IS NOT DISTINCT FROM texts.referrer
+            LEFT JOIN agents ON hit.userAgent = agents.ua
+            LEFT JOIN {view} AS captured ON hit.address = captured.address
             """
         )
-    connection.execute("DROP TABLE temp.keyed_hits")
-    return ResolvedHits(into, tuple(sources), agents)
+    parts = ", ".join(f"texts.{quoted(f'pageUrl.{part}')}" for part in schema.URL_PARTS)
+    whole = (
+        "(SELECT raw.* EXCLUDE (row, id, trackerId, serverDate, isBot, truncated, pageUrl, referrer, address), "
+        f"resolved.* EXCLUDE (text), texts.referrer, {parts} "
+        f"FROM {hits} AS raw JOIN {into} AS resolved USING (row) JOIN {texts} AS texts USING (text))"
+    )
+    return ResolvedHits(into, whole, sources, agents)
 
 
-def _resolve_agents(connection: Connection, rules: Rules, span: int) -> pa.Table:
+def _resolve_agents(connection: Connection, hits: str, rules: Rules, span: int) -> pa.Table:
     texts = connection.execute(
-        "SELECT DISTINCT userAgent FROM (SELECT userAgent FROM temp.keyed_hits UNION ALL "
-        f"SELECT userAgent FROM {rules.stored_hits} SEMI JOIN temp.keyed_hits USING (trackerId) WHERE "
-        f"serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM temp.keyed_hits)) "
+        f"SELECT DISTINCT userAgent FROM (SELECT userAgent FROM {hits} UNION ALL "
+        f"SELECT userAgent FROM {rules.stored_hits} SEMI JOIN {hits} AS hit USING (trackerId) WHERE "
+        f"serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM {hits})) "
         "WHERE userAgent IS NOT NULL"
     ).fetchall()
     return visitors.agent_table([text for (text,) in texts])
 
 
-def _create_keys(connection: Connection, hits: str, settings: ProjectSettings) -> None:
-    """Create ``keyed_hits``: hits with what of their URLs can decide on their source."""
+def _resolve_texts(
+    connection: Connection, hits: str, rules: Rules, *, into: str
+) -> tuple[TrafficSource | visitors.Unresolved, ...]:
+    """Create a table of the distinct URLs of pages and referrers with their parts and their source."""
     # An underscore may be percent-encoded.
     names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
     host = quoted("pageUrl.hostname")
     search = f"concat({quoted('pageUrl.search')}, {quoted('pageUrl.hash')})"
     longest = channel_rules.LONGEST_HOST
-    hosts = (
-        f"SELECT *, rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page, "
-        f"rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.') "
-        f"AS whole_referrer, right(whole_page, {longest}) AS page_host, "
-        f"right(whole_referrer, {longest}) AS referrer_host FROM {hits}"
-    )
-    captured = visitors.captured_addresses(connection, settings.traffic_filters, hits)
-    pairs = _internal_pairs(connection, hosts, settings)
-    with arrow_view(connection, captured) as view, arrow_view(connection, pairs, "internal_pairs"):
-        connection.execute(
-            f"""
-        CREATE TEMP TABLE keyed_hits AS
-        WITH hosts AS ({hosts}), internal AS (
-            SELECT * REPLACE (coalesce(is_internal, false) AS is_internal),
-                {visitors.capture_sql(settings.traffic_filters, captured="filters")} AS trafficFilterId
-            FROM hosts LEFT JOIN {view} AS captured USING (address)
-            LEFT JOIN internal_pairs USING (page_host, referrer_host)
-        )
-        SELECT * EXCLUDE (page_host, referrer_host, filters, whole_page, whole_referrer) REPLACE (
-                right({host}, {longest}) AS {host},
-                coalesce(truncated, false) OR page_host <> whole_page OR referrer_host <> whole_referrer
-                    AS truncated),
+    # Only what can decide on the source.
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE page_texts AS
+        WITH texts AS (SELECT DISTINCT pageUrl, referrer FROM {hits}),
+            parts AS (SELECT *, {selected_url_parts("pageUrl", "pageUrl")} FROM texts)
+        SELECT * REPLACE (right({host}, {longest}) AS {host}), row_number() OVER () AS text,
+            rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
+            rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
+                AS whole_referrer,
+            right(whole_page, {longest}) AS page_host, right(whole_referrer, {longest}) AS referrer_host,
             CASE WHEN regexp_matches({search}, {names}) THEN {search} ELSE '' END AS search_key,
-            CASE WHEN is_internal THEN '' ELSE regexp_replace(coalesce(referrer, ''), '[?#].*', '') END
-                AS referrer_key
-        FROM internal
+            regexp_replace(coalesce(referrer, ''), '[?#].*', '') AS referrer_key
+        FROM parts
         """
+    )
+    keyed = (
+        "(SELECT * REPLACE (coalesce(is_internal, false) AS is_internal, "
+        "CASE WHEN is_internal THEN '' ELSE referrer_key END AS referrer_key) "
+        "FROM temp.page_texts LEFT JOIN internal_pairs USING (page_host, referrer_host))"
+    )
+    with arrow_view(connection, _internal_pairs(connection, rules.settings), "internal_pairs"):
+        query = f"SELECT DISTINCT search_key, referrer_key, is_internal FROM {keyed} ORDER BY ALL"
+        keys = connection.execute(query).to_arrow_table()
+        sources = visitors.resolve_in_time(
+            lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
+            list(zip(*keys.to_pydict().values(), strict=True)),
         )
+        columns = {
+            "source": pa.array(range(len(sources)), pa.int64()),
+            **{
+                name: pa.array([getattr(source, attribute, None) for source in sources], kind)
+                for name, attribute, kind in (
+                    ("referrerType", "referrer_type", pa.string()),
+                    ("is_truncated", "is_truncated", pa.bool_()),
+                    ("problem", "reason", pa.string()),
+                )
+            },
+        }
+        for name, column in columns.items():
+            keys = keys.append_column(name, column)
+        with arrow_view(connection, keys, "sources"):
+            connection.execute(
+                f"""
+                CREATE TABLE {into} AS
+                SELECT keyed.* EXCLUDE (search_key, referrer_key, is_internal, whole_page, whole_referrer),
+                    page_host <> whole_page OR referrer_host <> whole_referrer
+                        OR coalesce(sources.is_truncated, false) AS is_cut,
+                    sources.source, sources.referrerType, sources.problem,
+                    sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign
+                FROM {keyed} AS keyed JOIN sources USING (search_key, referrer_key, is_internal)
+                """
+            )
+    connection.execute("DROP TABLE temp.page_texts")
+    return tuple(sources)
 
 
-def _internal_pairs(connection: Connection, hosts: str, settings: ProjectSettings) -> pa.Table:
+def _internal_pairs(connection: Connection, settings: ProjectSettings) -> pa.Table:
     """Return hosts of pages and referrers whose visitors do not come from outside."""
     excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
-    query = f"SELECT DISTINCT page_host, referrer_host FROM ({hosts}) WHERE referrer_host <> ''"
+    query = "SELECT DISTINCT page_host, referrer_host FROM temp.page_texts WHERE referrer_host <> ''"
     found = connection.execute(query).fetchall()
     pairs = [(page, other, True) for page, other in found if is_internal(page, other, excluded)]
     names, kinds = ("page_host", "referrer_host", "is_internal"), (pa.string(), pa.string(), pa.bool_())

@@ -447,8 +447,12 @@ class ValidRows:
     @property
     def rows(self) -> str:
         """The valid rows as a relation in SQL, for a FROM clause."""
+        return self.among(self.staged.relation)
+
+    def among(self, relation: str) -> str:
+        """Return the valid rows of a relation, which has the column ``row``."""
         return (
-            f"(SELECT * FROM {self.staged.relation} ANTI JOIN {self.staged.problems} USING (row) "
+            f"(SELECT * FROM {relation} ANTI JOIN {self.staged.problems} USING (row) "
             f"ANTI JOIN {self.conflicts} USING (row) ANTI JOIN {self.unchanged} USING (row))"
         )
 

@@ -12,7 +12,6 @@ from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.queries import channel_rules
-from attrib_ds.records.export_tables import url_parts
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, visitors
@@ -318,8 +317,6 @@ def check_raw_hits(
     checks.word("ip", always=True)
     checks.derive("address", quoted("ip"))
     longest = traffic_sources.LONGEST_URL
-    for name, value in url_parts(f"left({quoted('pageUrl')}, {longest})", "pageUrl").items():
-        checks.derive(name, value)
     _cut(checks, {"pageUrl": longest, "referrer": longest, "userAgent": visitors.LONGEST_AGENT})
     checks.derive("serverDate", quoted("date"))
     parts = ", chr(10), ".join(
@@ -334,13 +331,16 @@ def check_raw_hits(
         for name, kind in hits.RAW.items()
     )
     raw = f"(SELECT row, {raw} FROM {staged.relation} ANTI JOIN {staged.problems} USING (row))"
+    place = staged.relation.rsplit(".", 1)[0]
     if lookup:
-        lookup.create_table(connection, staged.relation, into="places")
-        raw = visitors.located(raw, "places")
-    resolved = traffic_sources.resolve_hits(connection, f"{raw} AS raw", rules=rules, span=hits.SPAN)
+        lookup.create_table(connection, staged.relation, into=f"{place}.places")
+        raw = visitors.located(raw, f"{place}.places")
+    resolved = traffic_sources.resolve_hits(
+        connection, raw, rules=rules, span=hits.SPAN, into=f"{place}.resolved_hits"
+    )
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 0, 'pageUrl, referrer or userAgent: ' || problem "
-        "FROM resolved_hits WHERE problem IS NOT NULL"
+        f"FROM {resolved.relation} WHERE problem IS NOT NULL"
     )
     return batch.Batch(
         staged, "hitId", lambda writer, valid: _insert_raw_hits(writer, valid, project, resolved)
@@ -362,8 +362,7 @@ def _insert_raw_hits(
     resolved: traffic_sources.ResolvedHits,
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
-    place = valid.staged.relation.rsplit(".", 1)[0]
-    relation = f"(SELECT * FROM {place}.{resolved.relation} SEMI JOIN {valid.rows} USING (row))"
+    relation = valid.among(resolved.relation)
     collect: Callable[..., dict[str, int]] = hits.collect
     if _OTHER in valid.staged.columns:
         other = quoted(_OTHER)

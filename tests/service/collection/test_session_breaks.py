@@ -39,7 +39,9 @@ def split(hits):
         connection.register("given", rows)
         connection.execute("CREATE TABLE hits AS FROM given")
         split_into_sessions(connection, "hits", into="split_hits")
-        pairs = connection.execute("SELECT id, firstHitId FROM split_hits").fetchall()
+        pairs = connection.execute(
+            "SELECT hit.id, first.id FROM split_hits AS hit JOIN split_hits AS first ON first.number = hit.session"
+        ).fetchall()
     assert len(pairs) == len(dict(pairs))
     return dict(pairs)
 
