@@ -270,6 +270,8 @@ def _raw_hits() -> str:
     return f"(SELECT row, {', '.join(columns)} FROM taken_hits)"
 
 
+#: Rows that one statement joins and inserts, so that memory does not grow with the hits.
+_ROWS_TO_INSERT: Final = 250_000
 #: Time without a hit that ends a session, in milliseconds.
 TIMEOUT: Final = 30 * 60 * 1_000
 #: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
@@ -313,7 +315,7 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
     connection : duckdb.DuckDBPyConnection
         Connection that can create temporary tables.
     hits : str
-        Table with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of its traffic source), ``isBot``,
+        Relation in SQL, for a FROM clause, with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of its traffic source), ``isBot``,
         ``isCampaign`` (whether it may open a session because its node is another one), ``referrerType`` and
         ``sessionId``, null for new hits.
     into : str
@@ -354,7 +356,7 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         FROM blocks
         """
     )
-    if connection.execute(f"SELECT 1 FROM {hits} WHERE sessionId IS NOT NULL LIMIT 1").fetchone():
+    if connection.execute("SELECT 1 FROM temp.numbered_hits WHERE sessionId IS NOT NULL LIMIT 1").fetchone():
         connection.execute(
             "DELETE FROM temp.numbered_hits WHERE (trackerId, block) NOT IN "
             "(SELECT (trackerId, block) FROM temp.numbered_hits WHERE sessionId IS NULL)"
@@ -510,14 +512,13 @@ def _recompute(
     """
     _assign_trackers(connection, ids)
     since = _since(connection)
-    _gather_nearby(connection, since)
-    split_into_sessions(connection, "temp.nearby_hits", into="session_hits")
-    connection.execute("DROP TABLE temp.nearby_hits")
+    split_into_sessions(connection, _nearby(since), into="session_hits")
     _create_sessions(connection, project_id, since)
+    connection.execute("DROP TABLE temp.session_hits")
     _create_first_hits(connection, whole, since)
     hits = _store_hits(connection, whole, project_id=project_id, now=now, since=since)
     interactions = _store_sessions(connection, agents, project_id=project_id, now=now, since=since)
-    for table in ("arrived_hits", "session_hits", "sessions", "assignments", "first_hits"):
+    for table in ("arrived_hits", "sessions", "assignments", "first_hits"):
         connection.execute(f"DROP TABLE temp.{table}")
     return {"hits": hits, "interactions": interactions}
 
@@ -594,15 +595,13 @@ def _since(connection: Connection) -> str:
     return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
 
 
-def _gather_nearby(connection: Connection, since: str) -> None:
-    """Create ``nearby_hits``: the new hits, and the stored ones that may change their session.
+def _nearby(since: str) -> str:
+    """Return the new hits, and the stored ones that may change their session, as a relation in SQL.
 
     The sessions of a tracker are settled up to the last one that opened before its first new hit.
     """
     names = ", ".join(_OF_SESSIONS)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE nearby_hits AS
+    return f"""(
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
@@ -618,8 +617,7 @@ def _gather_nearby(connection: Connection, since: str) -> None:
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
         WHERE opening IS NULL OR {_FIRST} >= opening
         UNION ALL SELECT row, {names}, NULL FROM temp.arrived_hits
-        """
-    )
+    )"""
 
 
 def _assign_trackers(connection: Connection, ids: tables.HexIds) -> None:
@@ -704,17 +702,22 @@ def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str
     }
     columns = ", ".join(sources.quoted(name) for name in tables.TABLES["hits"])
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
-    inserted = connection.execute(
-        f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
-        "JOIN temp.assignments AS session USING (row)"
-    ).fetchall()[0][0]
-    connection.execute(
-        "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
-        "FROM (FROM temp.assignments WHERE row IS NULL AND (former <> sessionId OR isOpening)) AS hit "
-        f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
-        "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
-    )
-    return int(inserted)
+    ((last,),) = connection.execute("SELECT coalesce(max(row), -1) FROM temp.assignments").fetchall()
+    inserted = 0
+    for row in range(0, last + 1, _ROWS_TO_INSERT):
+        inserted += connection.execute(
+            f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
+            "JOIN temp.assignments AS session USING (row) "
+            f"WHERE row BETWEEN {row} AND {row + _ROWS_TO_INSERT - 1}"
+        ).fetchall()[0][0]
+    if connection.execute("SELECT 1 FROM temp.assignments WHERE row IS NULL LIMIT 1").fetchone():
+        connection.execute(
+            "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
+            "FROM (FROM temp.assignments WHERE row IS NULL AND (former <> sessionId OR isOpening)) AS hit "
+            f"WHERE hits.id = hit.id AND hits.serverDate >= {since} "
+            "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
+        )
+    return inserted
 
 
 def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
@@ -735,7 +738,7 @@ def _store_sessions(
     ((removed,),) = connection.execute(
         "CREATE TEMP TABLE former_sessions AS SELECT _id, userId FROM interactions "
         f"WHERE startDate >= {since} "
-        "AND _id IN (SELECT sessionId FROM temp.session_hits WHERE sessionId IS NOT NULL)"
+        "AND _id IN (SELECT former FROM temp.assignments WHERE former IS NOT NULL)"
     ).fetchall()
     if removed:
         connection.execute(

@@ -326,11 +326,15 @@ def check_raw_hits(
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
     # A page may send a hit again to another collector, or with the id that its visitor has agreed to.
     staged = checks.stage(connection, id="" if is_collected else "hitId")
+    for name in source.types:
+        # Of the source, only the ids of rejected rows are read again.
+        if name != "hitId":
+            connection.execute(f"ALTER TABLE {source.relation} DROP COLUMN {quoted(name)}")
     raw = ", ".join(
         quoted(name) if name in staged.columns else f"CAST(NULL AS {kind}) AS {quoted(name)}"
         for name, kind in hits.RAW.items()
     )
-    raw = f"(SELECT row, {raw} FROM {staged.relation} ANTI JOIN {staged.problems} USING (row))"
+    raw = f"(SELECT row, {raw} FROM {staged.relation})"
     place = staged.relation.rsplit(".", 1)[0]
     if lookup:
         lookup.create_table(connection, staged.relation, into=f"{place}.places")
@@ -340,7 +344,7 @@ def check_raw_hits(
     )
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 0, 'pageUrl, referrer or userAgent: ' || problem "
-        f"FROM {resolved.relation} WHERE problem IS NOT NULL"
+        f"FROM {resolved.relation} ANTI JOIN {staged.problems} USING (row) WHERE problem IS NOT NULL"
     )
     return batch.Batch(
         staged, "hitId", lambda writer, valid: _insert_raw_hits(writer, valid, project, resolved)
