@@ -270,8 +270,8 @@ def _raw_hits() -> str:
     return f"(SELECT row, {', '.join(columns)} FROM taken_hits)"
 
 
-#: Rows that one statement joins and inserts, so that memory does not grow with the hits.
-_ROWS_TO_INSERT: Final = 250_000
+#: Wide rows that one statement joins and inserts, so that its memory does not grow with the hits.
+_LARGEST_INSERT: Final = 250_000
 #: Time without a hit that ends a session, in milliseconds.
 TIMEOUT: Final = 30 * 60 * 1_000
 #: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
@@ -315,9 +315,9 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
     connection : duckdb.DuckDBPyConnection
         Connection that can create temporary tables.
     hits : str
-        Relation in SQL, for a FROM clause, with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of its traffic source), ``isBot``,
-        ``isCampaign`` (whether it may open a session because its node is another one), ``referrerType`` and
-        ``sessionId``, null for new hits.
+        Relation in SQL, for a FROM clause, with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of
+        its traffic source), ``isBot``, ``isCampaign`` (whether it may open a session because its node is
+        another one), ``referrerType`` and ``sessionId``, null for new hits.
     into : str
         Name of the temporary table to create: the columns of ``hits``, ``number`` of the hit and ``session``,
         that of the first hit of its session.
@@ -418,7 +418,7 @@ def _split_long_blocks(connection: Connection) -> None:
         connection.execute(
             """
             UPDATE temp.numbered_hits AS hit SET session = split.session FROM (
-                SELECT number, last_value(CASE WHEN openings.position IS NOT NULL THEN number END IGNORE NULLS)
+                SELECT number, last_value(CASE WHEN openings.position > 0 THEN number END IGNORE NULLS)
                     OVER (PARTITION BY hit.trackerId ORDER BY hit.position) AS session
                 FROM temp.numbered_hits AS hit SEMI JOIN temp.long_blocks USING (trackerId, block)
                 LEFT JOIN temp.openings USING (trackerId, position)
@@ -496,9 +496,7 @@ def collect(
     """
     new_hits = _find_new(connection, hits)
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
-    counts = _recompute(
-        connection, resolved.whole, resolved.agents, project_id=project_id, now=now, ids=ids
-    )
+    counts = _recompute(connection, resolved.whole, resolved.agents, project_id=project_id, now=now, ids=ids)
     connection.execute("DROP TABLE temp.known_hits")
     return counts | {"implicit_nodes": nodes}
 
@@ -515,10 +513,9 @@ def _recompute(
     split_into_sessions(connection, _nearby(since), into="session_hits")
     _create_sessions(connection, project_id, since)
     connection.execute("DROP TABLE temp.session_hits")
-    _create_first_hits(connection, whole, since)
     hits = _store_hits(connection, whole, project_id=project_id, now=now, since=since)
-    interactions = _store_sessions(connection, agents, project_id=project_id, now=now, since=since)
-    for table in ("arrived_hits", "sessions", "assignments", "first_hits"):
+    interactions = _store_sessions(connection, whole, agents, project_id=project_id, now=now, since=since)
+    for table in ("arrived_hits", "sessions", "assignments"):
         connection.execute(f"DROP TABLE temp.{table}")
     return {"hits": hits, "interactions": interactions}
 
@@ -674,23 +671,18 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
     )
     # The id only of stored hits: new ones are found by their row.
     connection.execute(
-        "CREATE TEMP TABLE assignments AS SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, "
-        "sessionId AS former, sessions._id AS sessionId, number = session AS isOpening "
+        "CREATE TEMP TABLE assignments AS "
+        "SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, sessionId AS former, "
+        "sessions._id AS sessionId, number = session AS isOpening "
         "FROM temp.session_hits JOIN temp.sessions USING (session)"
     )
 
 
-def _create_first_hits(connection: Connection, whole: str, since: str) -> None:
-    """Create ``first_hits``: of each session, its first hit, which is stored or arrives."""
-    names = [sources.quoted(name) for name in _OF_FIRST_HIT.values()]
-    stored = ", ".join(f"hits.{name}" for name in names)
-    arrived = stored.replace('hits."nodeId"', "opening.nodeId").replace("hits.", "hit.")
-    openings = "(FROM temp.assignments WHERE isOpening) AS opening"
-    connection.execute(
-        f"CREATE TEMP TABLE first_hits AS SELECT session, {arrived} FROM {whole} AS hit "
-        f"JOIN {openings} USING (row) UNION ALL SELECT session, {stored} FROM hits "
-        f"JOIN {openings} USING (id) WHERE serverDate >= {since}"
-    )
+def _portions(connection: Connection, column: str) -> list[str]:
+    """Return conditions that divide the rows of ``assignments`` by a number."""
+    ((last,),) = connection.execute(f"SELECT coalesce(max({column}), -1) FROM temp.assignments").fetchall()
+    starts = range(0, last + 1, _LARGEST_INSERT)
+    return [f"{column} BETWEEN {start} AND {start + _LARGEST_INSERT - 1}" for start in starts]
 
 
 def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str, since: str) -> int:
@@ -702,13 +694,11 @@ def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str
     }
     columns = ", ".join(sources.quoted(name) for name in tables.TABLES["hits"])
     selected = ", ".join(values.get(name, f"hit.{sources.quoted(name)}") for name in tables.TABLES["hits"])
-    ((last,),) = connection.execute("SELECT coalesce(max(row), -1) FROM temp.assignments").fetchall()
     inserted = 0
-    for row in range(0, last + 1, _ROWS_TO_INSERT):
+    for portion in _portions(connection, "row"):
         inserted += connection.execute(
             f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
-            "JOIN temp.assignments AS session USING (row) "
-            f"WHERE row BETWEEN {row} AND {row + _ROWS_TO_INSERT - 1}"
+            f"JOIN temp.assignments AS session USING (row) WHERE {portion}"
         ).fetchall()[0][0]
     if connection.execute("SELECT 1 FROM temp.assignments WHERE row IS NULL LIMIT 1").fetchone():
         connection.execute(
@@ -732,7 +722,7 @@ def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
 
 
 def _store_sessions(
-    connection: Connection, agents: pa.Table, *, project_id: str, now: str, since: str
+    connection: Connection, whole: str, agents: pa.Table, *, project_id: str, now: str, since: str
 ) -> int:
     """Replace the stored sessions by the recomputed ones; return how many more there are."""
     ((removed,),) = connection.execute(
@@ -765,13 +755,24 @@ def _store_sessions(
     }
     columns = ", ".join(sources.quoted(name) for name in values)
     placed = "(SELECT * FROM nodes WHERE _id IN (SELECT nodeId FROM temp.first_hits))"
-    with tables.arrow_view(connection, _with_missing(connection, agents)) as view:
-        inserted = connection.execute(
-            f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
-            "FROM temp.sessions AS session JOIN temp.first_hits AS hit USING (session) "
-            f"LEFT JOIN {view} AS agent ON agent.ua = hit.userAgent "
-            f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
-        ).fetchall()[0][0]
+    stored = ", ".join(f"hits.{sources.quoted(name)}" for name in _OF_FIRST_HIT.values())
+    arrived = stored.replace('hits."nodeId"', "opening.nodeId").replace("hits.", "hit.")
+    inserted = 0
+    for portion in _portions(connection, "session"):
+        openings = f"(FROM temp.assignments WHERE isOpening AND {portion}) AS opening"
+        connection.execute(
+            f"CREATE TEMP TABLE first_hits AS SELECT session, {arrived} FROM {whole} AS hit "
+            f"JOIN {openings} USING (row) UNION ALL SELECT session, {stored} FROM hits "
+            f"JOIN {openings} USING (id) WHERE serverDate >= {since}"
+        )
+        with tables.arrow_view(connection, _with_missing(connection, agents)) as view:
+            inserted += connection.execute(
+                f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
+                "FROM temp.sessions AS session JOIN temp.first_hits AS hit USING (session) "
+                f"LEFT JOIN {view} AS agent ON agent.ua = hit.userAgent "
+                f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
+            ).fetchall()[0][0]
+        connection.execute("DROP TABLE temp.first_hits")
     merging.register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
     if returning:
         merging.renumber(connection, "SELECT userId FROM temp.returning_users")

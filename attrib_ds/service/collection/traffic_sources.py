@@ -312,8 +312,8 @@ def resolve_hits(
         )
     parts = ", ".join(f"texts.{quoted(f'pageUrl.{part}')}" for part in schema.URL_PARTS)
     whole = (
-        "(SELECT raw.* EXCLUDE (row, id, trackerId, serverDate, isBot, truncated, pageUrl, referrer, address), "
-        f"resolved.* EXCLUDE (text), texts.referrer, {parts} "
+        "(SELECT raw.* EXCLUDE (row, id, trackerId, serverDate, isBot, truncated, pageUrl, referrer, "
+        f"address), resolved.* EXCLUDE (text), texts.referrer, {parts} "
         f"FROM {hits} AS raw JOIN {into} AS resolved USING (row) JOIN {texts} AS texts USING (text))"
     )
     return ResolvedHits(into, whole, sources, agents)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support import sequential_sessions
 from support.service_records import hex_id, reasons, send, table, uuid
 
+from attrib_ds.service.collection import hits
 from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.service import Service
@@ -100,6 +101,20 @@ def test_late_hits_join_open_and_merge_sessions(memory_store, rows):
     assert sessions(rows) == [(4, 1, "referral/news.example"), (1, 5, "direct")]
     assert rows("SELECT userLifetimeIndex FROM interactions ORDER BY startDate") == [(1,), (2,)]
     assert rows("SELECT count(*) FROM users") == [(1,)]
+    assert_consistent(rows)
+
+
+def test_hits_and_sessions_are_stored_in_portions_without_loss_or_repeat(memory_store, rows, monkeypatch):
+    monkeypatch.setattr(hits, "_LARGEST_INSERT", 2)
+    load(memory_store, hit(1, 0, ADS), hit(2, 10))
+    load(memory_store, *(hit(number, 60 * (number - 1)) for number in range(3, 8)), hit(8, 5), hit(9, -1))
+    found = rows("SELECT firstHitId, hitCount, nodeId, firstPage FROM interactions ORDER BY startDate")
+    assert [(int(first[-4:], 16), *rest) for first, *rest in found] == [
+        (9, 1, "direct", f"{SHOP}/"),
+        (1, 3, "google/cpc/spring", f"{SHOP}/{ADS}"),
+        *((number, 1, "direct", f"{SHOP}/") for number in range(3, 8)),
+    ]
+    assert rows("SELECT count(*), count(DISTINCT id), sum(isOpening::INT) FROM hits") == [(9, 9, 7)]
     assert_consistent(rows)
 
 
