@@ -1,6 +1,7 @@
 """Parts: Parquet files of a folder or bucket, each written whole by one writer and read once."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -101,7 +102,12 @@ class Folder(NamedTuple):
         """
         at = f"{self.path}/{below}".rstrip("/")
         try:
-            found = self.filesystem.get_file_info(fs.FileSelector(at, recursive=True, allow_not_found=True))
+            if isinstance(self.filesystem, fs.LocalFileSystem):
+                found = self.filesystem.get_file_info(list(_local_files(at)))
+            else:
+                found = self.filesystem.get_file_info(
+                    fs.FileSelector(at, recursive=True, allow_not_found=True)
+                )
         except OSError as error:
             raise Unavailable(f"{at!r} cannot be read: {error}") from error
         kind = self.filesystem.type_name
@@ -126,7 +132,7 @@ class Folder(NamedTuple):
         try:
             with self.filesystem.open_input_file(part.path) as file:
                 return pq.ParquetFile(file).read()
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise InvalidRequest(f"{part.path!r} is not a readable Parquet file: {error}") from error
         except OSError as error:
             raise Unavailable(f"{part.path!r} cannot be read: {error}") from error
@@ -151,6 +157,24 @@ class Folder(NamedTuple):
                 stream.write(content)
         except OSError as error:
             raise Unavailable(f"{path!r} cannot be written: {error}") from error
+
+
+def _local_files(folder: str) -> Iterator[str]:
+    """Yield the files of a folder and of those below it, each folder once, whatever links lead to it."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    visited: set[str] = set()
+    if not os.path.lexists(folder):
+        return
+    for path, folders, names in os.walk(folder, followlinks=True, onerror=fail):
+        if (real := os.path.realpath(path)) in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+        yield from (f"{path}/{name}" for name in names)
 
 
 def _write_locally(path: Path, content: pa.Buffer) -> None:

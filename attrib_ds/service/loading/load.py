@@ -117,12 +117,24 @@ def _load_parts(
     counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
     while end < len(new):
         start, taken = end, 0
-        tables: list[pa.Table] = []
+        tables, columns = [], pa.schema([])
         while end < len(new) and taken < _ROWS_OF_PARTS:
             tables.append(folder.read(new[end]))
+            try:
+                columns = pa.unify_schemas([columns, tables[-1].schema])
+            except pa.ArrowException as error:
+                if len(tables) == 1:
+                    raise InvalidRequest(f"hits: {new[end].path!r} cannot be read: {error}") from error
+                # Its columns have other types, so that it begins the next transaction.
+                tables.pop()
+                break
             taken, end = taken + tables[-1].num_rows, end + 1
         hits = pa.concat_tables(tables, promote_options="default")
-        further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
+        try:
+            further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
+        except InvalidRequest as error:
+            names = " to ".join(dict.fromkeys(repr(new[at].path) for at in (start, end - 1)))
+            raise InvalidRequest(f"{error} (parts: {names})") from error
         counts.update(further)
         refused.append(rejected.set_column(0, REJECTED.field(0), pc.add(rejected["row"], rows)))
         rows += hits.num_rows

@@ -140,6 +140,33 @@ def test_a_part_that_cannot_be_read_is_named_and_read_later(tmp_path, shop, monk
     assert len(state(shop)[0]) == 2
 
 
+def test_parts_whose_columns_have_other_types_are_loaded_and_wrong_ones_are_named(tmp_path, shop):
+    rows = collectors.part_rows([json_of(RECORDS[0])], project_id="shop")
+    folder = tmp_path / "hits"
+    folder.mkdir()
+    pq.write_table(rows, folder / "a.parquet")
+    others = {"trackerId": pa.array([17]), "hitId": pa.array([RECORDS[1]["id"]])}
+    for name, column in others.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    pq.write_table(rows, folder / "b.parquet")
+    assert at.load(shop, hits=folder).counts["hits"] == 2
+    pq.write_table(rows.append_column("colour", pa.array(["red"])), folder / "c.parquet")
+    with pytest.raises(InvalidRequest, match=r"'colour' is not known.*\(parts: '.*c\.parquet'\)"):
+        at.load(shop, hits=folder)
+
+
+def test_links_of_a_folder_to_itself_are_not_followed_again(tmp_path):
+    folder = Folder.open(tmp_path, argument="hits")
+    folder.write("day=2025-01-31/a.parquet", one_hit())
+    for name in ("again", "loop"):
+        (tmp_path / "day=2025-01-31" / name).symlink_to(tmp_path)
+    elsewhere = tmp_path / "_elsewhere"
+    Folder.open(elsewhere, argument="hits").write("b.parquet", one_hit())
+    (tmp_path / "linked").symlink_to(elsewhere)
+    found = [part.path.removeprefix(f"{tmp_path}/") for part in folder.find()]
+    assert found == ["day=2025-01-31/a.parquet", "linked/b.parquet"]
+
+
 def json_of(each):
     return each | {name: each[name].isoformat() for name in ("serverDate", "ingestedAt")}
 
