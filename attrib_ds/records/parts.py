@@ -102,12 +102,9 @@ class Folder(NamedTuple):
         """
         at = f"{self.path}/{below}".rstrip("/")
         try:
-            if isinstance(self.filesystem, fs.LocalFileSystem):
-                found = self.filesystem.get_file_info(list(_local_files(at)))
-            else:
-                found = self.filesystem.get_file_info(
-                    fs.FileSelector(at, recursive=True, allow_not_found=True)
-                )
+            is_local = isinstance(self.filesystem, fs.LocalFileSystem)
+            below_it = fs.FileSelector(at, recursive=True, allow_not_found=True)
+            found = self.filesystem.get_file_info(list(_local_files(at)) if is_local else below_it)
         except OSError as error:
             raise Unavailable(f"{at!r} cannot be read: {error}") from error
         kind = self.filesystem.type_name

@@ -216,8 +216,8 @@ def collect_arrivals(
         connection, whole, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
     ):
         users = daily_visitors.take_visits(connection, ids, received)
-        arrived = "temp.arrived_hits"
-        _recompute(connection, arrived, resolved.agents, project_id=project_id, now=now, ids=ids)
+        joined = replace(resolved, whole="temp.arrived_hits")
+        _recompute(connection, joined, project_id=project_id, now=now, ids=ids)
         left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
         merging.renumber(connection, f"SELECT userId FROM {left}")
         merging.remove_absent(connection, left)
@@ -496,25 +496,30 @@ def collect(
     """
     new_hits = _find_new(connection, hits)
     nodes = _place(connection, new_hits, resolved, project_id=project_id, now=now, is_anonymous=is_anonymous)
-    counts = _recompute(connection, resolved.whole, resolved.agents, project_id=project_id, now=now, ids=ids)
+    counts = _recompute(connection, resolved, project_id=project_id, now=now, ids=ids)
     connection.execute("DROP TABLE temp.known_hits")
     return counts | {"implicit_nodes": nodes}
 
 
 def _recompute(
-    connection: Connection, whole: str, agents: pa.Table, *, project_id: str, now: str, ids: tables.HexIds
+    connection: Connection,
+    resolved: traffic_sources.ResolvedHits,
+    *,
+    project_id: str,
+    now: str,
+    ids: tables.HexIds,
 ) -> dict[str, int]:
     """Store the hits of ``arrived_hits``, which have nodes, and recompute the sessions around them.
 
-    A relation has their other columns: wide rows are copied only where they are stored.
+    Wide rows are copied only where they are stored.
     """
     _assign_trackers(connection, ids)
     since = _since(connection)
     split_into_sessions(connection, _nearby(since), into="session_hits")
     _create_sessions(connection, project_id, since)
     connection.execute("DROP TABLE temp.session_hits")
-    hits = _store_hits(connection, whole, project_id=project_id, now=now, since=since)
-    interactions = _store_sessions(connection, whole, agents, project_id=project_id, now=now, since=since)
+    hits = _store_hits(connection, resolved.whole, project_id=project_id, now=now, since=since)
+    interactions = _store_sessions(connection, resolved, project_id=project_id, now=now, since=since)
     for table in ("arrived_hits", "sessions", "assignments"):
         connection.execute(f"DROP TABLE temp.{table}")
     return {"hits": hits, "interactions": interactions}
@@ -722,7 +727,7 @@ def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
 
 
 def _store_sessions(
-    connection: Connection, whole: str, agents: pa.Table, *, project_id: str, now: str, since: str
+    connection: Connection, resolved: traffic_sources.ResolvedHits, *, project_id: str, now: str, since: str
 ) -> int:
     """Replace the stored sessions by the recomputed ones; return how many more there are."""
     ((removed,),) = connection.execute(
@@ -761,11 +766,11 @@ def _store_sessions(
     for portion in _portions(connection, "session"):
         openings = f"(FROM temp.assignments WHERE isOpening AND {portion}) AS opening"
         connection.execute(
-            f"CREATE TEMP TABLE first_hits AS SELECT session, {arrived} FROM {whole} AS hit "
+            f"CREATE TEMP TABLE first_hits AS SELECT session, {arrived} FROM {resolved.whole} AS hit "
             f"JOIN {openings} USING (row) UNION ALL SELECT session, {stored} FROM hits "
             f"JOIN {openings} USING (id) WHERE serverDate >= {since}"
         )
-        with tables.arrow_view(connection, _with_missing(connection, agents)) as view:
+        with tables.arrow_view(connection, _with_missing(connection, resolved.agents)) as view:
             inserted += connection.execute(
                 f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
                 "FROM temp.sessions AS session JOIN temp.first_hits AS hit USING (session) "

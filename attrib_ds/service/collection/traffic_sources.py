@@ -366,19 +366,10 @@ def _resolve_texts(
             lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
             list(zip(*keys.to_pydict().values(), strict=True)),
         )
-        columns = {
-            "source": pa.array(range(len(sources)), pa.int64()),
-            **{
-                name: pa.array([getattr(source, attribute, None) for source in sources], kind)
-                for name, attribute, kind in (
-                    ("referrerType", "referrer_type", pa.string()),
-                    ("is_truncated", "is_truncated", pa.bool_()),
-                    ("problem", "reason", pa.string()),
-                )
-            },
-        }
-        for name, column in columns.items():
-            keys = keys.append_column(name, column)
+        keys = keys.append_column("source", pa.array(range(len(sources)), pa.int64()))
+        kinds = {"referrer_type": pa.string(), "is_truncated": pa.bool_(), "reason": pa.string()}
+        for name, kind in kinds.items():
+            keys = keys.append_column(name, pa.array([getattr(each, name, None) for each in sources], kind))
         with arrow_view(connection, keys, "sources"):
             connection.execute(
                 f"""
@@ -386,8 +377,8 @@ def _resolve_texts(
                 SELECT keyed.* EXCLUDE (search_key, referrer_key, is_internal, whole_page, whole_referrer),
                     page_host <> whole_page OR referrer_host <> whole_referrer
                         OR coalesce(sources.is_truncated, false) AS is_cut,
-                    sources.source, sources.referrerType, sources.problem,
-                    sources.referrerType = 'campaign' AND NOT is_internal AS isCampaign
+                    sources.source, sources.referrer_type AS referrerType, sources.reason AS problem,
+                    sources.referrer_type = 'campaign' AND NOT is_internal AS isCampaign
                 FROM {keyed} AS keyed JOIN sources USING (search_key, referrer_key, is_internal)
                 """
             )

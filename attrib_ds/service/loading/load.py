@@ -116,19 +116,17 @@ def _load_parts(
     new = [part for part in folder.find() if (part.name, part.size) not in known]
     counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
     while end < len(new):
-        start, taken = end, 0
-        tables, columns = [], pa.schema([])
+        start, taken, columns = end, 0, pa.schema([])
+        tables: list[pa.Table] = []
         while end < len(new) and taken < _ROWS_OF_PARTS:
-            tables.append(folder.read(new[end]))
+            table = folder.read(new[end])
             try:
-                columns = pa.unify_schemas([columns, tables[-1].schema])
-            except pa.ArrowException as error:
-                if len(tables) == 1:
-                    raise InvalidRequest(f"hits: {new[end].path!r} cannot be read: {error}") from error
+                columns = pa.unify_schemas([columns, table.schema]) if tables else table.schema
+            except pa.ArrowException:
                 # Its columns have other types, so that it begins the next transaction.
-                tables.pop()
                 break
-            taken, end = taken + tables[-1].num_rows, end + 1
+            tables.append(table)
+            taken, end = taken + table.num_rows, end + 1
         hits = pa.concat_tables(tables, promote_options="default")
         try:
             further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
