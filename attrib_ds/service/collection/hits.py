@@ -270,8 +270,9 @@ def _raw_hits() -> str:
     return f"(SELECT row, {', '.join(columns)} FROM taken_hits)"
 
 
-#: Wide rows that one statement joins and inserts, so that its memory does not grow with the hits.
-_LARGEST_INSERT: Final = 250_000
+#: Wide rows that one statement joins and inserts, so that its memory does not grow with the hits. Each leaves
+#: groups of rows that are not full, which are written twice.
+_LARGEST_INSERT: Final = 1 << 20
 #: Time without a hit that ends a session, in milliseconds.
 TIMEOUT: Final = 30 * 60 * 1_000
 #: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
