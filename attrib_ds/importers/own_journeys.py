@@ -365,7 +365,8 @@ def _user_columns(
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
-            chosen[each] = (tables[each].find("user", named, called=called[each]), None)
+            column = next(iter(emails[each]), None) or tables[each].find("user", named, called=called[each])
+            chosen[each] = (column, None)
     return chosen
 
 

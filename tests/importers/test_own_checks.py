@@ -183,6 +183,10 @@ class TestPeople:
         with pytest.raises(InvalidRequest, match="conversions: conversions has no column .* the user"):
             at.read_journeys(clicks, orders().rename(columns={"user": "Buyer"}))
 
+    def test_addresses_beside_other_ids_are_said_to_fit_nobody(self):
+        with pytest.warns(InputWarning, match=r"no user of a conversion \(user\) .* touchpoints \(email\)"):
+            at.read_journeys(CLICKS.rename(columns={"user": "email"}).assign(email="u@example.com"), orders())
+
     def test_an_id_with_a_semicolon_of_its_own_is_one_person(self):
         clicks = CLICKS.assign(user=["a;b", "a"])
         credits = at.attribute(at.read_journeys(clicks, orders(user=["a;b", "a"])).paths(), "linear")
