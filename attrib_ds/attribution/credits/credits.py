@@ -89,8 +89,8 @@ def attribute(
     -----
     InputWarning
         If ``spend`` has nodes without a touchpoint; if a quarter of the conversions or more is unattributed
-        beside a filter of touchpoints; or if a tenth of them, and 20 or half, have touchpoints before the
-        lookback only.
+        beside a filter of touchpoints; or if a tenth of them, and 20 (half, if fewer, under the default
+        lookback), have touchpoints before the lookback only.
 
     Notes
     -----
@@ -165,7 +165,9 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
             "users: where=at.event(...), or where=at.user(...)",
             InputWarning,
         )
-    many = max(min(_MANY, total / 2), total / 10)
+    # Of few conversions, half are many, unless somebody chose the lookback.
+    few = min(_MANY, total / 2) if paths.settings.get("lookback") == _DEFAULT else _MANY
+    many = max(few, total / 10)
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
         warn(
@@ -197,6 +199,7 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
 _ROUNDING: Final = 1e-6
 #: Share of conversions that a filter may leave without a touchpoint before it is said.
 _LOST: Final = 0.25
+_DEFAULT: Final = "30D"
 #: Number of conversions that a warning about the lookback is worth.
 _MANY: Final = 20
 

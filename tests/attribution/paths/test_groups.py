@@ -83,6 +83,8 @@ def test_a_lookback_that_cuts_off_what_led_to_a_tenth_of_the_conversions_warns()
     ):
         attribute(Paths.from_frames(touchpoints, deals), "linear")
     attribute(Paths.from_frames(touchpoints, deals, lookback="180D"), "linear")
-    # Fewer may have come back for other reasons.
+    # Fewer may have come back for other reasons, unless they are half of few.
     deals.loc[0, "date"] = instants("01-20")[0]
     attribute(Paths.from_frames(touchpoints, deals), "linear")
+    with pytest.warns(errors.InputWarning, match="lookback: 2 of 4 conversions"):
+        attribute(Paths.from_frames(touchpoints, deals.iloc[18:22]), "linear")
