@@ -5,7 +5,7 @@
 A proxy in front of the site has the script and answers 502 for everything else while the server is gone. Visitors come
 before, during and after the outage, each by a campaign of their own, and read three pages; the last one orders. With consent,
 no page view and no order is lost or doubled, and each visitor's visit and order are the campaign's. Without consent, whoever
-stays on a page that could not be sent is counted too, and no visit has a wrong campaign.
+stays on a page that could not be sent is counted too; who leaves the landing page in the outage has the campaign all the same.
 """
 
 import argparse
@@ -234,9 +234,8 @@ def examine(file, visitors, refused) -> Summary:
         pages, sessions, nodes = views.get(visitor.number, ([], [], []))
         source = f"news/email/c{visitor.number}"
         lost += len(PAGES) - len(pages)
-        is_right = nodes == [source] if agrees(visitor.number) else nodes in ([source], ["direct"])
         if (
-            not is_right
+            nodes != [source]
             or len(sessions) != 1
             or [nodes] != [of for nonce, of in orders if nonce == f"order-{visitor.number}"]
         ):

@@ -25,6 +25,7 @@ from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service import campaigns
 from attrib_ds.service.collection import visitors
+from attrib_ds.service.identity import identities
 from attrib_ds.service.store.settings import ProjectSettings, read_settings
 from attrib_ds.service.store.tables import arrow_view
 
@@ -230,20 +231,20 @@ class Rules:
         Its settings.
     vendors : tuple of str
         ``vendorId`` of each integration.
-    stored_hits : str
-        Table of the stored hits, for a connection to another database.
+    catalog : str
+        Where the tables of the project are, for a connection to another database.
     """
 
     settings: ProjectSettings
     vendors: tuple[str, ...]
-    stored_hits: str
+    catalog: str
 
     @classmethod
     def read(cls, connection: Connection, catalog: str) -> Self:
         """Read the rules of the project whose tables are in a catalog."""
         query = "SELECT vendorId FROM integrations WHERE deletedAt IS NULL ORDER BY vendorId"
         vendors = tuple(vendor for (vendor,) in connection.execute(query).fetchall())
-        return cls(read_settings(connection), vendors, f"{catalog}.hits")
+        return cls(read_settings(connection), vendors, catalog)
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,15 @@ def resolve_hits(
         Name of the table; that of the distinct texts has the same beginning.
     """
     texts = f"{into}_texts"
-    sources = _resolve_texts(connection, hits, rules, into=texts)
+    known = f"SELECT value FROM {rules.catalog}.identities WHERE kind = {literal(identities.TRACKER)}"
+    # The landing page of a visitor of the day may be lost, as when the service was away. If the first page
+    # that arrives was opened from it, its URL, which is the referrer, still has the campaign.
+    first = (
+        f"SELECT arg_min(id, (serverDate, id)) FROM {hits} WHERE starts_with(trackerId, 'day.') "
+        f"AND trackerId NOT IN ({known}) GROUP BY trackerId"
+    )
+    marked = f"(SELECT *, coalesce(id IN ({first}), false) AS is_first FROM {hits})"
+    sources = _resolve_texts(connection, marked, rules, into=texts)
     agents = _resolve_agents(connection, hits, rules, span)
     filters = rules.settings.traffic_filters
     captured = visitors.captured_addresses(connection, filters, hits)
@@ -304,8 +313,8 @@ def resolve_hits(
                 coalesce(hit.truncated, false) OR texts.is_cut AS truncated,
                 {visitors.capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
                 coalesce(texts.problem, agents.problem) AS problem
-            FROM {hits} AS hit JOIN {texts} AS texts ON hit.pageUrl IS NOT DISTINCT FROM texts.pageUrl
-                AND hit.referrer IS NOT DISTINCT FROM texts.referrer
+            FROM {marked} AS hit JOIN {texts} AS texts ON hit.pageUrl IS NOT DISTINCT FROM texts.pageUrl
+                AND hit.referrer IS NOT DISTINCT FROM texts.referrer AND hit.is_first = texts.is_first
             LEFT JOIN agents ON hit.userAgent = agents.ua
             LEFT JOIN {view} AS captured ON hit.address = captured.address
             """
@@ -322,7 +331,7 @@ def resolve_hits(
 def _resolve_agents(connection: Connection, hits: str, rules: Rules, span: int) -> pa.Table:
     texts = connection.execute(
         f"SELECT DISTINCT userAgent FROM (SELECT userAgent FROM {hits} UNION ALL "
-        f"SELECT userAgent FROM {rules.stored_hits} SEMI JOIN {hits} AS hit USING (trackerId) WHERE "
+        f"SELECT userAgent FROM {rules.catalog}.hits SEMI JOIN {hits} AS hit USING (trackerId) WHERE "
         f"serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM {hits})) "
         "WHERE userAgent IS NOT NULL"
     ).fetchall()
@@ -342,14 +351,16 @@ def _resolve_texts(
     connection.execute(
         f"""
         CREATE TEMP TABLE page_texts AS
-        WITH texts AS (SELECT DISTINCT pageUrl, referrer FROM {hits}),
+        WITH texts AS (SELECT DISTINCT pageUrl, referrer, is_first FROM {hits}),
             parts AS (SELECT *, {selected_url_parts("pageUrl", "pageUrl")} FROM texts)
         SELECT * REPLACE (right({host}, {longest}) AS {host}), row_number() OVER () AS text,
             rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
             rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
                 AS whole_referrer,
             right(whole_page, {longest}) AS page_host, right(whole_referrer, {longest}) AS referrer_host,
-            CASE WHEN regexp_matches({search}, {names}) THEN {search} ELSE '' END AS search_key,
+            CASE WHEN regexp_matches({search}, {names}) THEN {search}
+                WHEN is_first AND page_host = referrer_host AND regexp_matches(referrer, {names})
+                THEN regexp_extract(referrer, '[?#].*') ELSE '' END AS search_key,
             regexp_replace(coalesce(referrer, ''), '[?#].*', '') AS referrer_key
         FROM parts
         """

@@ -1,5 +1,6 @@
 """The route of opportunities: it answers as the lists are drawn, and logs each opportunity once."""
 
+import http.client
 import json
 import time
 from contextlib import closing
@@ -314,3 +315,48 @@ def test_an_id_that_was_used_before_does_not_keep_another_opportunity_out_of_the
             assert (len(log), log["user_id"].nunique()) == (3, 3)
             drawn = at.experiments.assign(shop, ["t-1", "t-2", longest], holdout=holdout)
             assert log["withheld"].tolist() == drawn["withheld"].tolist()
+
+
+@pytest.mark.slow
+def test_an_experiment_over_http_finds_the_effect_that_the_placement_has(home):
+    """Views, questions and orders go over HTTP, and are read over HTTP: the interval has what the placement caused."""
+    visitors = 600
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.create_event_type(shop, "order", name="Order")
+        at.admin.create_integration(shop, "my-site", name="My site")
+        banner = at.create_campaign(shop, "my-site", "banner", name="Banner")
+        at.experiments.create_holdout(shop, "known", node_id=banner, share=0.5)
+    # Who orders without the banner, and who does with it.
+    chance = np.random.default_rng(1).random(visitors)
+    without, having = chance < 0.15, chance < 0.40
+    create_key(home, home / "key.json", projects=["shop"])
+    with serving(home) as url:
+        with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)) as connection:
+
+            def post(path, **body):
+                content = json.dumps({"projectId": "shop"} | body)
+                connection.request("POST", path, content, {"User-Agent": FIREFOX})
+                response = connection.getresponse()
+                assert response.status in (200, 202), response.read()
+                return response.read()
+
+            for number in range(visitors):
+                visitor = {"trackerId": f"t-{number}"}
+                page = {"pageUrl": "https://shop.example/", "hitId": uuid(number), "isPersistent": True}
+                post("/c", **page, **visitor)
+                question = opportunity(number, holdout="known", isPersistent=True, **visitor)
+                is_shown = json.loads(post("/show", **question))["show"]
+                if (having if is_shown else without)[number]:
+                    post("/api/v1/events", eventType="order", nonce=f"n-{number}", data={}, **visitor)
+        with (
+            at.connect("shop", url=url, key=home / "key.json") as shop,
+            at.sync(shop, ":memory:") as mirror,
+        ):
+            log = at.experiments.list_opportunities(mirror, holdout="known")
+            paths = at.conversion_paths(mirror, event_type="order")
+            effects = at.experiments.holdout_effects(paths, log)
+    (row,) = effects.table().join(effects.groups()[["users", "withheld"]]).to_dict("records")
+    assert (row["users"], row["node_id"]) == (visitors, banner)
+    # That of the banner on everybody, of whom each was asked about with one outcome only.
+    caused = (having & ~without).sum()
+    assert 0 < row["low"] < caused < row["high"] < 1.5 * caused

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import duckdb
@@ -30,10 +30,20 @@ class Site:
         self._call = Caller(url)
 
     def view(
-        self, number, page, *, tracker, referrer="", address=HOME, agent=FIREFOX, keeps=False, **headers
+        self,
+        number,
+        page,
+        *,
+        tracker,
+        referrer="",
+        address=HOME,
+        agent=FIREFOX,
+        keeps=False,
+        more=None,
+        **headers,
     ):
         body = {"projectId": "shop", "hitId": uuid(number), "trackerId": tracker, "isPersistent": keeps}
-        body |= {"pageUrl": page if "://" in page else f"{SHOP}{page}", "referrer": referrer}
+        body |= {"pageUrl": page if "://" in page else f"{SHOP}{page}", "referrer": referrer, **(more or {})}
         headers |= {"X_Forwarded_For": address, "User_Agent": agent}
         assert self._call("POST", "/c", json.dumps(body), **headers).status == 202
 
@@ -93,6 +103,34 @@ def test_g239_three_pages_without_consent_are_one_session_with_its_order(shop):
     assert rows(shop, SESSIONS) == [("google/cpc/spring", 3)]
     assert rows(shop, ORDERS) == [("n-p-3", "google/cpc/spring")]
     assert rows(shop, "SELECT count(*) FROM users") == [(1,)]
+
+
+@pytest.mark.slow
+def test_g239_the_page_after_a_lost_landing_page_has_its_campaign(shop):
+    def act(site):
+        # The landing pages of both were lost, and the second page of the second one.
+        site.view(1, "/boots", tracker="p-1", referrer=CAMPAIGN)
+        site.view(2, "/till", tracker="p-2", referrer=f"{SHOP}/boots")
+        site.view(3, "/till", tracker="p-3", referrer=f"{SHOP}/boots", address=OFFICE)
+        # A page of another site tells its own source, and so does a visitor whose id lasts.
+        site.view(4, "/", tracker="p-4", referrer="https://blog.example/?utm_source=x", address="192.0.2.4")
+        site.view(5, "/boots", tracker=uuid(5), referrer=CAMPAIGN, address="192.0.2.5", keeps=True)
+
+    visit(shop, act)
+    sessions = [("google/cpc/spring", 2), ("direct", 1), ("referral/blog.example", 1), ("direct", 1)]
+    assert sorted(rows(shop, SESSIONS)) == sorted(sessions)
+
+
+@pytest.mark.slow
+def test_g239_a_visit_after_a_pause_has_a_source_of_its_own(shop):
+    def land(site):
+        now = datetime.now(UTC)
+        sent = {"date": (now - timedelta(hours=1)).isoformat(), "sentAt": now.isoformat()}
+        site.view(1, CAMPAIGN, tracker="p-1", more=sent)
+
+    visit(shop, land)
+    visit(shop, lambda site: site.view(2, "/boots", tracker="p-2", referrer=CAMPAIGN))
+    assert rows(shop, SESSIONS) == [("google/cpc/spring", 1), ("direct", 1)]
 
 
 @pytest.mark.slow
