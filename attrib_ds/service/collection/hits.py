@@ -30,7 +30,6 @@ _LARGEST_PORTION: Final = 5_000
 #: A transaction costs about the same for one hit and for hundreds, so that hits gather while nobody reads.
 _ENOUGH: Final = 500
 _SECONDS_TO_GATHER: Final = 300.0
-_SECONDS_TO_CLOSE: Final = 10.0
 _log: Final = logging.getLogger(__name__)
 
 
@@ -93,10 +92,6 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
             remove = "DELETE FROM pending_hits WHERE id IN (SELECT unnest(?))"
             self._store.write(lambda connection: connection.execute(remove, ids))
         super().resume()
-
-    def close(self, *, timeout: float = _SECONDS_TO_CLOSE) -> None:
-        """Move what was accepted, then stop; after a timeout the next process goes on."""
-        super().close(timeout=timeout)
 
     def _put(self, items: Sequence[dict[str, Any]]) -> list[None]:
         queue = self._store.queue

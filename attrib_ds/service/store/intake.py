@@ -182,7 +182,7 @@ class Intake(ABC, Generic[Item, Result, Entry]):
                     # A long transaction holds the tables: other readers need not wait for its end too.
                     self._up_to_date_at = time.monotonic()
 
-    def close(self, *, timeout: float) -> None:
+    def close(self, *, timeout: float = _SECONDS_TO_STOP) -> None:
         """Accept what waits and move it, for some seconds at most; the next process moves the rest."""
         self._batches.close(timeout=timeout)
         with self._changed:
