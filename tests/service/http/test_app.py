@@ -42,7 +42,7 @@ NODES = "/api/v1/projects/shop/nodes"
 @pytest.mark.slow
 def test_g181_violations_are_joined_with_their_pointers(call):
     body = call("POST", SEARCH, {"limit": -1, "sort": {"nonsense": 1}}).json()
-    assert [each["field"] for each in body["details"]] == ["/sort", "/limit"]
+    assert [each["field"] for each in body["details"]] == ["/limit", "/sort"]
     assert body["message"] == "; ".join(f"{each['field']}: {each['problem']}" for each in body["details"])
 
 

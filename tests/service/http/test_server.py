@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
@@ -256,7 +257,9 @@ def test_more_connections_than_the_server_takes_are_refused_one_by_one(tmp_path)
     Service.open("shop", tmp_path / "shop.duckdb").close()
     hit = json.dumps({"projectId": "shop", "pageUrl": "https://shop.example/"}).encode()
     head = b"POST /c HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(hit)
-    with serving(tmp_path) as (_, url), ExitStack() as stack:
+    with serving(tmp_path) as (process, url), ExitStack() as stack:
+        # A pipe that nobody reads would hold up the server, which logs each refusal.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
         clients = [stack.enter_context(connected(url, head)) for _ in range(1_200)]
         for client in clients:
             client.sendall(hit)
