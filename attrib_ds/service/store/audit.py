@@ -151,4 +151,6 @@ def list_audit(store: Store, request: administration.ListAudit) -> Answer:
     """Return one page of the audit log, newest first."""
     with store.read() as backend:
         conditions = {"operation = ?": request.operationName, "account = ?": request.account}
-        return read_page(backend, "audit", conditions, schema.AUDIT_LINE, request, sort={"date": -1})
+        # Lines of one millisecond in the order in which they were written.
+        order = {"date": -1, "rowid": -1}
+        return read_page(backend, "audit", conditions, schema.AUDIT_LINE, request, sort=order, ties="rowid")
