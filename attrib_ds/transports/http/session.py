@@ -226,7 +226,10 @@ class Response:
 
 
 class _Requests(requests.Session):
-    """A session that leaves redirects alone: requests would read their bodies, however large."""
+    """A session that leaves redirects alone.
+
+    They drop the body of a POST and may leak the token to another host; requests would read their bodies.
+    """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Return None, as for a response that is no redirect."""
@@ -292,8 +295,6 @@ class Session:
                     headers=dict(call.headers),
                     auth=_Authentication(call.token, call.form),
                     timeout=(self._timeouts.connect, self._timeouts.read),
-                    # A redirect drops the body of a POST and may leak the token to another host.
-                    allow_redirects=False,
                     proxies={"http": "", "https": ""} if direct else None,
                     stream=True,
                 ) as response,

@@ -576,8 +576,15 @@ def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(servic
 
 
 @pytest.mark.slow
-def test_records_stay_in_the_queue_while_the_disk_is_full(service, monkeypatch, caplog):
-    write, failures = EventIntake._write, [duckdb.IOException("No space left on device")]
+@pytest.mark.parametrize(
+    ("problem", "answer"),
+    [
+        ("No space left on device", (Unavailable, "the disk is full")),
+        ("Input/output error", (ServiceFailure, "Input/output error")),
+    ],
+)
+def test_records_stay_in_the_queue_while_the_disk_fails(service, monkeypatch, caplog, problem, answer):
+    write, failures = EventIntake._write, [duckdb.IOException(problem)]
 
     def fail_once(self, connection, entries):
         if failures:
@@ -586,7 +593,7 @@ def test_records_stay_in_the_queue_while_the_disk_is_full(service, monkeypatch, 
 
     monkeypatch.setattr(EventIntake, "_write", fail_once)
     ids = accept(service, "a")
-    with pytest.raises(Unavailable, match="the disk is full"):
+    with pytest.raises(answer[0], match=answer[1]):
         send(service, "get_settings")
     assert "events of shop wait: the project's file could not be written" in caplog.text
     send(service, "get_settings")
