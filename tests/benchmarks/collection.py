@@ -6,10 +6,10 @@ which parses the same body and stores nothing, is measured in the same way. The 
 opens a page with and without the script, in turn: the cost is the difference of the medians of the time that the page's main
 thread was busy. The rows of the script are left out where Chromium is not installed.
 
-``--rates 2 20 100`` measures the hours of a day instead: so many hits a second, to both servers at the same instants, until
-500 have come (``--portion``), which the service puts into sessions together. What remains is put there by a read at the end of
-each rate, so that the processor time of a hit has all its work. The time that the server takes when nothing comes is part of
-it, and is told beside it.
+``--rates 2 20 100`` measures steady traffic instead: at each of these rates, in hits a second, ``--portion`` hits (500 by
+default) go to the service and to the bare handler at the same instants. Each rate ends with a read, which makes the service
+put the remaining hits into sessions, so that the processor time per hit includes that work. It also includes what the idle
+server uses while it waits for the next hit; "of which idle" shows that share, as measured before the first rate.
 
 The client competes with the servers for processors: run it on an idle machine, and compare numbers of one run only.
 """
@@ -20,10 +20,9 @@ import asyncio
 import shutil
 import statistics
 import tempfile
-import threading
 import time
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from service_events import (
     started,
     within,
 )
+from support.listening import listening
 
 from attrib_ds.service.http.pages import tracking_script
 
@@ -241,15 +241,8 @@ def site() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import duckdb
 import requests
 from reliability.command_line import exit_code
 from reliability.kill_rounds import SERVE
+from support.listening import listening
 from support.website import ARGUMENTS, CHROMIUM
 
 import attrib_ds as at
@@ -107,16 +107,9 @@ def serving(site):
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    site.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with listening(Handler) as port:
+        site.url = f"http://127.0.0.1:{port}"
         yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

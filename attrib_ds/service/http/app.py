@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -163,7 +164,8 @@ class App:
                 rates = [
                     (name.lower().encode(), text.encode()) for name, text in request.rate_headers.items()
                 ]
-                added = [*_COMMON, (b"x-request-id", request.id.encode()), *rates]
+                date = (b"date", formatdate(usegmt=True).encode())
+                added = [*_COMMON, date, (b"x-request-id", request.id.encode()), *rates]
                 added += [(b"connection", b"close")] * (self._crowd() >= _CROWDED)
                 message["headers"] += [header for header in added if header[0] not in present]
             await send(message)

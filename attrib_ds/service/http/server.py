@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from ipaddress import ip_network
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
@@ -36,7 +38,10 @@ _SECONDS_IDLE: Final = 75
 #: Connections beyond which requests get 503: more than requests that run and wait, and less than the 1,024
 #: file descriptors that most systems give to a process.
 _MOST_CONNECTIONS: Final = 900
-_SECONDS_OF_TICK: Final = 1.0
+#: What a connection beyond them has for the head of its request.
+_SECONDS_IN_CROWD: Final = 1.0
+#: A signal that comes just before the loop waits does not wake it.
+_SECONDS_OF_TICK: Final = 5.0
 #: Connections waiting to be accepted.
 _BACKLOG: Final = 1_024
 _SECONDS_OF_TURN: Final = 0.001
@@ -174,7 +179,7 @@ def running(
                 raise Unavailable("the server does not start")
             yield addresses[0]
         finally:
-            server.should_exit = True
+            server.stop()
             thread.join()
 
 
@@ -192,7 +197,7 @@ def _prepared(
     url: str | None,
     options: ServerOptions | None,
     announce: _Announce,
-) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
+) -> Iterator[tuple["_Server", socket.socket]]:
     """Open the socket of a server and what it serves; close them at the end."""
     if url is None and host in _EVERYWHERE:
         raise InvalidRequest(
@@ -231,13 +236,15 @@ def _prepared(
         )
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=_Protocol,
             loop="asyncio",
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
+            # From the application: uvicorn would wake up each second to write it.
+            date_header=False,
             # All others could forge their address.
             forwarded_allow_ips=list(_in_both_families(options.behind_proxy)),
             timeout_keep_alive=_SECONDS_IDLE,
@@ -248,26 +255,42 @@ def _prepared(
         yield server, listening
 
 
+class _Protocol(HttpToolsProtocol):
+    """Ends a connection on which the head of a request does not arrive in time."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        is_crowded = len(self.server_state.connections) > _MOST_CONNECTIONS
+        self.loop.call_later(_SECONDS_IN_CROWD if is_crowded else _SECONDS_IDLE, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
 class _Server(uvicorn.Server):
-    """Sleeps until it should exit; uvicorn looks ten times a second, for as much as a few requests cost."""
+    """Sleeps until it is stopped; uvicorn looks ten times a second, for as much as a few requests cost."""
 
     _loop: asyncio.AbstractEventLoop | None = None
 
-    def __setattr__(self, name: str, value: object) -> None:
-        super().__setattr__(name, value)
-        # Set by another thread, or the handler of a signal.
-        if name == "should_exit" and self._loop is not None:
+    def stop(self) -> None:
+        """Finish accepted requests and end; for any thread and for the handlers of signals."""
+        self.should_exit = True
+        if self._loop is not None:
             # The loop may have been closed.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._is_told.set)
+                self._loop.call_soon_threadsafe(self._is_stopped.set)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.stop()
 
     async def main_loop(self) -> None:
-        self._is_told = asyncio.Event()
+        self._is_stopped = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        # Writes the header Date.
-        while not await self.on_tick(0):
+        while not self.should_exit:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_told.wait(), _SECONDS_OF_TICK)
+                await asyncio.wait_for(self._is_stopped.wait(), _SECONDS_OF_TICK)
 
 
 @contextmanager

@@ -211,7 +211,7 @@ class Batches(Generic[Item, Result]):
 
     def _next(self) -> list[_Entry[Item]]:
         with self._changed:
-            if self._seconds_to_gather:
+            if self._enough > 1:
                 self._changed.wait_for(
                     lambda: len(self._waiting) >= self._enough or self._is_closed, self._seconds_to_gather
                 )

@@ -4,16 +4,17 @@ Each situation has a user agent and an address of its own. Whose rule the expect
 Matomo and Plausible as they document theirs, WebKit and the Public Suffix List, or a decision of this project.
 """
 
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from itertools import zip_longest
 from typing import NamedTuple
 
 import duckdb
 import pytest
 import requests
+from support.listening import listening
 from support.website import ARGUMENTS, CHROMIUM
 
 import attrib_ds as at
@@ -330,16 +331,8 @@ class World:
             def log_message(self, *_):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
+        with listening(Handler) as self.port:
             yield
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def settle(self, number, page):
         """Wait until the page has sent what it sends."""
@@ -352,6 +345,11 @@ class World:
             page.wait_for_timeout(40)
 
 
+#: Browsers that do their steps in turn, so that what they send is waited for together.
+AT_ONCE = 12
+FAILED = ("steps", "failed", "done")
+
+
 class Visitor:
     """Does the steps of a situation."""
 
@@ -361,9 +359,18 @@ class Visitor:
         self.seen = []
         self.context = self._browser()
         self.page = self.context.new_page()
-        for verb, *values in self.situation.steps:
-            getattr(self, f"_{verb}")(*values)
-            world.settle(number, self.page)
+
+    def do(self, verb, *values):
+        """Do a step; after one that fails, no further one."""
+        if self.seen[-1:] != [FAILED]:
+            try:
+                getattr(self, f"_{verb}")(*values)
+            except playwright.Error as error:
+                self.seen += [(verb, str(error), "done"), FAILED]
+
+    def settle(self):
+        if self.seen[-1:] != [FAILED]:
+            self.world.settle(self.number, self.page)
 
     def _browser(self):
         signals = self.situation.signals
@@ -460,12 +467,18 @@ def results(tmp_path_factory, request):
         chosen = [
             item.callspec.params["number"] for item in request.session.items if item.path == request.path
         ]
-        for number in chosen:
+        for start in range(0, len(chosen), AT_ONCE):
             with ExitStack() as contexts:
-                try:
-                    seen[number] = Visitor(world, chromium, number, contexts).seen
-                except playwright.Error as error:
-                    seen[number] = [("steps", str(error), "done")]
+                visitors = [
+                    Visitor(world, chromium, number, contexts) for number in chosen[start : start + AT_ONCE]
+                ]
+                for steps in zip_longest(*(visitor.situation.steps for visitor in visitors)):
+                    turns = [(visitor, step) for visitor, step in zip(visitors, steps, strict=True) if step]
+                    for visitor, step in turns:
+                        visitor.do(*step)
+                    for visitor, _ in turns:
+                        visitor.settle()
+                seen |= {visitor.number: visitor.seen for visitor in visitors}
     mark = "regexp_extract(userAgent, 'Case/([0-9]+)', 1)"
     with closing(duckdb.connect(home / "shop.duckdb", read_only=True)) as connection:
         sessions = connection.execute(
