@@ -337,9 +337,7 @@ class World:
     def settle(self, number, page):
         """Wait until the page has sent what it sends."""
         deadline = time.monotonic() + 30
-        page.wait_for_load_state()
         # What a click or a timer leads to begins a little later.
-        self.latest[number] = time.monotonic()
         while self.under_way[number] or time.monotonic() - self.latest[number] < 0.25:
             assert time.monotonic() < deadline
             page.wait_for_timeout(40)
@@ -365,12 +363,10 @@ class Visitor:
         if self.seen[-1:] != [FAILED]:
             try:
                 getattr(self, f"_{verb}")(*values)
+                self.page.wait_for_load_state()
             except playwright.Error as error:
                 self.seen += [(verb, str(error), "done"), FAILED]
-
-    def settle(self):
-        if self.seen[-1:] != [FAILED]:
-            self.world.settle(self.number, self.page)
+        self.world.latest[self.number] = time.monotonic()
 
     def _browser(self):
         signals = self.situation.signals
@@ -392,21 +388,23 @@ class Visitor:
     def _go(self, text, referrer=None):
         self.page.goto(self._address(text), referer=referrer)
 
-    def _click(self, name):
-        self.page.hover(f"#{name}")
+    def _do(self, gesture, name):
+        getattr(self.page, gesture)(f"#{name}")
+        self.world.latest[self.number] = time.monotonic()
         self.world.settle(self.number, self.page)
+
+    def _click(self, name):
+        self._do("hover", name)
         with self.page.expect_navigation():
             self.page.click(f"#{name}")
 
     def _press(self, name):
-        self.page.focus(f"#{name}")
-        self.world.settle(self.number, self.page)
+        self._do("focus", name)
         with self.page.expect_navigation():
             self.page.keyboard.press("Enter")
 
     def _popup(self, name):
-        self.page.hover(f"#{name}")
-        self.world.settle(self.number, self.page)
+        self._do("hover", name)
         with self.context.expect_page():
             self.page.click(f"#{name}")
 
@@ -477,7 +475,7 @@ def results(tmp_path_factory, request):
                     for visitor, step in turns:
                         visitor.do(*step)
                     for visitor, _ in turns:
-                        visitor.settle()
+                        world.settle(visitor.number, visitor.page)
                 seen |= {visitor.number: visitor.seen for visitor in visitors}
     mark = "regexp_extract(userAgent, 'Case/([0-9]+)', 1)"
     with closing(duckdb.connect(home / "shop.duckdb", read_only=True)) as connection:
