@@ -187,7 +187,7 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
         Of the project.
     """
     cleaned = _valid(_cleaned(raw, reading, settings), rows=raw)
-    keyed = _once(stored(_keyed(cleaned, reading, settings)))
+    keyed = _once(_with_lost_pages(stored(_keyed(cleaned, reading, settings))))
     sources, nodes = _read_sources(keyed, reading)
     agents = _read_agents(keyed, reading)
     placed = keyed.inner_join(sources, list(_KEYS))
@@ -332,21 +332,42 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     # Every click has its own id, which says no more than that there is one.
     clicks = "|".join(reading.click_ids)
     first, _, _, last = _groups(hits, 4)
-    unmarked = hits.rest.re_replace(
-        rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)", f"{first}x{last}"
-    )
+    click = rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
+
+    def campaign(text: Any, rest: Any) -> Any:
+        is_marked = text.lower().re_search(f"[?&#;]({names})=")
+        return ibis.ifelse(is_marked, rest.re_replace(click, f"{first}x{last}"), "")
+
     excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
     pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())
     internal = [(page, other) for page, other in pairs if reading.is_internal(page, other, excluded)]
     hits = _marked(hits, ("page_host", "referrer_host"), internal, "is_internal")
     hits = hits.mutate(
-        search_key=ibis.ifelse(hits.rest.lower().re_search(f"[?&#;]({names})="), unmarked, ""),
+        search_key=campaign(hits.rest, hits.rest),
+        lost_key=ibis.ifelse(
+            hits.trackerId.startswith("day.") & (hits.page_host == hits.referrer_host),
+            campaign(hits.referrer.fill_null(""), hits.referrer.fill_null("").re_extract("[?#].*", 0)),
+            "",
+        ),
         trafficFilterId=_captured(hits, reading, settings.traffic_filters),
     )
     hits = apart(hits)
     without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
     keyed = hits.mutate(referrer_key=ibis.ifelse(hits.is_internal, "", without_query))
     return apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
+
+
+def _with_lost_pages(hits: ir.Table) -> ir.Table:
+    """Give the first hit of a visitor of the day the campaign of the page before, which may be lost."""
+    if not hits.filter(hits.lost_key != "").limit(1).to_pyarrow().num_rows:
+        return hits.drop("lost_key")
+    visits = hits.filter(hits.trackerId.startswith("day."))
+    position = ibis.row_number().over(group_by=visits.trackerId, order_by=[visits.serverDate, visits.id])
+    first = visits.mutate(position=position).filter(lambda each: each.position == 0).select("id").distinct()
+    given = hits.semi_join(first, "id").mutate(
+        search_key=lambda each: ibis.ifelse(each.search_key == "", each.lost_key, each.search_key)
+    )
+    return hits.anti_join(first, "id").union(given).drop("lost_key")
 
 
 def _marked(rows: ir.Table, keys: Sequence[str], known: Sequence[tuple[str, ...]], flag: str) -> ir.Table:

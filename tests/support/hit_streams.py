@@ -98,6 +98,8 @@ def stream(seed, *, hits=60, visitors=5, orders=3):
                 "statistics.turnover": float(number),
             }
         )
+    # Without events, which would tell that the visitor was there before.
+    rows += _after_lost_pages(chosen, seed, len(rows))
     chosen.shuffle(rows)
     rows += [dict(row) for row in chosen.sample(rows, 10)]
     kinds = {"date": pa.timestamp("us"), "timezoneOffset": pa.float64(), "isBot": pa.bool_()}
@@ -107,6 +109,29 @@ def stream(seed, *, hits=60, visitors=5, orders=3):
     kinds = {"eventDate": pa.timestamp("us"), "statistics.turnover": pa.float64()}
     columns = {name: pa.array([row[name] for row in events], kinds.get(name, pa.string())) for name in names}
     return pa.table(table), pa.table(columns)
+
+
+#: Pages whose URL is the referrer of the first hit that arrived.
+LOST = [
+    "https://www.shop.example/?utm_source=lost&utm_medium=email&gclid=Cj0KCQ-123456789",
+    "https://shop.example/#/shop?MTM_SOURCE=lost&mtm_campaign=fragment",
+    "https://shop.example/lost?size=42",
+    "https://help.shop.example/?utm_source=lost&utm_medium=other-host",
+]
+
+
+def _after_lost_pages(chosen, seed, number):
+    """Return visits whose landing page did not arrive, and the same of browsers that keep their id."""
+    rows = []
+    for place, lost in enumerate(LOST):
+        for tracker in (f"day.lost{place}.{seed}", f"lost{place}.{seed}"):
+            for minutes, marked in ((0, place == 1), (3, False)):
+                hit = _hit(
+                    chosen, 1_000 * seed + number + len(rows), tracker, START + timedelta(minutes=minutes)
+                )
+                page = "https://shop.example/boots" + "?utm_source=own" * marked
+                rows.append(hit | {"pageUrl": page, "referrer": lost, "isBot": False})
+    return rows
 
 
 def _hit(chosen, number, tracker, date, *, marked=None):
