@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 @pytest.mark.slow
 def test_overload_is_refused_and_lived_through():
-    summary = run(clients=200, seconds=10)
+    summary = run(clients=200, seconds=5)
     assert summary.problems == []
     assert summary.accepted > 0
     assert summary.most_mebibytes < 1_500
@@ -18,6 +18,6 @@ def test_overload_is_refused_and_lived_through():
 
 @pytest.mark.slow
 def test_a_bearable_load_leaks_no_descriptor():
-    summary = run(clients=4, seconds=20)
+    summary = run(clients=4, seconds=8)
     assert summary.problems == []
     assert summary.most_descriptors < 100

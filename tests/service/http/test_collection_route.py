@@ -14,6 +14,7 @@ from support.queued_records import queued
 
 import attrib_ds as at
 from attrib_ds import instants
+from attrib_ds.errors import Unavailable
 from attrib_ds.service.collection.hits import HitIntake
 from attrib_ds.service.http.server import Rate, ServerOptions, running
 
@@ -56,6 +57,11 @@ def rows(home, query, *, project="shop"):
 
 
 HITS = 'SELECT id, trackerId, isBot, userAgent, "pageUrl.pathname" FROM hits ORDER BY serverDate, id'
+
+
+def fail(intake):
+    """Move nothing, and let nobody wait for it."""
+    intake.failure = Unavailable("hits are not moved")
 
 
 def serving(home, **options):
@@ -178,7 +184,7 @@ def test_a_traffic_filter_by_address_captures_hits(home):
 def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_applied(home, monkeypatch):
     change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
     # Accepted hits stay in the queue.
-    monkeypatch.setattr(HitIntake, "_work", lambda intake: setattr(intake, "_thread", None))
+    monkeypatch.setattr(HitIntake, "_work", fail)
     with serving(home, behind_proxy=("127.0.0.1",)) as url:
         post = posting(url)
         assert post(hit(1)).status == 202
@@ -192,7 +198,7 @@ def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_appl
 def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp_path, monkeypatch):
     geo, asn = write_geo(tmp_path / "geo.mmdb"), write_asn(tmp_path / "asn.mmdb")
     # Hits are looked up at receipt, so the place survives a restart of the server without the databases.
-    monkeypatch.setattr(HitIntake, "_work", lambda intake: setattr(intake, "_thread", None))
+    monkeypatch.setattr(HitIntake, "_work", fail)
     with serving(home, behind_proxy=("127.0.0.1",), geo=geo, asn=asn) as url:
         for number, address in enumerate(("203.0.113.7", "2001:db8:1::1", "192.0.2.1"), start=1):
             assert posting(url)(hit(number, trackerId=f"t-{number}"), X_Forwarded_For=address).status == 202

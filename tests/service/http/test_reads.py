@@ -712,7 +712,7 @@ def test_only_an_administrator_may(admin, backup_folder):
 def test_an_account_receives_few_long_answers_at_once(home, big_shop, tmp_path):
     """One reader's searches without limit take the memory of two, and leave the others alone."""
     keys = [create_key(home, tmp_path / f"{name}.json", projects=["big-shop"]) for name in ("one", "other")]
-    options = ServerOptions(rate_limits=None, streams=2)
+    options = ServerOptions(rate_limits=None, streams=2, seconds_to_read=6)
     with running(home, options=options) as url:
         one, other = (Caller(url, token_of(url, key)) for key in keys)
         with answering(one, {}) as first, answering(one, {"limit": 90_000}) as second:
