@@ -43,6 +43,7 @@ _PIXEL: Final = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBR
 _UNSERVED: Final = re.compile(
     r"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)\n|/\*\* @(?:[^*]|\*(?!/))*\*/ ?|^ +", re.MULTILINE
 )
+_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 _SECONDS_TO_CACHE: Final = 3_600
 #: Thirteen months: the lifetime of the cookie, and the tracker ids that the script makes.
 _SECONDS_OF_COOKIE: Final = 34_128_000
@@ -429,7 +430,7 @@ class Script:
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         content = self.content
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if _GZIP.search(request.headers.get("accept-encoding", "")):
             content, headers["Content-Encoding"] = self.compressed, "gzip"
         return Response(content, headers=headers, media_type="text/javascript; charset=utf-8")
 

@@ -38,6 +38,9 @@ def test_the_script_is_served_compressed_with_its_integrity_hash(anyone):
     compressed = anyone("GET", "/t.js?v=1", Accept_Encoding="br, gzip")
     assert compressed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(compressed.content) == plain.content
+    for refused in ("gzip;q=0", "br, gzip; q=0.0, *"):
+        assert "Content-Encoding" not in anyone("GET", "/t.js", Accept_Encoding=refused).headers
+    assert "Content-Encoding" in anyone("GET", "/t.js", Accept_Encoding="gzip;q=0.5").headers
 
 
 def test_a_client_that_has_the_script_gets_no_content(anyone):
