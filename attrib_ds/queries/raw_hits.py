@@ -364,9 +364,8 @@ def _with_lost_pages(hits: ir.Table) -> ir.Table:
     visits = hits.filter(hits.trackerId.startswith("day."))
     position = ibis.row_number().over(group_by=visits.trackerId, order_by=[visits.serverDate, visits.id])
     first = visits.mutate(position=position).filter(lambda each: each.position == 0).select("id").distinct()
-    given = hits.semi_join(first, "id").mutate(
-        search_key=lambda each: ibis.ifelse(each.search_key == "", each.lost_key, each.search_key)
-    )
+    given = hits.semi_join(first, "id")
+    given = given.mutate(search_key=given.search_key.nullif("").coalesce(given.lost_key))
     return hits.anti_join(first, "id").union(given).drop("lost_key")
 
 

@@ -255,6 +255,7 @@ def test_a_crowded_server_refuses_with_the_time_to_wait_before_it_ends_a_connect
 def test_connections_that_are_silent_in_a_crowd_are_ended(monkeypatch, tmp_path):
     monkeypatch.setattr("attrib_ds.service.http.server._MOST_CONNECTIONS", 4)
     monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_IN_CROWD", 0.1)
+    monkeypatch.setattr("attrib_ds.service.http.app._SECONDS_TO_HEAR", TIMEOUT)
     with running(tmp_path) as url, ExitStack() as stack:
         first = [stack.enter_context(connected(url, LIVE[:20])) for _ in range(4)]
         body = stack.enter_context(connected(url, EVENTS + b"Content-Length: 100\r\n\r\n"))
