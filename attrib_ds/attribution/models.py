@@ -728,8 +728,8 @@ class DiscreteHazard(PathModel):
         Ridge penalty of a standardised effect, of activity, and of a period's deviation from the trend, per
         conversion; 0 or more.
     comparisons : int, default 20
-        Approximate number of periods without a conversion to draw per conversion, 1 or more, up to ``rows``
-        in all.
+        Approximate number of periods without a conversion to draw per conversion, 1 or more; 2,000 to
+        ``rows`` in all.
     rows : int, default 2,000,000
         Approximate maximum number of periods to draw, 1,000 or more.
     seed : int, default 0

@@ -161,12 +161,19 @@ def is_failed(of_controls: arrays.Numbers, negligible: float) -> bool:
 
 
 def check_effects(net: arrays.Numbers) -> Check:
-    """Test whether nodes have a net effect, which comes for all users, then without each group."""
+    """Test whether nodes have a net effect above zero, which comes for all users, then without each group.
+
+    A net effect below zero is rather a sign that users who are about to buy are reached in other ways: what
+    the model then takes for activity is their wish to buy, and nodes that reach everybody seem to harm.
+    """
     reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
     error = float(jackknife_error(net[1:]))
     found = f"All nodes together cause {net[0]:,.0f} conversions, with a standard error of {error:,.0f}."
-    if abs(net[0]) > reach * error:
+    if net[0] > reach * error:
         return Check("effects", "passed", found)
+    if net[0] < -reach * error:
+        found += " That they prevent conversions is less likely than that buyers are reached in other ways."
+        return Check("effects", "cannot tell", found, "a randomised holdout")
     return Check(
         "effects", "cannot tell", f"{found} It may be nothing.", "more users, or a randomised holdout"
     )
@@ -214,7 +221,7 @@ def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidenc
     """Compare net effects with those of a model in which all users are equally active."""
     name, change = "activity of users", unadjusted - net
     if not change.any():
-        return Check(name, "not applicable", "The model takes all users to be equally active.")
+        return Check(name, "not applicable", "Users are equally active in the model, or all nodes are controls.")
     bounds = ratio_bounds(change, np.abs(net), confidence)
     reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
     least = max(reach * float(jackknife_error(change[1:])), NEGLIGIBLE_SHARE * abs(net[0]))

@@ -27,6 +27,8 @@ _FARTHEST: Final = 35.0
 _TOGETHER: Final = 1 << 15
 #: Maximum number of sessions in their own regression.
 _MOST_SESSIONS: Final = 50_000
+#: Minimum number of periods to draw: few of them would tell conversions apart by chance.
+_FEWEST: Final = 2_000
 #: With more rows than this, the first steps use every eighth row.
 _MANY: Final = 100_000
 
@@ -95,7 +97,7 @@ class HazardSample:
                 nodes=nodes,
                 half_lives=half_lives_of(model),
                 step=as_days(model.step, argument="step"),
-                rows=min(model.rows, model.comparisons * len(of_event)),
+                rows=min(model.rows, max(model.comparisons * len(of_event), _FEWEST)),
                 seed=model.seed,
             )
             periods = periods if model.activity else periods.without_activity()
@@ -314,7 +316,7 @@ def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conve
         nodes=nodes,
         half_lives=half_lives_of(model),
         step=as_days(model.step, argument="step"),
-        rows=min(model.rows, model.comparisons * conversions),
+        rows=min(model.rows, max(model.comparisons * conversions, _FEWEST)),
         seed=model.seed,
     )
     return periods if model.activity else periods.without_activity()

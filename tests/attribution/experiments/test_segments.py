@@ -89,7 +89,7 @@ def test_effects_of_a_segment_are_those_of_its_users_alone(world, paths):
 def test_intervals_contain_effects_that_differ_between_cells():
     hits, whole_hits = [], []
     for seed in range(10, 16):
-        world = hazard_world(8_000, seed=seed, late=1.8, early=0.2)
+        world = hazard_world(4_000, seed=seed, late=1.8, early=0.2)
         paths = paths_of(world)
         found = estimate_effects(paths).by("month").dropna(subset="node_id")
         truth = world.caused.groupby("month")[list(NODES)].sum()
@@ -278,7 +278,7 @@ def test_effects_scaled_by_segment_are_reported_by_that_segment_only(trait_effec
 def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all():
     """Users with the trait, who get most e-mails and buy more, consent in 3 of 10 cases, others in 9 of 10."""
     channel = Channel("email", 4, 0.05, "subscribers", direct=1.5)
-    world = simulate(Scenario((channel,), follows_intent=True), users=150_000, seed=5)
+    world = simulate(Scenario((channel,), follows_intent=True), users=75_000, seed=5)
     has_trait = world.users["trait"].to_numpy(dtype=bool)
     kept = world.users[np.random.default_rng(3).random(len(has_trait)) < np.where(has_trait, 0.3, 0.9)]
     frames = [
@@ -301,7 +301,7 @@ def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all()
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_with_users_missing_at_random_the_scaled_level_is_that_of_all():
-    world = simulate("random", users=60_000, seed=2)
+    world = simulate("random", users=30_000, seed=2)
     kept = world.users[np.random.default_rng(3).random(len(world.users)) < 0.7]
     frames = [
         frame[frame["user_id"].isin(kept["user_id"])] for frame in (world.touchpoints, world.conversions)

@@ -165,10 +165,12 @@ def test_bounds_of_a_ratio_know_that_its_parts_vary_together():
     assert verdict.ratio_bounds(whole / 10, whole, 0.95) == pytest.approx((0.1, 0.1, 0.1), abs=1e-6)
 
 
-@pytest.mark.parametrize(("net", "result"), [(28.0, "cannot tell"), (29.0, "passed"), (-29.0, "passed")])
-def test_effects_that_may_be_nothing_are_not_confirmed(net, result):
+@pytest.mark.parametrize(("net", "result"), [(28.0, "cannot tell"), (29.0, "passed"), (-29.0, "cannot tell")])
+def test_effects_that_may_be_nothing_or_are_below_zero_are_not_confirmed(net, result):
     # 2.861 standard errors at 1 % with 19 degrees of freedom.
-    assert verdict.check_effects(sampled([net], [10.0])[:, 0]).result == result
+    check = verdict.check_effects(sampled([net], [10.0])[:, 0])
+    assert check.result == result
+    assert ("prevent conversions" in check.explanation) == (net < 0)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute
+from attrib_ds import Paths, attribute, estimate_effects
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.records.frames import TEXT
 
@@ -17,7 +18,7 @@ def at(day):
     return START + pd.Timedelta(days=day)
 
 
-def paths_of(touches, orders, users):
+def paths_of(touches, orders, users, **covariates):
     touchpoints = pd.DataFrame(
         {
             "user_id": pd.Series([name for name, _, _ in touches], dtype=TEXT),
@@ -33,7 +34,7 @@ def paths_of(touches, orders, users):
         return Paths.from_frames(touchpoints, conversions)
     observed = pd.DataFrame(
         [(name, at(since), at(until)) for name, since, until in users], columns=["user_id", "since", "until"]
-    )
+    ).assign(**covariates)
     return Paths.from_frames(touchpoints, conversions, users=observed)
 
 
@@ -64,3 +65,21 @@ def test_all_users_convert_at_once(model):
     rows = attribute(paths_of(touches, [(name, 0) for name, _, _ in users], users), model, confidence=0.95)
     assert rows["conversions"].sum() == pytest.approx(10)
     assert rows["conversions"].notna().all()
+
+
+def test_a_covariate_that_is_the_outcome_makes_no_effect_certain():
+    """Three of 400 users convert, and the covariate says who; each was reached."""
+    random = np.random.default_rng(1)
+    touches = [
+        (f"u{random.integers(400)}", "abc"[random.integers(3)], 20 * random.random()) for _ in range(1_200)
+    ]
+    touches += [(f"u{number}", "a", 19) for number in range(3)]
+    paths = paths_of(
+        touches,
+        [(f"u{number}", 20 + number) for number in range(3)],
+        [(f"u{number}", 0, 26) for number in range(400)],
+        is_buyer=[number < 3 for number in range(400)],
+    )
+    row = estimate_effects(paths).table().set_index("node_id").loc["a"]
+    assert row["high"] - row["low"] > 0.1
+    assert row["low"] < 0 < row["high"]

@@ -13,6 +13,7 @@ from attrib_ds.attribution.incremental.mediation import _earlier_touches, _lost,
 from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.attribution.paths.sequences import Sequences
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.simulation.scenarios import SCENARIOS
 
 MEDIATORS = {"display": [MEDIATOR]}
 
@@ -61,7 +62,7 @@ def test_total_effects_are_those_of_a_world_in_which_display_causes_brand_search
     hits = {"direct": 0, "mediated": 0, "total": 0}
     errors = []
     for seed in range(20, 26):
-        world = hazard_world(9_000, seed=seed)
+        world = hazard_world(4_500, seed=seed)
         (row,) = estimate_effects(paths_of(world)).through(MEDIATORS).to_dict("records")
         total, direct = int(world.caused["total"].sum()), int(world.caused["display"].sum())
         for name, truth in {"direct": direct, "mediated": total - direct, "total": total}.items():
@@ -77,10 +78,12 @@ def test_total_effects_are_those_of_a_world_in_which_display_causes_brand_search
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_in_simulated_mediation_direct_and_total_effects_are_near_the_truth():
     """Display causes brand searches; conversions of six worlds together, as each has few."""
+    mediation = SCENARIOS["mediation"]
+    channels = tuple(each for each in mediation.channels if each.node_id in ("display", "brand_search"))
     columns = {"direct": "direct", "removal": "total"}
     true, found, covered = dict.fromkeys(columns, 0.0), dict.fromkeys(columns, 0.0), 0
     for seed in range(41, 47):
-        world = simulate("mediation", users=100_000, seed=seed)
+        world = simulate(replace(mediation, channels=channels), users=100_000, seed=seed)
         truth = world.truth(direct=True).set_index("node_id").loc["display"]
         (row,) = estimate_effects(paths_of(world)).through({"display": ["brand_search"]}).to_dict("records")
         for name, column in columns.items():
