@@ -236,7 +236,7 @@ class HazardEffects(effects.Effects):
         Controls fail if their credit exceeds a quarter of the net effect of the other nodes, a twentieth of
         their sizes, and sampling error at a significance level of 0.01: the verdict is ``"confounded"``.
         They pass if their credit is certainly less than a quarter of the net effect, in two one-sided tests
-        at 5 %. The verdict is ``"clear"`` if controls pass, the net effect is not zero at 1 %, and no node
+        at 5 %. The verdict is ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node
         clusters at the checkout; and otherwise ``"cannot tell"``, as without controls. The test of activity
         says how much the adjustment for it matters, and does not enter the verdict. ``"clear"`` does not
         prove a model right.

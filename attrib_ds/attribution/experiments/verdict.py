@@ -221,7 +221,9 @@ def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidenc
     """Compare net effects with those of a model in which all users are equally active."""
     name, change = "activity of users", unadjusted - net
     if not change.any():
-        return Check(name, "not applicable", "Users are equally active in the model, or all nodes are controls.")
+        return Check(
+            name, "not applicable", "Users are equally active in the model, or all nodes are controls."
+        )
     bounds = ratio_bounds(change, np.abs(net), confidence)
     reach = float(student.ppf(1 - _NOT_ZERO / 2, intervals.GROUPS - 1))
     least = max(reach * float(jackknife_error(change[1:])), NEGLIGIBLE_SHARE * abs(net[0]))

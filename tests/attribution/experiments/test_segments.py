@@ -301,7 +301,7 @@ def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all()
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_with_users_missing_at_random_the_scaled_level_is_that_of_all():
-    world = simulate("random", users=30_000, seed=2)
+    world = simulate("random", users=60_000, seed=2)
     kept = world.users[np.random.default_rng(3).random(len(world.users)) < 0.7]
     frames = [
         frame[frame["user_id"].isin(kept["user_id"])] for frame in (world.touchpoints, world.conversions)
