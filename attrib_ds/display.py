@@ -74,6 +74,29 @@ def progress(
         yield advance
 
 
+def counted(count: float, plural: str) -> str:
+    """Return a number with its noun, which is given in the plural.
+
+    Examples
+    --------
+    >>> counted(1, "rows"), counted(1200, "rows"), counted(1, "identities")
+    ('1 row', '1,200 rows', '1 identity')
+    """
+    number = f"{count:,.0f}"
+    return f"{number} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if number == '1' else plural}"
+
+
+def and_others(count: int, most: int) -> str:
+    """Return how many of ``count`` names are left after the first ``most``, to be put behind those.
+
+    Examples
+    --------
+    >>> and_others(11, 10), and_others(10, 10)
+    (' and 1 other', '')
+    """
+    return f" and {counted(count - most, 'others')}" if count > most else ""
+
+
 def card(title: str, properties: Mapping[str, str], *, note: str = "") -> str:
     """Return a title, properties and a note as HTML in the colours and fonts of the page.
 

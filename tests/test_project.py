@@ -96,7 +96,7 @@ def test_loading_tells_counts_and_rejected_rows():
             ["nodes", 2, "ad"],
         ]
         assert "advert" in report.rejected["reason"].iloc[1]
-        assert repr(report) == "<Loaded 1 nodes; 2 rows rejected>"
+        assert repr(report) == "<Loaded 1 node; 2 rows rejected>"
         with pytest.raises(errors.InvalidRequest, match="nothing to load"):
             load(shop)
         with pytest.raises(errors.InvalidRequest, match="nam'.*did you mean 'name'"):

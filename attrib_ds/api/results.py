@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds import local_files
+from attrib_ds import display, local_files
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
@@ -329,8 +329,8 @@ class Loaded:
     rejected: pd.DataFrame
 
     def __repr__(self) -> str:
-        loaded = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items()) or "nothing"
-        return f"<Loaded {loaded}; {len(self.rejected):,} rows rejected>"
+        loaded = ", ".join(display.counted(*each[::-1]) for each in self.counts.items()) or "nothing"
+        return f"<Loaded {loaded}; {display.counted(len(self.rejected), 'rows')} rejected>"
 
 
 def load(

@@ -8,6 +8,7 @@ from typing import Any
 import attrib_ds as at
 from attrib_ds.commands.cli import show, show_error, show_row
 from attrib_ds.contract import BASES, OPERATIONS
+from attrib_ds.display import counted
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
 from attrib_ds.filters import Predicate
 from attrib_ds.project import home
@@ -245,7 +246,7 @@ def load(options: argparse.Namespace) -> None:
             written_files.write_csv(report.rejected, options.rejected)
             listing = f"; all are listed in {options.rejected}"
         show_error(
-            f"{len(report.rejected):,} rows were rejected, the first is row {first['row']} of "
+            f"rejected {counted(len(report.rejected), 'rows')}, the first is row {first['row']} of "
             f"{first['table']} ({first['reason']}){listing}"
         )
 
@@ -267,7 +268,8 @@ def sync(options: argparse.Namespace) -> None:
     ):
         interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
         users = mirror.send("search_users", columns=(), limit=0).total
-    show(f"{options.to} has {interactions:,} interactions and {users:,} users of {options.project}")
+    counts = counted(interactions, "interactions"), counted(users, "users")
+    show(f"{options.to} has {' and '.join(counts)} of {options.project}")
 
 
 def _source(options: argparse.Namespace) -> at.Project:

@@ -15,7 +15,7 @@ import ibis.selectors
 import pandas as pd
 
 import attrib_ds as at
-from attrib_ds import errors, sample
+from attrib_ds import display, errors, sample
 from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.columns import LISTED, OPTIONS
@@ -188,7 +188,7 @@ def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     listed.parent.mkdir(parents=True, exist_ok=True)
     written_files.write_csv(rejected, listed)
     first = rejected.iloc[0]
-    count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    count = display.counted(len(rejected), "rows")
     show_error(
         f"{count} could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}"
@@ -203,11 +203,12 @@ def _print_credited(credits: pd.DataFrame, *, confidence: float | None) -> None:
     show(f"\n{overview.reason}\n")
     shown = overview.of_model(overview.lead)
     texts = pd.DataFrame({each.title: shown[each.title].map(each.text) for each in overview.measures})
-    texts.insert(0, "node", [overview.names[key] if key else "unattributed" for key in shown.index])
+    texts.insert(0, "node", shown.index.map(overview.names))
     _print_rows(texts)
     if confidence is not None:
         show(f"\nCredited conversions, with intervals at {confidence * 100:.6g} %\n")
-        _print_rows(_with_bounds(credits, overview.models))
+        named = credits.assign(node_name=credits["node_id"].fillna("").map(overview.names))
+        _print_rows(_with_bounds(named, overview.models))
     elif len(overview.models) > 1:
         show("\nCredited conversions by model\n")
         by_model = overview.across("Conversions").reset_index(drop=True)
@@ -235,4 +236,4 @@ def _print_rows(rows: pd.DataFrame) -> None:
     shown = rows.head(_MAX_ROWS)
     show(shown.to_string(index=False, float_format=lambda number: f"{number:,.1f}", na_rep=""))
     if len(rows) > len(shown):
-        show(f"… and {len(rows) - len(shown):,} more rows")
+        show(f"… and {display.counted(len(rows) - len(shown), 'more rows')}")

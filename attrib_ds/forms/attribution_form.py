@@ -15,11 +15,13 @@ import ipywidgets
 from attrib_ds import errors, plots, schema
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
+from attrib_ds.display import counted
 from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
 from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, TextInput, control_for, uploads
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
+from attrib_ds.plots.labels import name_of_rest
 from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
 from attrib_ds.project import Project
@@ -79,7 +81,8 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
     answers = Overview.of(credits)
     by = "value" if answers.has_value else "conversions"
     currency = answers.currency or None if by == "value" else None
-    in_plot = credits.assign(model=credits["model"].map(in_words))
+    names = credits["node_id"].fillna("").map(answers.names)
+    in_plot = credits.assign(model=credits["model"].map(in_words), node_name=names)
     draw = plots.model_comparison if len(answers.models) > 1 else plots.credits
     report = Download(
         "report.html",
@@ -92,7 +95,7 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
         elements.html(elements.figures(_sums(credits, paths, answers))),
         elements.image(draw(in_plot, by=by, currency=currency), f"Credited {by}{unit} by node and model"),
         elements.table(_in_words(answers), "Credits"),
-        *([elements.table(credits, "Intervals")] if "low" in credits.columns else []),
+        *([elements.table(in_plot.drop(columns="node_id"), "Intervals")] if "low" in credits.columns else []),
         Downloads({"Report": report, **files}),
     ]
 
@@ -117,7 +120,7 @@ def _sums(credits: Any, paths: Any, answers: Overview) -> dict[str, str]:
     return {
         "Conversions": f"{conversions:,.0f}",
         **{f"Value in {currency}": f"{amount:,.0f}" for currency, amount in amounts.items()},
-        "Without a visit before": f"{unattributed:,.0f}",
+        name_of_rest(answers.models): f"{unattributed:,.0f}",
     }
 
 
@@ -154,6 +157,7 @@ _ROLES: Final = {
     },
 }
 _FOUND: Final = "(as found)"
+_READ: Final = {"interactions": "visits", "events": "conversions"}
 
 
 def own_files() -> Form:
@@ -359,7 +363,7 @@ class ColumnChoice(Control):
 def _show_own(credits: Any, form: Form) -> Sequence[Any]:
     """Show what was read from the files, and the credits."""
     counts = form.results["journeys"].counts
-    said = f"{counts.get('interactions', 0):,} visits and {counts.get('events', 0):,} conversions were read."
+    read = [counted(counts.get(kind, 0), noun) for kind, noun in _READ.items()]
     choice: Any = form.control("columns")
     rows = elements.disclosure("First rows", *choice.previews.values())
-    return [elements.notes([said]), *show_credits(credits, form), rows]
+    return [elements.notes([f"Read {' and '.join(read)}."]), *show_credits(credits, form), rows]

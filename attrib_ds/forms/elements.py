@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ import pandas as pd
 from itables import JavascriptFunction
 from itables.widget import ITable
 
-from attrib_ds import errors
+from attrib_ds import display, errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,12 +116,41 @@ def disclosure(label: str, *children: Any) -> Any:
     return box("disclosure", toggle, content)
 
 
+#: Titles of columns, if their names do not tell the unit or are no words.
+_TITLES: Final = {
+    "_id": "Id",
+    "duration": "Duration (seconds)",
+    "durationSum": "Duration (seconds)",
+    "sessionCount": "Visits",
+    "hitCount": "Hits",
+    "share": "Share (0 to 1)",
+    "low": "Conversions from",
+    "high": "Conversions to",
+    "is_partial": "Not complete",
+}
+
+
+def title(column: str, dtype: Any = None) -> str:
+    """Return the title of a column in words, with the time zone of instants.
+
+    Examples
+    --------
+    >>> title("geo.countryCode"), title("durationSum"), title("CPA (EUR)"), title("share_low")
+    ('Country code', 'Duration (seconds)', 'CPA (EUR)', 'Share low')
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[._]", " ", column.removeprefix("geo.")).strip()
+    words = words if words == column and words[:1].isupper() else words[:1].upper() + words[1:].lower()
+    zone = " (UTC)" if isinstance(dtype, pd.DatetimeTZDtype) else ""
+    return _TITLES.get(column, words) + zone
+
+
 def table(frame: pd.DataFrame, caption: str) -> Any:
     """Return a frame as a table that can be searched and sorted, in pages; the first rows of a large one."""
     shown = frame.head(max(_MAX_CELLS // max(frame.shape[1], 1), 1))
+    titles = [title(str(name), dtype) for name, dtype in frame.dtypes.items()]
+    shown = shown.set_axis(titles, axis=1) if len({*titles}) == len(titles) else shown
     note = f"; the first {len(shown):,} are shown, the files have all" if len(shown) < len(frame) else ""
-    rows = "row" if len(frame) == 1 else "rows"
-    heading = html(f"<h3>{escape(caption)}: {len(frame):,} {rows}{note}</h3>")
+    heading = html(f"<h3>{escape(caption)}: {display.counted(len(frame), 'rows')}{note}</h3>")
     if not len(frame):
         return box("table", heading)
     widget = ITable(

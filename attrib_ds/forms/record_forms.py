@@ -421,7 +421,10 @@ def _event_type(project: Project) -> Inputs:
 
 
 def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
-    shown = show_frame(counts, form, caption="Visits", stem="insights")
+    asked = {"group": form.value.get("group_by"), "interval": form.value.get("interval")}
+    words = {name: elements.title(value) for name, value in asked.items() if value}
+    table = counts.drop(columns=[name for name in asked if name not in words]).rename(columns=words)
+    shown = show_frame(counts, form, caption="Visits", stem="insights", shown=table)
     if not len(counts) or counts["interval"].isna().all():
         return shown
     return [elements.image(plots.insights(counts), "Interactions over time"), *shown]

@@ -569,9 +569,8 @@ def _warn_without_conversions(
         "ORDER BY times DESC, name"
     ).fetchall()
     listed = ", ".join(f"{name} ({times:,})" for name, times in seen[:_MAX_NAMES]) or "none"
-    others = f" and {len(seen) - _MAX_NAMES:,} others" if len(seen) > _MAX_NAMES else ""
     errors.warn(
-        f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}{others}. "
-        f"{advice}",
+        f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}"
+        f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}",
         errors.InputWarning,
     )

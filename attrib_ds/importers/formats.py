@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 import pyarrow.compute as pc
 
+from attrib_ds import display
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
@@ -48,6 +49,7 @@ class Format:
     sources: Sequence[str] = ()
     media: Sequence[str] = ()
     advice: str = ""
+    note: str = ""
 
     def fits(self, columns: Iterable[str]) -> bool:
         """Return whether a table has the columns."""
@@ -86,16 +88,15 @@ class Format:
                 ).fetchall()
                 for status, count in counts:
                     said = f"not {column.lower()}" if status == "false" else status
-                    left_out[said if len(left_out) < _MAX_WORDS else "others"] += count
+                    left_out[said if len(left_out) < _MAX_WORDS else "with other values"] += count
                 source, _ = _filtered(connection, source, is_kept)
         source = self._spread(connection, source)
-        counted = self.counted.removesuffix("s") if source.rows == 1 else self.counted
-        said = f"{self.name}: {source.rows:,} {counted}"
+        said = f"{self.name}: {display.counted(source.rows, self.counted)}"
         if self.rows or total != source.rows:
-            said += f" from {total:,} {self.rows or 'rows'}"
+            said += f" from {display.counted(total, self.rows or 'rows')}"
         listed = ", ".join(f"{count:,} {word}" for word, count in left_out.items() if count)
         less = "".join(f"; {column} subtracted" for column in matching(self.less, source.columns)[:1])
-        return source, said + (f", {listed} left out" if listed else "") + less
+        return source, said + (f", {listed} left out" if listed else "") + less + self.note
 
     def _without_footer(self, source: Source) -> Source:
         """Leave out lines of a single cell below the table, such as a copyright notice."""

@@ -195,11 +195,10 @@ class Journeys:
         )
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
+        kinds = {**self.counts, "nodes": len(self.nodes)}
+        counts = ", ".join(display.counted(count, kind) for kind, count in kinds.items())
         said = "".join(f"; {note}" for note in self.notes)
-        return (
-            f"<Journeys of {counts}, {len(self.nodes):,} nodes; {len(self.rejected):,} rows rejected{said}>"
-        )
+        return f"<Journeys of {counts}; {display.counted(len(self.rejected), 'rows')} rejected{said}>"
 
 
 def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFrame:
@@ -361,7 +360,7 @@ def warn_of_rejected(rejected: pd.DataFrame) -> None:
     """Warn of rows that could not be read, with one as an example."""
     first = written_values.clearest(rejected)
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
-    count = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    count = display.counted(len(rejected), "rows")
     errors.warn(
         f"{count} could not be read; the first is {place} ({display.printable(first['reason'])}). "
         "The others are used, and the attribute rejected lists those that are not",
@@ -468,8 +467,8 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
     if sum(unknown.values()):
         words = ", ".join(map(repr, list(unknown)[:_MAX_NAMES]))
         errors.warn(
-            f"{sum(unknown.values()):,} conversions have no value, because their currency is not one of "
-            f"ISO 4217: {display.printable(words)}",
+            f"{display.counted(sum(unknown.values()), 'conversions')} without a value, since the currency is "
+            f"none of ISO 4217: {display.printable(words)}",
             errors.UnknownCurrency,
         )
     # A currency without an amount means nothing.
@@ -485,8 +484,8 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
         return f"amount AS {quoted(REVENUE)}"
     if count:
         raise errors.InvalidRequest(
-            f"currency: {count:,} conversions have revenue without a currency, for example {example!r}; pass "
-            'one, such as currency="EUR"'
+            f"currency: {display.counted(count, 'conversions')} with revenue but no currency, for example "
+            f'{example!r}; pass one, such as currency="EUR"'
         )
     return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
 

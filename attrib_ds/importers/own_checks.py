@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import contract, errors
+from attrib_ds import contract, display, errors
 from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.queries import page_views
 from attrib_ds.records import sources, text_files
@@ -51,7 +51,8 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     rows = f"SELECT min({row}) {views} GROUP BY {group}"
     ((count,),) = table.connection.execute(f"SELECT count(*) FROM ({rows})").fetchall()
     kind = "visits with a view of" if visit else "views of"
-    table.note = f"{table.format.name if table.format else table.name}: {count:,} conversions, {kind} {page}"
+    name, conversions = table.format or table, display.counted(count, "conversions")
+    table.note = f"{name.name}: {conversions}, {kind} {page}"
     return f"{row} IN ({rows})"
 
 
@@ -83,7 +84,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
         errors.warn(
-            f"{table.name} has {count:,} {'row' if count == 1 else 'rows'} with an amount below 0 "
+            f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 "
             f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "
             "out and pass them to the paths as adjustments",
             errors.InputWarning,
@@ -99,8 +100,9 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
     query = f"FROM {table.source.relation} WHERE {amount} IS NOT NULL OR ({is_line}) IS NOT TRUE"
     ((count,),) = table.connection.execute(f"SELECT count(*) {query}").fetchall()
     if count < table.source.rows:
+        conversions = display.counted(count, "conversions")
         table.note = (
-            f"{table.name}: {count:,} conversions from {table.source.rows:,} rows; those with an id of "
+            f"{table.name}: {conversions} from {table.source.rows:,} rows; those with an id of "
             f"another row ({conversion}) and no amount ({value}) are its lines"
         )
         relation = text_files.replace_table(table.connection, table.source.relation, f"SELECT * {query}")

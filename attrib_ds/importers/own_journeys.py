@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds.display import counted
 from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
@@ -490,7 +491,7 @@ def _read_conversions(
             cells = events.drop_columns("row")
             is_repeated = cells.num_rows - cells.group_by(cells.column_names).aggregate([]).num_rows
             raise InvalidRequest(
-                f"conversion: {table.name} has {duplicates:,} rows more than distinct values of "
+                f"conversion: {table.name} has {counted(duplicates, 'rows')} more than distinct values of "
                 f"{table.columns['conversion']!r}; aggregate the rows of a conversion with aggregate=True, "
                 "or name the column with unique ids of conversions with columns={'conversion': COLUMN}"
                 + (_REPEATED if is_repeated else ""),
@@ -505,12 +506,11 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
     """Warn of rows that repeat another one; without an id they may be two conversions or one read twice."""
     count = table.count_repeated(where)
     if count:
-        rows = "1 row without an id that repeats"
-        rows = rows if count == 1 else f"{count:,} rows without an id that repeat"
         warn(
-            f"{table.name} has {rows} another one exactly, and counts each of them. If rows were exported or "
-            "pasted twice, drop them; otherwise name a column of "
-            "ids with columns={'conversion': COLUMN}",
+            f"{table.name} has {counted(count, 'rows')} without an id that "
+            f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
+            "were exported or pasted twice, drop them; otherwise name a column of ids with "
+            "columns={'conversion': COLUMN}",
             InputWarning,
         )
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.display import and_others
 from attrib_ds.errors import InputWarning, closest, warn
 from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
@@ -247,10 +248,10 @@ def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: st
         is_total = len(amounts) > 2 and math.isclose(amounts[node], amounts.drop(node).sum(), rel_tol=1e-6)
         hint = " (the sum of the others: a total?)" if is_total else closest(node, known_nodes)
         said.append(f"{node!r} with {amounts[node]:,.2f}{hint}")
-    more = f" and {len(unknown) - _MAX_NODES:,} others" if len(unknown) > _MAX_NODES else ""
     warn(
         f"{name} has spend of nodes without a touchpoint, which get rows of their own: "
-        f"{', '.join(said)}{more}. Leave out totals, and write names as in the touchpoints",
+        f"{', '.join(said)}{and_others(len(unknown), _MAX_NODES)}. "
+        "Leave out totals, and write names as in the touchpoints",
         InputWarning,
     )
 
@@ -293,7 +294,7 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
             ", ".join(f"{word!r} ({count:,})" for word, count in spellings.items())
             for spellings in merged[:_MAX_NAMES]
         )
-        more = f"; and {len(merged) - _MAX_NAMES:,} others" if len(merged) > _MAX_NAMES else ""
+        more = and_others(len(merged), _MAX_NAMES)
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
             f"spelling: {shown}{more}. ignore_case=False keeps them "
@@ -315,7 +316,7 @@ def _warn_of_punctuation(rows: pa.Table, name: str) -> None:
     alike = [list(names) for names in spellings.values() if len({*map(_caseless, names)}) > 1]
     if alike:
         shown = "; ".join(" and ".join(map(repr, names)) for names in alike[:_MAX_NAMES])
-        more = f"; and {len(alike) - _MAX_NAMES:,} others" if len(alike) > _MAX_NAMES else ""
+        more = and_others(len(alike), _MAX_NAMES)
         warn(
             f"in {name}, names of nodes that differ by spaces and punctuation only are credited apart: "
             f"{shown}{more}. Write them alike if they are one",

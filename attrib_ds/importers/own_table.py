@@ -681,8 +681,7 @@ class OwnTable:
 
 def ten(names: Sequence[str]) -> str:
     """Return at most ten names, and how many others there are."""
-    others = f" and {len(names) - _MAX_NAMES:,} others" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + others
+    return ", ".join(names[:_MAX_NAMES]) + display.and_others(len(names), _MAX_NAMES)
 
 
 def _likeness(column: str, names: Sequence[str]) -> float:

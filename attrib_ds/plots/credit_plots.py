@@ -15,7 +15,7 @@ from matplotlib.transforms import Bbox
 
 from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.plots import style
-from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
 from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import Frame, read_frame
 
@@ -51,7 +51,7 @@ def credits(
     Returns
     -------
     Axes
-        From top to bottom: nodes in descending order of credit, "other (n nodes)", "unattributed". With
+        From top to bottom: nodes in descending order of credit, "other (n nodes)", "No visit before". With
         ``by="conversions"`` and columns ``low`` and ``high``, each bar of a node has its interval, which
         shows sampling error, not bias. Value, share and sums (of nodes, or of one node over currencies) have
         no interval, because bounds of conversions do not apply to them and do not add up.
@@ -72,7 +72,7 @@ def credits(
     ...                       "share": [0.3, 0.5, 0.2]})
     >>> axes = at.plots.credits(frame, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_yticklabels()]
-    ['Mail', 'Ads', 'unattributed']
+    ['Mail', 'Ads', 'No visit before']
     """
     credits = read_frame("credits", credits, COLUMNS)
     check_choice("by", by, MEASURES)
@@ -155,7 +155,7 @@ def model_comparison(
     -------
     Axes
         From top to bottom: nodes in descending order of the mean over models, "other (n nodes)",
-        "unattributed". A grey line spans the models; a model without a row for a node has no dot there.
+        "No visit before". A grey line spans the models; a model without a row for a node has no dot there.
 
     Raises
     ------
@@ -333,7 +333,7 @@ def node_rows(credits: pd.DataFrame, measure: str, *, top: int) -> NodeRows:
         labels.append(f"other ({style.format_count(len(rest), 'node')})")
         parts.append(nodes.loc[rest].sum(min_count=1).to_frame().T)
     if unattributed.notna().any():
-        labels.append("unattributed")
+        labels.append(name_of_rest(by_model))
         parts.append(unattributed.to_frame().T)
     return NodeRows(
         labels=tuple(labels),

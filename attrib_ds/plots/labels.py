@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pandas as pd
@@ -10,6 +10,12 @@ import pandas as pd
 from attrib_ds import display
 
 WIDTH: Final = 36
+#: Name of the row of conversions without a touchpoint.
+NO_VISIT: Final = "No visit before"
+#: Its name if a model also estimates what would have happened anyway.
+BASELINE: Final = "No channel"
+#: Beginning of the names of models that estimate effects.
+ESTIMATES: Final = "discrete_hazard"
 
 
 def shorten(name: str, *, width: int = WIDTH) -> str:
@@ -32,6 +38,11 @@ def names_of_nodes(rows: pd.DataFrame) -> dict[str, str]:
     named = rows[["node_id", "node_name"]].dropna().drop_duplicates()
     names = dict(zip(named["node_id"], named["node_name"], strict=True))
     return {node: str(names.get(node, node)) for node in rows["node_id"].dropna().unique()}
+
+
+def name_of_rest(models: Iterable[str]) -> str:
+    """Return what the row without a node is called under some models."""
+    return BASELINE if any(str(model).startswith(ESTIMATES) for model in models) else NO_VISIT
 
 
 def distinct(names: Mapping[str, str], *, width: int = WIDTH) -> dict[str, str]:

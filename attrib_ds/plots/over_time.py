@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from attrib_ds.contract.events import LINEAR
 from attrib_ds.errors import InvalidRequest, check_choice
 from attrib_ds.plots import credit_plots, style
-from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
+from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
 from attrib_ds.plots.style import numbers, require_count
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
@@ -207,7 +207,7 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
     kept, others = nodes[:top], nodes[top:]
     lines = [(GROUP, label) for label in distinct({node: names[node] for node in kept}).values()]
     lines += [(OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
-    lines += [(UNATTRIBUTED, UNATTRIBUTED)] * any(without.any() for _, without in tables)
+    lines += [(UNATTRIBUTED, name_of_rest(rows["model"]))] * any(without.any() for _, without in tables)
     sums = []
     for of_nodes, without in tables:
         parts = [of_nodes.reindex(kept).fillna(0.0)]

@@ -16,7 +16,7 @@ from attrib_ds.attribution.models import rule_models
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import printable
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots.labels import distinct, shorten
+from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
 #: By name of a model: its ``label`` in words, its ``meaning`` and a ``link``.
@@ -25,12 +25,6 @@ MODELS: Final = tomllib.loads(Path(__file__).with_name("models.toml").read_text(
 _PERIODS: Final = (364, 182, 84, 28, 7)
 #: Maximum number of points in a chart over time; longer periods are drawn by week.
 _MOST_POINTS: Final = 62
-#: Name of the row of conversions without a touchpoint.
-NO_VISIT: Final = "No visit before"
-#: Beginning of the names of models that estimate effects.
-_ESTIMATES: Final = "discrete_hazard"
-#: Its name if a model also estimates what would have happened anyway.
-BASELINE: Final = "No channel"
 #: Maximum number of characters of a name, in tables and in sentences.
 _WIDTH: Final = 120
 _IN_SENTENCES: Final = 48
@@ -332,10 +326,7 @@ def _names(rows: pd.DataFrame) -> dict[str, str]:
     """Return the name of each node; equal names have their id behind them."""
     named = rows[["key", "node_name"]].drop_duplicates("key").set_index("key")["node_name"]
     names = {str(key): str(key) if pd.isna(name) else str(name) for key, name in named.items()}
-    is_estimate = rows["model"].str.startswith(_ESTIMATES).any()
-    return distinct(names, width=_WIDTH) | (
-        {"": BASELINE if is_estimate else NO_VISIT} if "" in names else {}
-    )
+    return distinct(names, width=_WIDTH) | ({"": name_of_rest(rows["model"])} if "" in names else {})
 
 
 def period_of(paths: Paths, lead: str, currency: str | None, days: int | None) -> Period | None:
@@ -480,7 +471,7 @@ def _disagreement(overview: Overview) -> str:
 
 
 def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
-    rules = [model for model in overview.models if not model.startswith(_ESTIMATES)]
+    rules = [model for model in overview.models if not model.startswith(ESTIMATES)]
     parts = ["how many of these conversions would have happened anyway"]
     parts[0] += (
         ", since models only divide them"

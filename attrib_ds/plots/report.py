@@ -287,7 +287,9 @@ def _credit(overview: Overview) -> str:
     scale = min([0.0, *(row.min() for _, row in parts)]), max([0.0, *(row.max() for _, row in parts)])
     if len(nodes) > _MOST_NODES:
         # The others have a range of their own: that of their sums.
-        parts.append((f"{len(nodes) - _MOST_NODES} others", wide.loc[nodes[_MOST_NODES:]].sum()))
+        parts.append(
+            (display.counted(len(nodes) - _MOST_NODES, "others"), wide.loc[nodes[_MOST_NODES:]].sum())
+        )
     if "" in names:
         parts.append((names[""], wide.loc[""]))
     total, several = float(wide[overview.lead].sum()) or 1.0, len(overview.models) > 1

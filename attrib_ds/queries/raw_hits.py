@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import display, errors, instants, schema
 from attrib_ds.attribution.engines.engine import builtin, dialect_of, digest
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.queries import channel_rules
@@ -280,7 +280,8 @@ def _valid(hits: ir.Table, *, rows: ir.Table) -> ir.Table:
         reasons = "; ".join(f"{_PROBLEMS[number]} ({count})" for number, count in found)
         total = rows.count().to_pyarrow().as_py()
         left_out = sum(count for _, count in found)
-        errors.warn(f"hits: {left_out} of {total} rows are left out: {reasons}", errors.RejectedRows)
+        rows_read = display.counted(total, "rows")
+        errors.warn(f"hits: left out {left_out:,} of {rows_read}: {reasons}", errors.RejectedRows)
     return hits.filter(hits.problem.isnull())
 
 

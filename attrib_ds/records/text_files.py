@@ -328,7 +328,11 @@ def check_names(names: Iterable[object], argument: str, *, least: int = 1) -> No
     seen = {ROW: ROW}
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str):
-            raise InvalidRequest(f"{argument}: the column name {name!r} is not text")
+            raise InvalidRequest(
+                f"{argument}: the name of column {position} is {name!r}, not text. If pandas numbered the "
+                "columns, as with header=None, name them: frame.set_axis(['user', 'node', 'date'], axis=1); "
+                "if the first row has the names, read the file without header=None"
+            )
         if not name:
             raise InvalidRequest(
                 f"{argument}: column {position} has no name; pandas writes such a column for the index: "

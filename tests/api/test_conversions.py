@@ -102,7 +102,7 @@ def test_only_events_of_a_period(shop):
 @pytest.mark.slow
 def test_where_filters_touchpoints_or_events(shop):
     french = conversion_paths(shop, event_type="order", where=interaction("geo.countryCode") == "FR")
-    with pytest.warns(errors.InputWarning, match="2 of 3 conversions are unattributed"):
+    with pytest.warns(errors.InputWarning, match="unattributed: 2 of 3 conversions"):
         assert credited(french) == {"shoes": 0.5, "letter": 0.5, None: 2}
     ids = event("_id").ends_with("2")
     assert credited(conversion_paths(shop, event_type="order", where=ids)) == {"boots": 1}

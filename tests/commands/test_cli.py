@@ -36,8 +36,8 @@ def files(tmp_path):
 
 
 def row_of(output, node):
-    (line,) = [line for line in output.splitlines() if line.split() and line.split()[0] == node]
-    return [float(number.replace(",", "")) for number in line.split()[1:]]
+    (line,) = [line.strip() for line in output.splitlines() if line.strip().startswith(f"{node} ")]
+    return [float(number.replace(",", "")) for number in line.removeprefix(node).split()]
 
 
 #: What a credit from frames or files needs nothing of.
@@ -102,7 +102,7 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(first, "email") == [0.0, 0.0, 0.0]
     assert row_of(by_model, "search") == [1.0, 0.5]
     assert row_of(by_model, "email") == [0.0, 0.5]
-    assert row_of(by_model, "unattributed") == [1.0, 1.0]
+    assert row_of(by_model, "No visit before") == [1.0, 1.0]
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_attribute_prints_intervals(files, capsys):
     printed = capsys.readouterr().out
     printed = printed.split("Credited conversions, with intervals at 95 %")[1]
     # One conversion without a touchpoint: the exact bounds of a Poisson number of 1 are 0.025 and 5.57.
-    (line,) = [line for line in printed.splitlines() if "unattributed" in line]
-    assert line.split(maxsplit=1)[1] == "1.0 (0.0 to 5.6)"
+    (line,) = [line for line in printed.splitlines() if "No visit before" in line]
+    assert line.partition("before")[2].strip() == "1.0 (0.0 to 5.6)"
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_projects_and_load(tmp_path, capsys, own_home):
     assert main(["load", "my-shop", "--interactions", str(visits), "--rejected", str(rejected)]) == 0
     printed = capsys.readouterr()
     assert "1 interactions" in printed.out
-    assert "1 rows were rejected, the first is row 1" in printed.err
+    assert "rejected 1 row, the first is row 1" in printed.err
     assert pd.read_csv(rejected)["row"].tolist() == [1]
     assert main(["projects", "list"]) == 0
     assert "my-shop" in capsys.readouterr().out
@@ -276,7 +276,7 @@ def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     )
     printed = capsys.readouterr()
     assert "2 hits\n1 interactions" in printed.out
-    assert "1 rows were rejected, the first is row 1" in printed.err
+    assert "rejected 1 row, the first is row 1" in printed.err
     with connect("my-shop") as shop:
         visit = search_interactions(shop, bots=None).iloc[0]
     assert (visit["geo.city"], visit["asn.asnId"]) == ("Paris", "AS3215")

@@ -1,6 +1,7 @@
 """Forms: fields, calls, generated code and error messages."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,24 +192,40 @@ PASTED = {
 }
 
 
+#: Runs the code of each form in its folder, with no name but its own, and prints what fails.
+PASTE = """
+import os, pathlib, traceback
+for file in sorted(pathlib.Path.cwd().glob("*/pasted.py")):
+    os.chdir(file.parent)
+    try:
+        exec(file.read_text(), {})
+        print("ran", file.parent.name)
+    except Exception:
+        print("failed", file.parent.name, traceback.format_exc())
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", forms.__all__)
-def test_the_code_runs_where_it_is_pasted(name, shop, tmp_path):
+def test_the_code_runs_where_it_is_pasted(shop, tmp_path):
     """In a new process, in the folder of the files that were chosen, without any other line."""
-    files(tmp_path)
-    form = getattr(forms, name)(*([] if name in ("connection", "own_files") else [shop]))
-    value, chosen, result = PASTED[name]
-    for argument, file in chosen.items():
-        upload(form.control(argument), file, (tmp_path / file).read_bytes())
-    if value is not None:
-        form.value = value
-    code = f"{form.code}\nassert {result} is not None\nprint(type({result}).__name__)"
-    assert "import attrib_ds as at\n" in code
-    assert "from attrib_ds import" not in code
+    for name in forms.__all__:
+        folder = tmp_path / name
+        folder.mkdir()
+        files(folder)
+        form = getattr(forms, name)(*([] if name in ("connection", "own_files") else [shop]))
+        value, chosen, result = PASTED[name]
+        for argument, file in chosen.items():
+            upload(form.control(argument), file, (folder / file).read_bytes())
+        if value is not None:
+            form.value = value
+        assert "import attrib_ds as at\n" in form.code
+        assert "from attrib_ds import" not in form.code
+        (folder / "pasted.py").write_text(f"{form.code}\nassert {result} is not None\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", PASTE], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"ran {name}" for name in sorted(forms.__all__)], done.stdout
 
 
 @pytest.mark.slow
@@ -278,7 +295,7 @@ def test_files_show_their_first_rows_and_then_the_credits(tmp_path):
     upload(form.control("conversions"), "orders.csv", orders)
     read = form.results["journeys"]
     assert form.result["conversions"].sum() == 2 * len(read.events) > 0
-    assert f"1 visits and {len(read.events)} conversions were read." in shown(form)
+    assert f"Read 1 visit and {len(read.events)} conversion" in shown(form)
     # What was understood stands beside the result.
     assert "Shopify orders" in shown(form).split('class="attrib-notes"')[1]
 
@@ -642,6 +659,35 @@ def test_credits_are_shown_in_words_with_units_by_what_was_asked(shop):
     form.value = {"statistic": "event-count"}
     form.run()
     assert 'alt="Credited conversions by node and model"' in shown(form)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value", "titles"),
+    [
+        (
+            "insights",
+            {"group_by": "geo.countryCode", "interval": "month"},
+            ["Country code", "Month", "Visits", "Hits", "Duration (seconds)", "Not complete"],
+        ),
+        ("insights", {}, ["Visits", "Hits", "Duration (seconds)"]),
+        ("search", {"columns": ["startDate", "geo.city"], "limit": 3}, ["Id", "Start date (UTC)", "City"]),
+        (
+            "attribution",
+            {"confidence": 0.9},
+            ["Model", "Node name", "Conversions", "Value", "Currency", "Share (0 to 1)"],
+        ),
+    ],
+)
+def test_tables_are_headed_by_words_with_units(name, value, titles, shop):
+    form = getattr(forms, name)(shop)
+    form.value = value
+    result = form.run()
+    table = [part for part in walk(form.widget) if type(part).__name__ == "ITable"][-1]
+    assert list(table.df.columns)[: len(titles)] == titles
+    assert not [title for title in table.df.columns if re.search("[._]|[a-z][A-Z]", title)]
+    # The files keep the names of the service.
+    assert len(table.df) == len(result)
 
 
 def test_every_control_has_a_label(shop):

@@ -111,7 +111,7 @@ def test_bots_are_loaded_and_have_no_credit(shop):
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
 def test_a_repr_counts():
     assert repr(READ["matomo"]()) == (
-        "<Journeys of 5 interactions, 4 events, 6 hits, 10 nodes; 1 rows rejected>"
+        "<Journeys of 5 interactions, 4 events, 6 hits, 10 nodes; 1 row rejected>"
     )
 
 

@@ -155,7 +155,7 @@ def test_repeated_rows_are_to_be_dropped_not_added_up(value, is_repeated):
 
 def test_duplicate_conversions_are_refused(write):
     with pytest.raises(
-        errors.InvalidRequest, match="1 rows more than distinct values of 'order_id'; aggregate"
+        errors.InvalidRequest, match="1 row more than distinct values of 'order_id'; aggregate"
     ):
         read_journeys(write("t.csv", TOUCHES), write("o.csv", ORDERS + "2;v;2025-01-06;1;EUR\n"))
 

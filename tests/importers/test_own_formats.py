@@ -342,7 +342,7 @@ def test_values_of_an_export_in_no_currency_are_left_out():
         }
 
     export = pd.DataFrame([event(1, currency="usd"), event(2, currency="points")])
-    with pytest.warns(errors.UnknownCurrency, match="1 conversions have no value.*'points'"):
+    with pytest.warns(errors.UnknownCurrency, match="1 conversion without a value.*'points'"):
         events = read_ga4(export).events.sort_values("event.sourceId")
     assert events["statistics.revenue.currency"].fillna("").tolist() == ["USD", ""]
     assert events["statistics.revenue.amount"].fillna(0).tolist() == [5.0, 0.0]

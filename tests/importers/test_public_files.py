@@ -350,7 +350,7 @@ def test_lines_of_an_order_are_added_up():
         "T1": 10.0,
     }
     with pytest.raises(
-        at.errors.InvalidRequest, match="1 rows more than distinct values of 'order_id'; aggregate"
+        at.errors.InvalidRequest, match="1 row more than distinct values of 'order_id'; aggregate"
     ):
         at.read_journeys(utm_log(), order_lines())
     mixed = order_lines().assign(sessionid=["anna", "ben", "ben"])

@@ -71,9 +71,7 @@ def test_rows_that_break_a_rule_are_left_out_with_a_warning():
     with pytest.warns(errors.RejectedRows) as warned:
         shop = at.open_hits(engine, hits=table)
     text = str(warned[0].message)
-    assert text.startswith(
-        "hits: 10 of 13 rows are left out: trackerId is missing (1); trackerId is not text"
-    )
+    assert text.startswith("hits: left out 10 of 13 rows: trackerId is missing (1); trackerId is not text")
     assert "date is before 1990 or more than 24 hours in the future (2)" in text
     assert "pageUrl is missing or no URL, such as https://shop.example/ (2)" in text
     assert int(at.interaction_insights(shop)["hitCount"].sum()) == 3

@@ -17,6 +17,7 @@ from attrib_ds.attribution.intervals import BOUNDS, Uncertainty
 from attrib_ds.attribution.models import Model, Participation, PathModel
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
+from attrib_ds.display import counted
 from attrib_ds.errors import InputWarning, NotSupported, warn
 from attrib_ds.records.frames import TEXT, Frame
 
@@ -89,8 +90,8 @@ def attribute(
     -----
     InputWarning
         If ``spend`` has nodes without a touchpoint; if a quarter of the conversions or more is unattributed
-        beside a filter of touchpoints; or if a tenth of them, and 20 (half, if fewer, under the default
-        lookback), have touchpoints before the lookback only.
+        beside a filter of touchpoints; or if a tenth of them, and 20 or half, have touchpoints before the
+        lookback only.
 
     Notes
     -----
@@ -160,19 +161,18 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     total, lost = rows["conversions"].sum(), rows.loc[rows["node_id"].isna(), "conversions"].sum()
     if "where" in paths.settings and lost > _LOST * total:
         warn(
-            f"{lost:,.0f} of {total:,.0f} conversions are unattributed: where={paths.settings['where']} "
+            f"unattributed: {lost:,.0f} of {counted(total, 'conversions')}: where={paths.settings['where']} "
             "leaves out touchpoints, not conversions. To leave out conversions too, filter them or their "
             "users: where=at.event(...), or where=at.user(...)",
             InputWarning,
         )
-    # Of few conversions, half are many, unless somebody chose the lookback.
-    few = min(_MANY, total / 2) if paths.settings.get("lookback") == _DEFAULT else _MANY
-    many = max(few, total / 10)
+    # Of few conversions, half are many.
+    many = max(min(_MANY, total / 2), total / 10)
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
         warn(
-            f"lookback: {missed:,.0f} of {total:,.0f} conversions have touchpoints before the lookback of "
-            f"{paths.settings['lookback']} and none within it, so they are unattributed. If decisions take "
+            f"lookback: {missed:,.0f} of {counted(total, 'conversions')} had touchpoints before the lookback "
+            f"of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
             "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several",
             InputWarning,
         )
@@ -199,7 +199,6 @@ def _rows(label: str, rows: pd.DataFrame) -> pd.DataFrame:
 _ROUNDING: Final = 1e-6
 #: Share of conversions that a filter may leave without a touchpoint before it is said.
 _LOST: Final = 0.25
-_DEFAULT: Final = "30D"
 #: Number of conversions that a warning about the lookback is worth.
 _MANY: Final = 20
 

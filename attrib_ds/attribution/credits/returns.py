@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attrib_ds import errors
+from attrib_ds import display, errors
 from attrib_ds.attribution.intervals import BOUNDS
 from attrib_ds.attribution.paths import project_tables as tree
 from attrib_ds.attribution.paths.paths import Paths
@@ -93,9 +93,9 @@ def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[
     if unknown:
         names = sorted(filter(None, known))
         listed = ", ".join(f"{node!r}{errors.closest(node, names)}" for node in unknown[:_MAX_NODES])
-        others = f" and {len(unknown) - _MAX_NODES:,} others" if len(unknown) > _MAX_NODES else ""
+        listed += display.and_others(len(unknown), _MAX_NODES)
         errors.warn(
-            f"spend: has nodes without a touchpoint, which earn nothing: {listed}{others}. Write nodes as "
+            f"spend: has nodes without a touchpoint, which earn nothing: {listed}. Write nodes as "
             "in the touchpoints, and leave out totals",
             errors.InputWarning,
         )

@@ -16,6 +16,7 @@ from attrib_ds.attribution.arrays import Numbers
 from attrib_ds.attribution.experiments import contrasts
 from attrib_ds.attribution.models import check_level
 from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT, to_pandas
 
@@ -205,8 +206,8 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
         count = int(seen.distinct().count().to_pyarrow().as_py())
     if not per_user.sum() or count < 4:
         raise InvalidRequest(
-            f"paths: {count} users and {per_user.sum():g} conversions; allowed: at least 4 users and some "
-            "conversions"
+            f"paths: {counted(count, 'users')} and {counted(per_user.sum(), 'conversions')}; allowed: "
+            "at least 4 users and some conversions"
         )
     mean = float(per_user.sum() / count)
     return count, mean, float((per_user**2).sum() / count - mean**2)

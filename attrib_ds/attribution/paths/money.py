@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
+from attrib_ds.display import counted
 from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
@@ -217,8 +218,8 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     )
     if found["lost"]:
         warn(
-            f"adjustments: {found['lost']:,} of {found['count']:,} rows have an event_id that no conversion "
-            f"has, such as {found['example']!r}, and change nothing",
+            f"adjustments: no conversion has the event_id of {found['lost']:,} of "
+            f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing",
             InputWarning,
         )
     if found["same"] and found["same"] == found["count"] - found["lost"]:

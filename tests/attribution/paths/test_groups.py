@@ -79,7 +79,7 @@ def test_a_lookback_that_cuts_off_what_led_to_a_tenth_of_the_conversions_warns()
     deals.loc[:19, "date"] = instants("05-01")[0]
     with pytest.warns(
         errors.InputWarning,
-        match="lookback: 20 of 100 conversions have touchpoints before the lookback of 30D",
+        match="lookback: 20 of 100 conversions had touchpoints before the lookback of 30D",
     ):
         attribute(Paths.from_frames(touchpoints, deals), "linear")
     attribute(Paths.from_frames(touchpoints, deals, lookback="180D"), "linear")
@@ -88,3 +88,6 @@ def test_a_lookback_that_cuts_off_what_led_to_a_tenth_of_the_conversions_warns()
     attribute(Paths.from_frames(touchpoints, deals), "linear")
     with pytest.warns(errors.InputWarning, match="lookback: 2 of 4 conversions"):
         attribute(Paths.from_frames(touchpoints, deals.iloc[18:22]), "linear")
+    # A lookback that somebody chose cuts off no less.
+    with pytest.warns(errors.InputWarning, match="lookback: 1 of 1 conversion had touchpoints before.*of 7D"):
+        attribute(Paths.from_frames(touchpoints, deals.iloc[21:22], lookback="7D"), "linear")
