@@ -268,7 +268,7 @@ def sync(options: argparse.Namespace) -> None:
     ):
         interactions = mirror.send("search_interactions", limit=0, filtered=None, bots=None).total
         users = mirror.send("search_users", columns=(), limit=0).total
-    counts = counted(interactions, "interactions"), counted(users, "users")
+    counts = counted(interactions or 0, "interactions"), counted(users or 0, "users")
     show(f"{options.to} has {' and '.join(counts)} of {options.project}")
 
 

@@ -157,7 +157,6 @@ _ROLES: Final = {
     },
 }
 _FOUND: Final = "(as found)"
-_READ: Final = {"interactions": "visits", "events": "conversions"}
 
 
 def own_files() -> Form:
@@ -363,7 +362,7 @@ class ColumnChoice(Control):
 def _show_own(credits: Any, form: Form) -> Sequence[Any]:
     """Show what was read from the files, and the credits."""
     counts = form.results["journeys"].counts
-    read = [counted(counts.get(kind, 0), noun) for kind, noun in _READ.items()]
+    read = counted(counts.get("interactions", 0), "visits"), counted(counts.get("events", 0), "conversions")
     choice: Any = form.control("columns")
     rows = elements.disclosure("First rows", *choice.previews.values())
     return [elements.notes([f"Read {' and '.join(read)}."]), *show_credits(credits, form), rows]

@@ -118,7 +118,6 @@ def disclosure(label: str, *children: Any) -> Any:
 
 #: Titles of columns, if their names do not tell the unit or are no words.
 _TITLES: Final = {
-    "_id": "Id",
     "duration": "Duration (seconds)",
     "durationSum": "Duration (seconds)",
     "sessionCount": "Visits",

@@ -471,14 +471,9 @@ class Downloads(anywidget.AnyWidget):  # type: ignore[misc]
         self.send({"name": file.name, "type": file.media_type}, buffers=[content])
 
 
-def show_frame(
-    frame: pd.DataFrame, form: Form, *, caption: str, stem: str, shown: pd.DataFrame | None = None
-) -> list[Any]:
-    """Return a frame, or what is shown of it, as a table, above buttons that save it and its code."""
-    return [
-        elements.table(frame if shown is None else shown, caption),
-        Downloads(frame_downloads(frame, stem, form.code)),
-    ]
+def show_frame(frame: pd.DataFrame, form: Form, *, caption: str, stem: str) -> list[Any]:
+    """Return a frame as a table, above buttons that save it and the code that computes it."""
+    return [elements.table(frame, caption), Downloads(frame_downloads(frame, stem, form.code))]
 
 
 def frame_downloads(frame: pd.DataFrame, stem: str, code: str) -> dict[str, Download]:

@@ -15,7 +15,7 @@ from attrib_ds.api.users import search_users
 from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import controls, elements
 from attrib_ds.forms.filter_builder import Filter
-from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, show_frame
+from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads, show_frame
 from attrib_ds.project import Project
 
 #: Title, description and main button of each form.
@@ -424,7 +424,8 @@ def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
     asked = {"group": form.value.get("group_by"), "interval": form.value.get("interval")}
     words = {name: elements.title(value) for name, value in asked.items() if value}
     table = counts.drop(columns=[name for name in asked if name not in words]).rename(columns=words)
-    shown = show_frame(counts, form, caption="Visits", stem="insights", shown=table)
+    files = Downloads(frame_downloads(counts, "insights", form.code))
+    shown = [elements.table(table, "Visits"), files]
     if not len(counts) or counts["interval"].isna().all():
         return shown
     return [elements.image(plots.insights(counts), "Interactions over time"), *shown]

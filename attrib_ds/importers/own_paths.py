@@ -294,11 +294,9 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
             ", ".join(f"{word!r} ({count:,})" for word, count in spellings.items())
             for spellings in merged[:_MAX_NAMES]
         )
-        more = and_others(len(merged), _MAX_NAMES)
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
-            f"spelling: {shown}{more}. ignore_case=False keeps them "
-            "apart",
+            f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. ignore_case=False keeps them apart",
             InputWarning,
         )
     return rows
@@ -316,10 +314,9 @@ def _warn_of_punctuation(rows: pa.Table, name: str) -> None:
     alike = [list(names) for names in spellings.values() if len({*map(_caseless, names)}) > 1]
     if alike:
         shown = "; ".join(" and ".join(map(repr, names)) for names in alike[:_MAX_NAMES])
-        more = and_others(len(alike), _MAX_NAMES)
         warn(
             f"in {name}, names of nodes that differ by spaces and punctuation only are credited apart: "
-            f"{shown}{more}. Write them alike if they are one",
+            f"{shown}{and_others(len(alike), _MAX_NAMES)}. Write them alike if they are one",
             InputWarning,
         )
 
