@@ -28,6 +28,8 @@ _EXTENSIONS: Final = (*text_files.DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS
 _MOST_PROPERTIES: Final = 2_000
 _MOST_LEVELS: Final = 16
 _MOST_ROWS_OF_GROUP: Final = 50_000_000
+#: As many as DuckDB keeps in a group.
+_ROWS_OF_BATCH: Final = 122_880
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
     r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?"
@@ -77,7 +79,13 @@ class Source:
 
     def word(self, column: str) -> str:
         """Return SQL for the column as trimmed text, NULL if blank."""
-        return f"NULLIF(trim({self.text(column)}), '')"
+        text, kind = self.text(column), self.types[column]
+        if kind.startswith("TIMESTAMP"):
+            return text
+        blank = f"NULLIF(trim({text}), '')"
+        # Trimming walks through the whole text; most texts begin and end with a visible letter of ASCII.
+        is_trimmed = f"{text}[1] BETWEEN '!' AND '~' AND {text}[-1] BETWEEN '!' AND '~'"
+        return f"CASE WHEN {is_trimmed} THEN {text} ELSE {blank} END" if kind == "VARCHAR" else blank
 
     def number(self, column: str) -> str:
         """Return SQL for the column as DOUBLE, NULL if not a number."""
@@ -247,7 +255,7 @@ def _open_path(
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
             _check_parquet(file.metadata, path, argument)
-            batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+            batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(_ROWS_OF_BATCH))
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
         rows = read_sheet(path, argument=argument)

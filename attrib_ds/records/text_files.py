@@ -5,13 +5,14 @@ import csv
 import gzip
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
@@ -355,12 +356,21 @@ def empty_file(path: Path, argument: str) -> InvalidRequest:
 def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.RecordBatchReader) -> str:
     """Copy Arrow data into a new table with rows numbered from 0, and return its quoted name."""
     name = _new_name(connection)
-    connection.register("attrib_ds_incoming", arrow)
+    reader = arrow.to_reader() if isinstance(arrow, pa.Table) else arrow
+    row = pa.field(ROW, pa.int64())
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        # Here, since a window over all rows is computed by one thread.
+        start = 0
+        for batch in reader:
+            yield batch.add_column(0, row, pa.array(np.arange(start, start + len(batch))))
+            start += len(batch)
+
+    connection.register(
+        "attrib_ds_incoming", pa.RecordBatchReader.from_batches(reader.schema.insert(0, row), numbered())
+    )
     try:
-        connection.execute(
-            f"CREATE TABLE {name} AS "
-            f"SELECT row_number() OVER () - 1 AS {quoted(ROW)}, * FROM attrib_ds_incoming"
-        )
+        connection.execute(f"CREATE TABLE {name} AS FROM attrib_ds_incoming")
     finally:
         connection.unregister("attrib_ds_incoming")
     return name

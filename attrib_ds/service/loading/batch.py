@@ -73,11 +73,12 @@ class Checks:
     def __init__(self, source: Source, *, argument: str) -> None:
         self.source = source
         self.argument = argument
+        self._originals: dict[str, str] = {}
         self._inner: dict[str, str] = {}
         self._outer: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         for column in source.columns:
-            self._inner[f"original {column}"] = source.word(column)
+            self._originals[f"original {column}"] = source.word(column)
 
     def has(self, column: str) -> bool:
         """Return whether the source has a column."""
@@ -121,8 +122,10 @@ class Checks:
 
     def value(self, name: str, value: str) -> None:
         """Add a value for rules and other columns that is not stored."""
-        self._inner[name] = value
-        self._inner.setdefault(f"original {name}", "CAST(NULL AS VARCHAR)")
+        # Each text is trimmed once.
+        word = self.source.word(name) if self.has(name) else ""
+        self._inner[name] = value.replace(word, original(name)) if word else value
+        self._originals.setdefault(f"original {name}", "CAST(NULL AS VARCHAR)")
 
     def derive(self, name: str, final: str) -> None:
         """Add a stored column computed from others."""
@@ -296,7 +299,8 @@ class Checks:
             count=self.source.rows,
         )
         checked = (
-            f"(SELECT {quoted(ROW)} AS row, {_selected(self._inner)} FROM {self.source.relation}) AS checked"
+            f"(SELECT {quoted(ROW)} AS row, {', '.join(map(quoted, self._originals))}, {_selected(self._inner)} "
+            f"FROM (SELECT *, {_selected(self._originals)} FROM {self.source.relation}) AS trimmed) AS checked"
         )
         broken = " OR ".join(f"coalesce({rule}, false)" for rule, _ in self._rules) or "false"
         connection.execute(
