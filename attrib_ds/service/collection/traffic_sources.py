@@ -254,9 +254,8 @@ class ResolvedHits:
     Parameters
     ----------
     relation : str
-        Table of what sessions need: ``row``, ``id``, ``trackerId``, ``serverDate``, ``isBot``,
-        ``referrerType``, ``isCampaign``, ``source`` (position in ``sources``), and ``problem``, null unless
-        the hit could not be read.
+        Table of the hits without the texts of URLs, and with ``isBot``, ``referrerType``, ``isCampaign``,
+        ``source`` (position in ``sources``), and ``problem``, null unless the hit could not be read.
     whole : str
         The same hits as a relation in SQL, for a FROM clause, with all columns that are stored.
     sources : tuple of TrafficSource or Unresolved
@@ -294,11 +293,11 @@ def resolve_hits(
     known = f"SELECT value FROM {rules.catalog}.identities WHERE kind = {literal(identities.TRACKER)}"
     # The landing page of a visitor of the day may be lost, as when the service was away. If the first page
     # that arrives was opened from it, its URL, which is the referrer, still has the campaign.
-    first = (
-        f"SELECT arg_min(id, (serverDate, id)) FROM {hits} WHERE starts_with(trackerId, 'day.') "
-        f"AND trackerId NOT IN ({known}) GROUP BY trackerId"
+    connection.execute(
+        f"CREATE TEMP TABLE first_pages AS SELECT arg_min(id, (serverDate, id)) AS id FROM {hits} "
+        f"WHERE starts_with(trackerId, 'day.') AND trackerId NOT IN ({known}) GROUP BY trackerId"
     )
-    marked = f"(SELECT *, coalesce(id IN ({first}), false) AS is_first FROM {hits})"
+    marked = f"(SELECT *, id IN (FROM temp.first_pages) AS is_first FROM {hits})"
     sources = _resolve_texts(connection, marked, rules, into=texts)
     agents = _resolve_agents(connection, hits, rules, span)
     filters = rules.settings.traffic_filters
@@ -307,8 +306,8 @@ def resolve_hits(
         connection.execute(
             f"""
             CREATE TABLE {into} AS
-            SELECT hit.row, hit.id, hit.trackerId, hit.serverDate, texts.text, texts.source,
-                texts.referrerType, texts.isCampaign,
+            SELECT hit.* EXCLUDE (isBot, truncated, pageUrl, referrer, address, is_first),
+                texts.text, texts.source, texts.referrerType, texts.isCampaign,
                 coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
                 coalesce(hit.truncated, false) OR texts.is_cut AS truncated,
                 {visitors.capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
@@ -319,11 +318,11 @@ def resolve_hits(
             LEFT JOIN {view} AS captured ON hit.address = captured.address
             """
         )
+    connection.execute("DROP TABLE temp.first_pages")
     parts = ", ".join(f"texts.{quoted(f'pageUrl.{part}')}" for part in schema.URL_PARTS)
     whole = (
-        "(SELECT raw.* EXCLUDE (row, id, trackerId, serverDate, isBot, truncated, pageUrl, referrer, "
-        f"address), resolved.* EXCLUDE (text), texts.referrer, {parts} "
-        f"FROM {hits} AS raw JOIN {into} AS resolved USING (row) JOIN {texts} AS texts USING (text))"
+        f"(SELECT resolved.* EXCLUDE (text), texts.referrer, {parts} "
+        f"FROM {into} AS resolved JOIN {texts} AS texts USING (text))"
     )
     return ResolvedHits(into, whole, sources, agents)
 
