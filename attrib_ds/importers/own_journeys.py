@@ -639,16 +639,15 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     InputWarning
         With the number of conversions.
     """
-    visitors, customers = (
-        {account for (account,) in connection.execute(f"SELECT DISTINCT account FROM {table}").fetchall()}
-        for table in ("visits", "conversions")
-    )
-    cells = [
-        (cell, known)
-        for own, known in ((customers, visitors), (visitors, customers))
-        for cell in sorted(own - known - {None})
-        if re.search("[^;,|][;,|][^;,|]", cell)
-    ]
+    cells: list[tuple[str, set[str]]] = []
+    for own, other in (("conversions", "visits"), ("visits", "conversions")):
+        several = connection.execute(
+            f"SELECT DISTINCT account FROM {own} ANTI JOIN {other} USING (account) "
+            "WHERE regexp_matches(account, '[^;,|][;,|][^;,|]') ORDER BY account"
+        ).fetchall()
+        if several:
+            known = {account for (account,) in connection.execute(f"SELECT account FROM {other}").fetchall()}
+            cells += [(cell, known) for (cell,) in several]
     owner: dict[str, str] = {}
 
     def owner_of(person: str) -> str:

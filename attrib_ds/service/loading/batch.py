@@ -299,8 +299,9 @@ class Checks:
             count=self.source.rows,
         )
         checked = (
-            f"(SELECT {quoted(ROW)} AS row, {', '.join(map(quoted, self._originals))}, {_selected(self._inner)} "
-            f"FROM (SELECT *, {_selected(self._originals)} FROM {self.source.relation}) AS trimmed) AS checked"
+            f"(SELECT {quoted(ROW)} AS row, {', '.join(map(quoted, self._originals))}, "
+            f"{_selected(self._inner)} FROM (SELECT *, {_selected(self._originals)} "
+            f"FROM {self.source.relation}) AS trimmed) AS checked"
         )
         broken = " OR ".join(f"coalesce({rule}, false)" for rule, _ in self._rules) or "false"
         connection.execute(
