@@ -169,7 +169,7 @@ class TestPeople:
     def test_guests_without_an_account_are_known_by_their_addresses(self):
         people = {"customer_id": ["0", "0"], "email": ["u@example.com", "v@example.com"]}
         clicks, bought = (rows.drop(columns="user").assign(**people) for rows in (CLICKS, orders()))
-        credits = at.attribute(at.read_journeys(clicks, bought).paths(), "linear").set_index("node_id")
+        credits = at.attribute(at.read_journeys(clicks, bought).paths(), "last_touch").set_index("node_id")
         assert credits["conversions"].to_dict() == {"search": 1.0, "email": 1.0}
 
     def test_a_word_for_nobody_is_no_person(self):
