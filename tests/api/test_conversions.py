@@ -82,6 +82,7 @@ def test_lookbacks_outside_one_to_365_days_are_refused(shop, lookback):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_only_events_with_a_state(shop):
     paths = turnover(shop, state="confirmed")
     assert sum(credited(paths, column="value").values()) == pytest.approx(110)
@@ -544,6 +545,7 @@ def turnover(project, **question):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_only_conversions_of_users_who_match_are_credited(shop):
     buyers_with_leads = user("eventTypesCount.lead") >= 1
     expected = pytest.approx({"shoes": 30, "letter": 30, "direct": 30})

@@ -219,6 +219,7 @@ def test_by_hand(frames):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_credits_equal_those_of_paths_with_the_lookback():
     world = simulate("random", users=1_000, seed=2)
     frames = world.touchpoints, world.conversions

@@ -65,6 +65,7 @@ def test_later_amounts_have_the_weights_of_their_conversion():
     assert rows.set_index("event_id")["value"].to_dict() == {"first": 0.0, "second": 40.0, "third": 50.0}
 
 
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_another_lookback_keeps_the_choice_of_values():
     paths = paths_of(adjustments=LATER)
     shorter = paths.with_lookback("4D")
