@@ -1,7 +1,8 @@
 """Parts: Parquet files of a folder or bucket, each written whole by one writer and read once."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from attrib_ds import local_files
-from attrib_ds.errors import InvalidRequest, Unavailable
+from attrib_ds.errors import AttribError, InvalidRequest, Unavailable
+from attrib_ds.records import sources
 
 _ENDING: Final = ".parquet"
 #: Names of files and folders that other engines write while they work.
@@ -116,23 +118,44 @@ class Folder(NamedTuple):
             and not any(name.startswith(_HIDDEN) for name in info.path[len(self.path) :].split("/"))
         ]
 
-    def read(self, part: Part) -> pa.Table:
-        """Return the rows of a part.
+    @contextmanager
+    def opened(self, part: Part) -> Iterator[pq.ParquetFile]:
+        """Open a part, which its reader takes in batches: it may be larger than the memory.
 
         Raises
         ------
         InvalidRequest
-            If it is not a Parquet file.
+            If it is not a Parquet file, or one that would fill the memory.
         Unavailable
             If it cannot be read.
         """
         try:
             with self.filesystem.open_input_file(part.path) as file:
-                return pq.ParquetFile(file).read()
+                rows = pq.ParquetFile(file, buffer_size=sources.BUFFER_BYTES, pre_buffer=False)
+                sources.check_parquet(rows.metadata, part.path, part.size)
+                yield rows
         except pa.ArrowException as error:
             raise InvalidRequest(f"{part.path!r} is not a readable Parquet file: {error}") from error
         except OSError as error:
             raise Unavailable(f"{part.path!r} cannot be read: {error}") from error
+
+    def batches(
+        self, parts: Iterable[Part], columns: pa.Schema, failures: list[AttribError]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of parts, with nulls in the columns that a part lacks.
+
+        Failures of :meth:`opened` are also added to a list: readers of Arrow streams keep their text alone.
+        """
+        empty = columns.empty_table()
+        try:
+            for part in parts:
+                with self.opened(part) as file:
+                    for batch in file.iter_batches(sources.BATCH_ROWS):
+                        held = [empty, pa.Table.from_batches([batch])]
+                        yield from pa.concat_tables(held, promote_options="default").to_batches()
+        except AttribError as failure:
+            failures.append(failure)
+            raise
 
     def write(self, name: str, rows: pa.Table) -> None:
         """Write a part, or replace it; nobody sees a piece of it, and it is durable afterwards.

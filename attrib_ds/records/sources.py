@@ -30,6 +30,9 @@ _MOST_LEVELS: Final = 16
 _MOST_ROWS_OF_GROUP: Final = 50_000_000
 #: As many as DuckDB keeps in a group.
 _ROWS_OF_BATCH: Final = 122_880
+#: Bytes of a column of a part, and rows of it, in memory at a time: not all of a row group.
+BUFFER_BYTES: Final = 4 * 2**20
+BATCH_ROWS: Final = 8_192
 _RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
     r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?"
@@ -254,7 +257,7 @@ def _open_path(
         raise empty_file(path, argument)
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
-            _check_parquet(file.metadata, path, argument)
+            check_parquet(file.metadata, path.name, path.stat().st_size, argument=argument)
             batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(_ROWS_OF_BATCH))
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
@@ -266,11 +269,11 @@ def _open_path(
     return _from_json_lines(connection, path, argument, opaque)
 
 
-def _check_parquet(metadata: pa.parquet.FileMetaData, path: Path, argument: str) -> None:
+def check_parquet(metadata: pa.parquet.FileMetaData, name: str, size: int, *, argument: str = "hits") -> None:
     """Refuse a file that is small and says that its columns are many, or its content huge."""
     if metadata.num_columns > _MOST_PROPERTIES:
         raise InvalidRequest(
-            f"{argument}: {path.name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
+            f"{argument}: {name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
         )
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     # A group is read as a whole. Repeated values take few bytes, however many rows have them.
@@ -279,12 +282,12 @@ def _check_parquet(metadata: pa.parquet.FileMetaData, path: Path, argument: str)
         (
             "bytes in a row group",
             max((group.total_byte_size for group in groups), default=0),
-            max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * path.stat().st_size),
+            max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * size),
         ),
     ):
         if number > most:
             raise InvalidRequest(
-                f"{argument}: {path.name!r} has {number:,} {what}; allowed: {most:,}; write it with smaller "
+                f"{argument}: {name!r} has {number:,} {what}; allowed: {most:,}; write it with smaller "
                 "row groups"
             )
 

@@ -3,9 +3,13 @@
 # ruff: noqa: SIM300  (the fields in capitals are not the constants of these comparisons)
 
 import re
+import threading
 import time
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 
+import duckdb
 import ibis
 import pyarrow as pa
 import pytest
@@ -381,3 +385,31 @@ def test_a_filter_on_nodes_joins_them_twice_at_most_on_every_engine(dialect):
         query = str(ibis.to_sql(touches.filter(to_ibis(predicate, touches, nodes=nodes)), dialect=dialect))
         assert len(re.findall(r"\bJOIN\b", query)) <= 2
         assert len(re.findall(r"\bIN\s*\(", query)) == 1
+
+
+@pytest.mark.parametrize(
+    ("test", "most"), [("contains", 50), ("starts_with", 100), ("ends_with", 100), ("matches", 20)]
+)
+def test_a_search_of_texts_without_hits_can_be_interrupted(test, most):
+    """In its scan DuckDB notices an interrupt after 122,880 rows."""
+    backend = ibis.duckdb.connect(threads=1)
+    backend.raw_sql(
+        "CREATE TABLE visits AS SELECT i AS number, repeat('number ' || i || ' of many ', 20) AS \"geo.city\" "
+        "FROM range(100_000) AS numbers(i)"
+    )
+    visits = backend.table("visits")
+    found = [getattr(CITY, test)(f"no {number}") for number in range(most)]
+    query = backend.compile(visits.filter(to_ibis(reduce(or_, found), visits)))
+    started_at = time.process_time()
+    timer = threading.Timer(0.05, backend.con.interrupt)
+    timer.start()
+    with pytest.raises(duckdb.InterruptException):
+        backend.con.execute(query).fetchall()
+    timer.join()
+    assert time.process_time() - started_at < 0.5
+
+
+def test_a_search_of_texts_with_one_column():
+    cities = ibis.duckdb.connect().create_table("cities", pa.table({"geo.city": ["Paris", "Oslo"]}))
+    found = cities.filter(to_ibis(CITY.contains("par"), cities))
+    assert found.to_pyarrow().to_pylist() == [{"geo.city": "Paris"}]

@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, administration
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.records import export_tables, ga4_events, parts, snowplow_events, sources
 from attrib_ds.service.collection.traffic_sources import Rules
@@ -117,25 +117,28 @@ def _load_parts(
     counts, refused, rows, end = Counter(parts=len(new)), [REJECTED.empty_table()], 0, 0
     while end < len(new):
         start, taken, columns = end, 0, pa.schema([])
-        tables: list[pa.Table] = []
         while end < len(new) and taken < _ROWS_OF_PARTS:
-            table = folder.read(new[end])
+            with folder.opened(new[end]) as file:
+                held, further_rows = file.schema_arrow, file.metadata.num_rows
             try:
-                columns = pa.unify_schemas([columns, table.schema]) if tables else table.schema
+                columns = pa.unify_schemas([columns, held]) if end > start else held
             except pa.ArrowException:
                 # Its columns have other types, so that it begins the next transaction.
                 break
-            tables.append(table)
-            taken, end = taken + table.num_rows, end + 1
-        hits = pa.concat_tables(tables, promote_options="default")
+            taken, end = taken + further_rows, end + 1
+        failures: list[AttribError] = []
+        batches = folder.batches(new[start:end], columns, failures)
+        hits = pa.RecordBatchReader.from_batches(columns, batches)
         try:
             further, rejected = _load(store, "hits", hits, read=new[start:end], **options)
         except InvalidRequest as error:
+            if failures:
+                raise failures[0] from None
             names = " to ".join(dict.fromkeys(repr(new[at].path) for at in (start, end - 1)))
             raise InvalidRequest(f"{error} (parts: {names})") from error
         counts.update(further)
         refused.append(rejected.set_column(0, REJECTED.field(0), pc.add(rejected["row"], rows)))
-        rows += hits.num_rows
+        rows += taken
     return dict(counts), pa.concat_tables(refused)
 
 

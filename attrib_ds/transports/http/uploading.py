@@ -67,10 +67,12 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
     if isinstance(source, str | Path) and parts.is_folder(source):
         folder, count = parts.Folder.open(source, argument="hits"), 0
         for part in folder.find():
-            rows = folder.read(part)
-            numbers = pa.array(range(count, count + rows.num_rows), pa.int64())
-            yield from _written(rows.append_column(sources.ROW, numbers), file)
-            count += rows.num_rows
+            with folder.opened(part) as opened_part:
+                for batch in opened_part.iter_batches(_ROWS):
+                    numbers = pa.array(range(count, count + batch.num_rows), pa.int64())
+                    rows = pa.Table.from_batches([batch])
+                    yield from _written(rows.append_column(sources.ROW, numbers), file)
+                    count += batch.num_rows
         return
     if not (isinstance(source, str | Path | pa.RecordBatch) or hasattr(source, "__arrow_c_stream__")):
         raise NotSupported(

@@ -421,23 +421,45 @@ def one_hit(**columns):
     )
 
 
-def test_each_part_is_counted_once(tmp_path, shop, monkeypatch):
-    counted = []
-
-    class Rows:
-        schema = one_hit().schema
-
-        @property
-        def num_rows(self):
-            counted.append(self)
-            return 1
-
-    concat = pa.concat_tables
-    monkeypatch.setattr(
-        pa, "concat_tables", lambda rows, **_: one_hit() if isinstance(rows[0], Rows) else concat(rows)
+def test_a_large_part_is_read_in_batches_and_what_fails_then_keeps_its_kind(tmp_path, shop, monkeypatch):
+    rows = 50_000
+    addresses = [f"https://a.example/{number}/{'x' * 1_000}" for number in range(rows)]
+    large = one_hit(trackerId=["anna"] * rows, date=["2026-01-01T12:00:00Z"] * rows, pageUrl=addresses)
+    # In one row group, which nobody reads as a whole.
+    pq.write_table(large, tmp_path / "large.parquet", use_dictionary=False)
+    folder = Folder.open(tmp_path, argument="hits")
+    least, failures = pa.total_allocated_bytes(), []
+    held = max(
+        pa.total_allocated_bytes()
+        for batch in folder.batches(folder.find(), large.schema, failures)
+        if batch.num_rows
     )
-    found = [parts.Part(f"local:/{number}", f"/{number}", 1) for number in range(50)]
-    monkeypatch.setattr(parts.Folder, "find", lambda _: found)
-    monkeypatch.setattr(parts.Folder, "read", lambda *_: Rows())
+    assert held - least < large.nbytes / 2
+    real, opened = parts.Folder.opened, []
+
+    def away(*of):
+        opened.append(of)
+        if len(opened) > 1:
+            raise Unavailable("the bucket is away")
+        return real(*of)
+
+    monkeypatch.setattr(parts.Folder, "opened", away)
+    with pytest.raises(Unavailable, match="^the bucket is away$"):
+        at.load(shop, hits=tmp_path)
+
+
+def test_a_part_that_would_fill_the_memory_is_refused(tmp_path, shop, monkeypatch):
+    pq.write_table(one_hit(), tmp_path / "one.parquet")
+    monkeypatch.setattr("attrib_ds.records.sources._MOST_ROWS_OF_GROUP", 0)
+    with pytest.raises(InvalidRequest, match=r"one.parquet' has 1 rows in a row group; allowed: 0"):
+        at.load(shop, hits=tmp_path)
+
+
+def test_each_part_is_opened_to_count_and_to_read_it(tmp_path, shop, monkeypatch):
+    opened = []
+    real = parts.Folder.opened
+    monkeypatch.setattr(parts.Folder, "opened", lambda *of: opened.append(of) or real(*of))
+    for number in range(50):
+        pq.write_table(one_hit(trackerId=[f"visitor {number}"]), tmp_path / f"{number}.parquet")
     assert at.load(shop, hits=tmp_path).counts["parts"] == 50
-    assert len(counted) <= 100
+    assert len(opened) == 100

@@ -41,19 +41,20 @@ USERS = "/api/v2/projects/shop/users/search"
 EVENTS = "/api/v1/events"
 
 
-#: Takes seconds: 50 comparisons for each of the interactions, all of which hold. Where none holds, DuckDB looks
-#: through 122,880 rows before it sees that it was interrupted.
-LONG = {
-    "limit": 1,
-    "interactionFilter": {
-        "type": "condition",
-        "condition": "AND",
-        "rules": [
-            {"type": "predicate", "field": "geo.city", "operator": "notContains", "value": f"no {number}"}
-            for number in range(50)
-        ],
-    },
-}
+def comparisons(condition, operator):
+    """Return a search that takes seconds: 50 comparisons for each of the interactions."""
+    rules = [
+        {"type": "predicate", "field": "geo.city", "operator": operator, "value": f"no {number}"}
+        for number in range(50)
+    ]
+    return {
+        "limit": 1,
+        "interactionFilter": {"type": "condition", "condition": condition, "rules": rules},
+    }
+
+
+#: All interactions match, or none.
+LONG, WITHOUT_HITS = comparisons("AND", "notContains"), comparisons("OR", "contains")
 
 
 #: Runs until the time limit of such queries.
@@ -137,12 +138,12 @@ def test_reads_change_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (USERS, LONG_SQL)])
+@pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (SEARCH, WITHOUT_HITS), (USERS, LONG_SQL)])
 def test_a_read_ends_at_its_deadline(shops, path, body):
     with serving(shops, seconds_to_read=0.3) as (call, lent):
-        started_at = time.monotonic()
+        started_at = time.process_time()
         reply = call("POST", path, body)
-        assert time.monotonic() - started_at < 5
+        assert time.process_time() - started_at < 1.5
         assert reply.status == 503
         assert "0.3 seconds" in reply.json()["message"]
         # The same request would take as long again: nothing asks to repeat it.
@@ -170,7 +171,7 @@ def test_waiting_for_a_thread_counts(shops):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (USERS, LONG_SQL)])
+@pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (SEARCH, WITHOUT_HITS), (USERS, LONG_SQL)])
 def test_a_read_ends_when_its_client_leaves(shops, path, body):
     with serving(shops, reads=1) as (call, lent):
         with closing(begin(call, path, body)):
