@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from support.http_caller import TIMEOUT, Caller, ask_token, token_of
@@ -184,6 +186,26 @@ def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
         assert ask_token(Caller(url), key).status == 400
     assert main(["keys", "list", "--home", str(tmp_path)]) == 0
     assert "\texpired\t" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_silent_connections_leave_descriptors_for_others(tmp_path):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+    try:
+        serving_with_few = serving(tmp_path)
+        url = serving_with_few.__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with ExitStack() as stack:
+        stack.push(serving_with_few)
+        address = urlsplit(url)
+        for _ in range(300):
+            stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=TIMEOUT))
+        assert Caller(url)("GET", "/health/live", None).status == 200
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
@@ -38,8 +37,8 @@ _SECONDS_IDLE: Final = 75
 #: Connections beyond which requests get 503: more than requests that run and wait, and less than the 1,024
 #: file descriptors that most systems give to a process.
 _MOST_CONNECTIONS: Final = 900
-#: What a connection beyond them has for the head of its request.
-_SECONDS_IN_CROWD: Final = 1.0
+#: What the process may have open, if the system allows it: silent connections are not counted among those.
+_MOST_DESCRIPTORS: Final = 65_536
 #: A signal that comes just before the loop waits does not wake it.
 _SECONDS_OF_TICK: Final = 5.0
 #: Connections waiting to be accepted.
@@ -84,6 +83,7 @@ def serve(
         If the server listens on all addresses and no ``url`` is given.
     """
     opening = _opened(home)
+    _raise_descriptors()
     with _quiet_signals(), _prepared(opening, host, port, url, options, _print) as (server, listening):
         server.run([listening])
 
@@ -236,7 +236,7 @@ def _prepared(
         )
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http="httptools",
             loop="asyncio",
             ws="none",
             lifespan="on",
@@ -253,19 +253,6 @@ def _prepared(
         )
         server = _Server(config)
         yield server, listening
-
-
-class _Protocol(HttpToolsProtocol):
-    """Ends a connection on which the head of a request does not arrive in time."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        is_crowded = len(self.server_state.connections) > _MOST_CONNECTIONS
-        self.loop.call_later(_SECONDS_IN_CROWD if is_crowded else _SECONDS_IDLE, self._end_if_silent)
-
-    def _end_if_silent(self) -> None:
-        if self.cycle is None:
-            self.transport.abort()
 
 
 class _Server(uvicorn.Server):
@@ -302,6 +289,17 @@ def _quiet_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _raise_descriptors() -> None:
+    """Allow this process as many descriptors as the system allows it: most begin with 1,024."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= now < _MOST_DESCRIPTORS:
+            wanted = _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 @contextmanager

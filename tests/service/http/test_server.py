@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -250,28 +250,6 @@ def test_a_crowded_server_refuses_with_the_time_to_wait_before_it_ends_a_connect
         assert b"\r\nretry-after: 1\r\n" in answer
         with connected(url, LIVE) as alive:
             assert statuses(one_response(alive)) == [200]
-
-
-def test_connections_that_are_silent_in_a_crowd_are_ended(monkeypatch, tmp_path):
-    monkeypatch.setattr("attrib_ds.service.http.server._MOST_CONNECTIONS", 4)
-    monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_IN_CROWD", 0.1)
-    monkeypatch.setattr("attrib_ds.service.http.app._SECONDS_TO_HEAR", TIMEOUT)
-    with running(tmp_path) as url, ExitStack() as stack:
-        first = [stack.enter_context(connected(url, LIVE[:20])) for _ in range(4)]
-        body = stack.enter_context(connected(url, EVENTS + b"Content-Length: 100\r\n\r\n"))
-        for sent in (b"", LIVE[:20]):
-            with connected(url, sent) as silent, suppress(ConnectionResetError):
-                assert rest_of(silent) == b""
-        body.sendall(b"x" * 100)
-        assert statuses(rest_of(body)) == [503]
-        first[0].sendall(LIVE[20:])
-        assert statuses(one_response(first[0])) == [200]
-
-
-def test_a_connection_without_a_request_is_ended(monkeypatch, tmp_path):
-    monkeypatch.setattr("attrib_ds.service.http.server._SECONDS_IDLE", 0.2)
-    with running(tmp_path) as url, connected(url, LIVE[:20]) as silent, suppress(ConnectionResetError):
-        assert rest_of(silent) == b""
 
 
 @pytest.mark.slow
