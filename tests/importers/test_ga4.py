@@ -205,7 +205,9 @@ def test_revenue_needs_a_currency():
             "ecommerce": [{"transaction_id": "T1", "purchase_revenue": 5.0}],
         }
     )
-    with pytest.raises(errors.InvalidRequest, match="currency: 1 conversions have revenue .* 'T1'; pass one"):
+    with pytest.raises(
+        errors.InvalidRequest, match="currency: 1 conversion with revenue but no currency, .* 'T1'; pass one"
+    ):
         at.read_ga4(events)
     events_read = at.read_ga4(events, currency="SEK").events
     assert events_read[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [

@@ -331,6 +331,7 @@ def world():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("anchor", ["event", "state"])
 @pytest.mark.parametrize("hazard", HAZARDS)
