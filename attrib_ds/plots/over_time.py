@@ -207,13 +207,14 @@ def _sums(rows: pd.DataFrame, interval: str, columns: tuple[str, ...], *, top: i
     kept, others = nodes[:top], nodes[top:]
     lines = [(GROUP, label) for label in distinct({node: names[node] for node in kept}).values()]
     lines += [(OTHER, f"other ({style.format_count(len(others), 'node')})")] * bool(others)
-    lines += [(UNATTRIBUTED, name_of_rest(rows["model"]))] * any(without.any() for _, without in tables)
+    has_rest = any(without.any() for _, without in tables)
+    lines += [(UNATTRIBUTED, name_of_rest(rows["model"]))] * has_rest
     sums = []
     for of_nodes, without in tables:
         parts = [of_nodes.reindex(kept).fillna(0.0)]
         if others:
             parts.append(of_nodes.reindex(others).fillna(0.0).sum().to_frame().T)
-        if lines and lines[-1][0] == UNATTRIBUTED:
+        if has_rest:
             parts.append(without.to_frame().T)
         index = pd.MultiIndex.from_tuples(lines, names=["kind", "label"])
         sums.append(pd.concat(parts).set_axis(index) if lines else of_nodes)

@@ -275,21 +275,18 @@ def check_parquet(metadata: pa.parquet.FileMetaData, name: str, size: int, *, ar
         raise InvalidRequest(
             f"{argument}: {name!r} has {metadata.num_columns:,} columns; allowed: {_MOST_PROPERTIES:,}"
         )
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    most_bytes = max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * size)
     # A group is read as a whole. Repeated values take few bytes, however many rows have them.
-    for what, number, most in (
-        ("rows in a row group", max((group.num_rows for group in groups), default=0), _MOST_ROWS_OF_GROUP),
-        (
-            "bytes in a row group",
-            max((group.total_byte_size for group in groups), default=0),
-            max(text_files.SMALL_CONTENT, text_files.MOST_FOLD * size),
-        ),
-    ):
-        if number > most:
-            raise InvalidRequest(
-                f"{argument}: {name!r} has {number:,} {what}; allowed: {most:,}; write it with smaller "
-                "row groups"
-            )
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for what, number, most in (
+            ("rows", group.num_rows, _MOST_ROWS_OF_GROUP),
+            ("bytes", group.total_byte_size, most_bytes),
+        ):
+            if number > most:
+                raise InvalidRequest(
+                    f"{argument}: {name!r} has {number:,} {what} in a row group; allowed: {most:,}; "
+                    "write it with smaller row groups"
+                )
 
 
 def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:

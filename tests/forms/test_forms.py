@@ -319,6 +319,19 @@ def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
     form.value = {"touchpoints": tmp_path / "visits.csv"}
     assert labelled(form.widget, "Person").value == "client_id (as found)"
     assert labelled(form.widget, "Device").value == "none (as found)"
+    # The columns of a file that is not chosen yet are hidden.
+    groups = [part for part in walk(form.widget) if "attrib-columns-found" in part._dom_classes]
+    assert [group.layout.display for group in groups] == ["", "none"]
+
+
+def test_a_button_shows_and_hides_the_code(shop):
+    form = forms.search(shop)
+    parts = [part for part in walk(form.widget) if "attrib-disclosure" in part._dom_classes]
+    (code,) = (part for part in parts if part.children[0].description == "▸ Code")
+    toggle, content = code.children
+    for is_open, arrow, display in ((True, "▾", ""), (False, "▸", "none")):
+        toggle.value = is_open
+        assert (toggle.description, content.layout.display) == (f"{arrow} Code", display)
 
 
 def test_the_search_form_returns_the_result_of_the_function(shop):
@@ -600,6 +613,7 @@ def test_the_workbench_makes_a_form_when_its_page_is_shown(shop):
     bench = workbench()
     bench.open(shop)
     assert list(bench.forms) == ["Overview"]
+    assert f"<h1>{shop.project_id}</h1>" in shown(bench)
     assert repr(bench.show("Users")) == "<Form of search_users; .value, .code, .run()>"
     assert list(bench.forms) == ["Overview", "Users"]
 

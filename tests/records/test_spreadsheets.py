@@ -5,7 +5,7 @@ import io
 import openpyxl
 import pandas as pd
 
-from attrib_ds.records.written_files import csv_text, escaped, write_excel
+from attrib_ds.records.written_files import csv_text, escaped, read_sheet, write_excel
 
 FORMULAS = [
     *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("https://example.com","x")'),
@@ -79,3 +79,12 @@ def test_workbooks_hold_text_as_text_and_instants_in_utc():
         (text, "s", None) for text in frame["name"]
     ]
     assert book["credits"]["B2"].value == pd.Timestamp("2025-01-02T03:04:05").to_pydatetime()
+
+
+def test_lines_of_a_title_above_the_header_are_left_out(tmp_path):
+    book = openpyxl.Workbook()
+    for line in (["Orders of May"], [], ["order", "mail", "value"], ["1", "anna@example.com", 10]):
+        book.active.append(line)
+    book.save(tmp_path / "orders.xlsx")
+    rows = read_sheet(tmp_path / "orders.xlsx", argument="conversions")
+    assert rows.astype(str).to_dict("records") == [{"order": "1", "mail": "anna@example.com", "value": "10"}]

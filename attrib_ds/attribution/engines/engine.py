@@ -168,10 +168,10 @@ def rebound(table: ir.Table, backend: Any) -> ir.Table:
     """Return a table bound to another connection to the same engine."""
 
     def replaced(node: Any, changed: Any) -> Any:
-        arguments = changed or dict(zip(node.__argnames__, node.__args__, strict=True))
-        if arguments.get("source", backend) is not backend:
-            return type(node)(**arguments | {"source": backend})
-        return type(node)(**changed) if changed else node
+        changes = dict(changed or {})
+        if getattr(node, "source", backend) is not backend:
+            changes["source"] = backend
+        return node.copy(**changes) if changes else node
 
     return table.op().replace(replaced).to_expr()
 

@@ -639,7 +639,7 @@ class HazardEffects(effects.Effects):
             self.node_ids,
             self.node_names,
             self.currencies,
-            np.vstack([is_node, np.zeros((1, len(self.currencies)), bool)]),
+            is_node,
             chosen,
             self.warnings,
             mixtures=mixtures,

@@ -149,8 +149,8 @@ _PROCESSORS: Final = _rules(
 
 
 @lru_cache(maxsize=10_000)
-def is_bot(text: str | None) -> bool:
-    """Return whether a user agent is a known bot, or empty; None is an unknown one, and no bot.
+def is_bot(text: str) -> bool:
+    """Return whether a user agent is a known bot, or empty.
 
     Examples
     --------
@@ -159,8 +159,6 @@ def is_bot(text: str | None) -> bool:
     >>> is_bot("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0")
     False
     """
-    if text is None:
-        return False
     word = text.strip()[:LONGEST_AGENT]
     if not word or is_crawler(word):
         return True

@@ -5,7 +5,7 @@ import pytest
 from support.journeys_as_paths import paths_of, users_of
 
 from attrib_ds import Paths, attribute, errors, explain, simulate, touch_credits
-from attrib_ds.attribution.credits.explanations import unattributed_reason
+from attrib_ds.attribution.credits.explanations import reasons, unattributed_reason
 from attrib_ds.attribution.models import (
     ConversionRateShapley,
     CustomWeights,
@@ -158,6 +158,24 @@ def test_reasons_of_touchpoints_left_out_by_a_transform_or_without_effect():
     assert why(journeys, Fractribution(steps=1), "event 0-0")[0] == (
         "left out of the path (last 1 touchpoint only): 0 %"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"transform": "exposure"}, "transform 'exposure'"),
+        ({"steps": 2}, "last 2 touchpoints only"),
+        ({"remove_if_not_all": ["direct"]}, "without direct unless alone"),
+        ({"remove_if_last_and_not_all": ["direct"]}, "without direct at the end unless alone"),
+        (
+            {"steps": 3, "remove_if_not_all": ["direct", "mail"]},
+            "last 3 touchpoints only, without direct unless alone, without mail unless alone",
+        ),
+    ],
+)
+def test_a_touchpoint_is_left_out_for_the_settings_of_the_model(settings, reason):
+    rows = pd.DataFrame({"rate": [float("nan")], "rate_without": [float("nan")], "weight": [0.0]})
+    assert reasons(Fractribution(**settings), rows) == [f"left out of the path ({reason}): 0 %"]
 
 
 @pytest.mark.slow

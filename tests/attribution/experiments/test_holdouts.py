@@ -275,6 +275,8 @@ def test_a_touchpoint_outside_the_window_is_no_contamination(ten):
         warnings.simplefilter("error")
         found = found_in(ten, held("ads", 0, 1, 2, 5).assign(since=day(3)))
     assert found["contaminated"][0] == 0
+    # User 5 is reached on days 1 and 2.
+    assert row_of(ten, HELD.assign(since=day(1.5)))["reached"] == 1
 
 
 def test_each_currency_has_its_row():

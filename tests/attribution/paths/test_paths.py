@@ -39,6 +39,17 @@ CONVERSIONS = pd.DataFrame(
 )
 
 
+def test_a_node_opens_assists_and_closes_conversions():
+    rows = Paths.from_frames(TOUCHPOINTS, CONVERSIONS).roles()
+    assert rows.to_dict("split", index=False) == {
+        "columns": ["node_id", "node_name", "touched", "opens", "assists", "closes", "alone"],
+        "data": [
+            ["email", "email", 1.0, 0.0, 0.0, 1.0, 0.0],
+            ["search", "search", 1.0, 1.0, 0.0, 0.0, 0.0],
+        ],
+    }
+
+
 def test_one_row_per_touchpoint_in_order():
     frame = Paths.from_frames(TOUCHPOINTS, CONVERSIONS).to_pandas()
     shown = frame[["event_id", "user_id", "node_id", "position", "length", "conversions", "value"]]

@@ -419,6 +419,10 @@ def test_g132_an_invalid_synchronous_event_is_told_with_its_errors(write, event_
     assert set(trashed) == {"count", "total", "data"}
 
 
+def test_the_header_on_fields_of_trashed_events_changes_no_other_answer(call):
+    assert call("POST", SEARCH, {}, X_Trashed_Field="string").json() == call("POST", SEARCH, {}).json()
+
+
 def test_r320_an_invalid_asynchronous_event_is_accepted(write):
     assert write("POST", "/api/v1/events", event("unknown type", eventType="nonsense")).status == 200
 

@@ -10,10 +10,7 @@ import pytest
 from support.http_caller import Caller
 
 import attrib_ds as at
-from attrib_ds import instants
-from attrib_ds.service.collection.daily_visitors import DailySalt
 from attrib_ds.service.http.server import ServerOptions, running
-from attrib_ds.service.store.store import Store
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 SHOP = "https://shop.example"
@@ -299,37 +296,3 @@ def test_g239_the_address_and_the_salt_leave_the_project_in_no_copy(shop):
         texts = [str(row) for name in names for row in copy.execute(f"FROM {name}").fetchall()]
     assert len([text for text in texts if "'day." in text and "/till" in text]) > 0
     assert not [text for text in texts if "visitorSalt" in text or HOME in text]
-
-
-def test_g239_the_salt_lasts_for_a_day_of_the_project(monkeypatch):
-    now = {"is": datetime(2025, 7, 1, tzinfo=UTC)}
-    monkeypatch.setattr(instants, "now", lambda: now["is"])
-    with closing(Store.open(":memory:", "shop", timezone="Europe/Paris")) as store:
-
-        def visitor(when, *, is_new_process=False):
-            nonlocal salt
-            now["is"] = datetime.fromisoformat(when).replace(tzinfo=UTC)
-            salt = DailySalt("shop", "Europe/Paris") if is_new_process else salt
-            if salt.visitor(HOME, FIREFOX) is None:
-                salt.renew(store)
-            return salt.visitor(HOME, FIREFOX)
-
-        def stored():
-            with store.cursor() as cursor:
-                return cursor.execute("SELECT value FROM settings WHERE name = 'visitorSalt'").fetchall()
-
-        salt = DailySalt("shop", "Europe/Paris")
-        # In summer, midnight in Paris is 22:00 UTC.
-        first = visitor("2025-07-01T22:00:00")
-        assert visitor("2025-07-02T21:59:59", is_new_process=True) == first
-        ((before,),) = stored()
-        second = visitor("2025-07-02T22:00:00")
-        assert second != first
-        ((after,),) = stored()
-        assert json.loads(after)[0] == "2025-07-03"
-        assert before != after
-        salt.destroy_past(store)
-        assert stored() == [(after,)]
-        now["is"] = datetime(2025, 7, 5, tzinfo=UTC)
-        salt.destroy_past(store)
-        assert stored() == []

@@ -555,7 +555,9 @@ def test_many_events_are_moved_in_portions(service, monkeypatch):
     assert queued(service._store.path, "events") == []
 
 
-def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(service, monkeypatch):
+@pytest.fixture
+def failing(monkeypatch):
+    """Events of which some text says that they are bad cannot be written."""
     write = processing.write
 
     def failing(connection, store, prepared):
@@ -564,6 +566,9 @@ def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(servic
         write(connection, store, prepared)
 
     monkeypatch.setattr(processing, "write", failing)
+
+
+def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(service, failing):
     with held(service):
         ids = accept(service, "a", "b")
         bad = send(service, "create_event", **order("c", data={"coupon": "bad"})).value
@@ -573,6 +578,20 @@ def test_an_event_that_cannot_be_written_is_trashed_and_holds_up_no_other(servic
         (bad, "processing-error")
     ]
     assert rows(service, "SELECT _id FROM events ORDER BY _id") == sorted((id,) for id in ids.values())
+
+
+@pytest.mark.parametrize(("count", "is_theirs"), [(10, True), (11, False)])
+def test_ten_events_of_a_portion_can_be_bad_and_more_are_the_fault_of_something_else(
+    service, failing, count, is_theirs
+):
+    with held(service):
+        for number in range(count):
+            send(service, "create_event", **order(f"n{number}", data={"coupon": "bad"}))
+    if is_theirs:
+        assert send(service, "list_trashed_events").read().num_rows == count
+        return
+    with pytest.raises(ValueError, match="bad"):
+        send(service, "list_trashed_events")
 
 
 @pytest.mark.slow
