@@ -184,6 +184,7 @@ def _currency(options: argparse.Namespace) -> str | None:
 def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
     if not len(rejected):
         return
+    rejected = rejected.assign(reason=rejected["reason"].map(as_options))
     listed = (folder or Path()) / "unreadable-rows.csv"
     listed.parent.mkdir(parents=True, exist_ok=True)
     written_files.write_csv(rejected, listed)

@@ -157,7 +157,8 @@ def read_journeys(
     InputWarning
         If rows of conversions without an id repeat another one exactly; each counts.
     InputWarning
-        If no conversion has a user of any touchpoint, or users differ by case or leading zeros only.
+        If no conversion has a user of any touchpoint, all are before the first
+        touchpoint, or users differ by case, leading zeros or a final .0 only.
 
     Examples
     --------
@@ -643,7 +644,7 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     for own, other in (("conversions", "visits"), ("visits", "conversions")):
         several = connection.execute(
             f"SELECT DISTINCT account FROM {own} ANTI JOIN {other} USING (account) "
-            "WHERE regexp_matches(account, '[^;,|][;,|][^;,|]') ORDER BY account"
+            "WHERE regexp_matches(account, '[^;,|/&][;,|/&][^;,|/&]') ORDER BY account"
         ).fetchall()
         if several:
             known = {account for (account,) in connection.execute(f"SELECT account FROM {other}").fetchall()}
@@ -657,7 +658,7 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
 
     joined = []
     for cell, known in cells:
-        people = [person.strip() for person in re.split("[;,|]", cell) if person.strip()]
+        people = [person.strip() for person in re.split("[;,|/&]", cell) if person.strip()]
         if not known.isdisjoint(people):
             joined.append(cell)
             for person in people:
@@ -678,7 +679,14 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
-    """Warn if no conversion has a user of any touchpoint, so that nothing can be attributed."""
+    """Warn if no conversion has a user of any touchpoint, or all are before the first."""
+    first = journeys.interactions["startDate"].min()
+    if (journeys.events["eventDate"] < first).all():
+        warn(
+            f"all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
+            "is attributed. Check the periods of both, and the order of day and month",
+            InputWarning,
+        )
     if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
         return
     used = {kind: of_kind.get("user", of_kind.get("device")) for kind, of_kind in columns.items()}
@@ -691,8 +699,8 @@ def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Na
 
 
 def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn of users whose conversions have no touchpoints because of case or leading zeros."""
-    plain = "ltrim(lower(account), '0')"
+    """Warn of users whose conversions have no touchpoints because of case, leading zeros or a final .0."""
+    plain = r"regexp_replace(ltrim(lower(account), '0'), '^(\d+)\.0$', '\1')"
     found = connection.execute(
         "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
         f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
@@ -702,8 +710,8 @@ def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
     count, spelling, known = found or (0, None, None)
     if count:
         warn(
-            "users of conversions differ from those of touchpoints by case or leading zeros only "
+            "users of conversions differ from those of touchpoints by case, leading zeros or a final .0 only "
             f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
-            "attributed. Write users alike in both, in case and zeros",
+            "attributed. Write users alike in both",
             InputWarning,
         )

@@ -179,6 +179,8 @@ class OwnTable:
         header = self._header_row()
         if header is not None:
             return f"row {header} looks like the header; begin the table with it"
+        if values := [name for name in self.source.columns if re.fullmatch(r"[\d.,:/T -]*\d", name)]:
+            return f"{values[0]!r} looks like a value; if the header is missing, add a row of names"
         if role == "user" and self.with_names(_TOTALS) and not self.common("user"):
             return (
                 "paths need one row per visit or contact, with an id of the person; export those, and pass a "

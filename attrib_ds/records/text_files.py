@@ -303,6 +303,10 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
     if not is_delimited or not path.is_file() or _marked_encoding(path) is not None:
         return None
     line = _first_foreign_line(path)
+    with open_binary(path) as file:
+        is_archive = file.read(4) == b"PK\x03\x04"
+    if is_archive:
+        raise InvalidRequest(f"{argument}: {path.name!r} is not text; if it is a workbook, name it .xlsx")
     if line is not None and encoding is None:
         raise InvalidRequest(
             f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "
@@ -336,8 +340,8 @@ def check_names(names: Iterable[object], argument: str, *, least: int = 1) -> No
             )
         if not name:
             raise InvalidRequest(
-                f"{argument}: column {position} has no name; pandas writes such a column for the index: "
-                "write with index=False"
+                f"{argument}: column {position} has no name; leave it out: a delimiter at the end of "
+                "the header makes one, and so does the index of pandas without index=False"
             )
         other = seen.get(name.casefold())
         if other is not None:

@@ -395,3 +395,51 @@ def test_a_page_of_conversions_is_a_path_as_in_hits():
         InvalidRequest, match=r"conversion_page: 'thanks' is not allowed; expected the path of a page"
     ):
         at.read_journeys(pd.DataFrame(rows), conversion_page="thanks")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"1,u,2025-01-03,30\n2,v,2025-01-04,40\n", "'1' looks like a value; if the header is missing"),
+        (b"order_id,user,date,revenue,\n1,u,2025-01-03,30,\n", "column 5 has no name; leave it out: a delim"),
+        (b"PK\x03\x04\x14\x00\xff", "'orders.csv' is not text; if it is a workbook, name it .xlsx"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(content, said, tmp_path):
+    (tmp_path / "orders.csv").write_bytes(content)
+    with pytest.raises(InvalidRequest, match=said):
+        at.read_journeys(CLICKS, tmp_path / "orders.csv")
+
+
+@pytest.mark.parametrize("cell", ["u/v", "u & v", "u, v", "u;v"])
+def test_people_in_one_cell_may_be_written_with_any_sign(cell):
+    with pytest.warns(InputWarning, match="1 cell has several users"):
+        assert earned(orders(user=[cell, "v"], revenue=[30, 40])) == 70
+
+
+def test_a_slash_alone_makes_no_two_people():
+    clicks = CLICKS.assign(user=["a/u", "v"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        at.read_journeys(clicks, orders(user=["a/u", "v"], revenue=[30, 40]))
+
+
+def test_conversions_before_every_touchpoint_are_named():
+    with pytest.warns(InputWarning, match="all conversions are before the first touchpoint .2025-01-01 "):
+        at.read_journeys(CLICKS, orders(date=["2024-06-01", "2024-06-02"]))
+
+
+def test_ids_that_pandas_made_floats_are_named():
+    clicks = CLICKS.assign(user=["10", "7"])
+    said = r"such as '10.0' from '10'\)"
+    with pytest.warns(InputWarning, match=said):
+        at.read_journeys(clicks, orders(user=["10.0", "7"]))
+
+
+def test_rejected_rows_are_told_in_options_of_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    CLICKS.to_csv("clicks.csv", index=False)
+    orders(date=["3/1/2025", "2025-01-04"]).to_csv("orders.csv", index=False)
+    main(["attribute", "--touchpoints", "clicks.csv", "--conversions", "orders.csv", "--models", "linear"])
+    assert "pass --dayfirst or --no-dayfirst" in capsys.readouterr().err
+    assert "dayfirst=" not in (tmp_path / "unreadable-rows.csv").read_text()
