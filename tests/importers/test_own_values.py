@@ -142,8 +142,8 @@ def test_dates_that_do_not_exist_are_refused(written):
 
 
 def test_a_twelve_hour_clock_follows_a_local_date():
-    journeys = read_journeys(CLICKS.assign(date="2/1/2025 1:05 PM"), orders(revenue=["1"]), dayfirst=False)
-    assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-02-01 13:05", tz="UTC")]
+    journeys = read_journeys(CLICKS.assign(date="1/2/2025 1:05 PM"), orders(revenue=["1"]), dayfirst=False)
+    assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-01-02 13:05", tz="UTC")]
 
 
 @pytest.mark.parametrize("dayfirst", [None, False, True])
