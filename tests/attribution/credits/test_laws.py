@@ -52,6 +52,7 @@ def same(left, right):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @few
 @given(touches, conversions)
 @example([], [])
