@@ -413,7 +413,7 @@ def search(
 
     attempt()
     # Once more, and the least counts: another process may have disturbed.
-    again = [[measure(run, content, project) for _ in range(3)] for *_, content in costs.worst]
+    again = [[measure(run, content, project) for _ in range(8)] for *_, content in costs.worst]
     costs.worst = [
         (min(seconds for seconds, _ in runs) - plain, min(other for _, other in runs), content)
         for runs, (*_, content) in zip(again, costs.worst, strict=True)

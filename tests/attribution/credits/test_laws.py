@@ -12,6 +12,7 @@ from support.reference_attribution import credits as reference_credits
 from attrib_ds import Paths, attribute
 from attrib_ds.attribution.models import LastTouch, Linear, PositionBased, TimeDecay, rule_models
 
+pytestmark = pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 START = datetime(2025, 1, 1, tzinfo=UTC)
 LOOKBACK = timedelta(days=5)
 RULES = list(rule_models())
@@ -52,7 +53,6 @@ def same(left, right):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @few
 @given(touches, conversions)
 @example([], [])
