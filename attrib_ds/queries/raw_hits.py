@@ -362,12 +362,11 @@ def _with_lost_pages(hits: ir.Table) -> ir.Table:
     """Give the first hit of a visitor of the day the campaign of the page before, which may be lost."""
     if not hits.filter(hits.lost_key != "").limit(1).to_pyarrow().num_rows:
         return hits.drop("lost_key")
-    visits = hits.filter(hits.trackerId.startswith("day."))
-    position = ibis.row_number().over(group_by=visits.trackerId, order_by=[visits.serverDate, visits.id])
-    first = visits.mutate(position=position).filter(lambda each: each.position == 0).select("id").distinct()
-    given = hits.semi_join(first, "id")
-    given = given.mutate(search_key=given.search_key.nullif("").coalesce(given.lost_key))
-    return hits.anti_join(first, "id").union(given).drop("lost_key")
+    # Rows that came twice are still there.
+    place = ibis.rank().over(group_by=hits.trackerId, order_by=[hits.serverDate, hits.id])
+    is_given = (place == 0) & (hits.search_key == "")
+    key = ibis.ifelse(is_given, hits.lost_key, hits.search_key)
+    return stored(hits.mutate(search_key=key).drop("lost_key"))
 
 
 def _marked(rows: ir.Table, keys: Sequence[str], known: Sequence[tuple[str, ...]], flag: str) -> ir.Table:
