@@ -68,12 +68,15 @@ def numbered(table: own_table.OwnTable) -> list[str]:
 def warn_of_copies(table: own_table.OwnTable) -> None:
     """Warn if every row occurs more than once, as in a file that was exported or pasted twice."""
     rows = f"SELECT * EXCLUDE ({sources.quoted(sources.ROW)}) FROM {table.source.relation}"
-    ((least, distinct),) = table.connection.execute(
-        f"SELECT min(n), count(*) FROM (SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
+    ((least, distinct, once),) = table.connection.execute(
+        "SELECT min(n) FILTER (n > 1), count(*) FILTER (n > 1), count(*) FILTER (n = 1) FROM "
+        f"(SELECT count(*) AS n FROM ({rows}) AS each GROUP BY hash(each))"
     ).fetchall()
-    if distinct > 2 and least > 1:
+    # Between the copies may be a header, and below them a total.
+    if distinct > 2 and once <= min(2, distinct // 6):
+        few = f" but {once}" if once else ""
         errors.warn(
-            f"every row of {table.name} occurs {least:,} times or more, and each counts. Leave out "
+            f"every row of {table.name}{few} occurs {least:,} times or more, and each counts. Leave out "
             "the copies",
             errors.InputWarning,
         )

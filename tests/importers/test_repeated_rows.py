@@ -31,6 +31,19 @@ def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
     assert "orders.csv has 3 rows without an id that repeat" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+def test_a_header_between_two_copies_does_not_hide_them(tmp_path):
+    lines = [f"{user},{channel},2025-01-01\n" for user in "uvw" for channel in ("Ads", "Search")]
+    visits = tmp_path / "visits.csv"
+    visits.write_text("".join(["user,channel,date\n", *lines] * 2))
+    with pytest.warns(InputWarning, match="every row of visits.csv but 1 occurs 2 times or more"):
+        at.read_journeys(visits, ORDERS)
+    visits.write_text("".join(["user,channel,date\n", *lines, *lines[:5]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        at.read_journeys(visits, ORDERS)
+
+
 def test_a_flagged_log_counts_its_conversions_only():
     log = pd.concat([VISITS, VISITS.head(1)]).assign(converted=[0, 0, 1])
     with warnings.catch_warnings():
