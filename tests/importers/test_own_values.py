@@ -131,7 +131,7 @@ def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
 )
 @pytest.mark.slow
 def test_dates_whose_order_is_clear_are_read(written, expected):
-    journeys = read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
+    journeys = read_journeys(CLICKS.assign(date=written), orders(date=["2025-03-02"]))
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp(expected, tz="UTC")]
 
 
