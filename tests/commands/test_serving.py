@@ -22,9 +22,9 @@ SEARCH = {"fields": [], "sqlQuery": "SELECT _id FROM users"}
 
 
 @contextmanager
-def serving(home, *options):
-    """Serve a folder with the command; yield the URL."""
-    command = [sys.executable, "-m", "attrib_ds", "serve", "--home", str(home), "--port", "0", *options]
+def serving(home, *options, by=()):
+    """Serve a folder with the command, run by another one; yield the URL."""
+    command = [*by, sys.executable, "-m", "attrib_ds", "serve", "--home", str(home), "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process.stdout.readline().split()[-1]
@@ -191,17 +191,8 @@ def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_silent_connections_leave_descriptors_for_others(tmp_path):
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
-    try:
-        serving_with_few = serving(tmp_path)
-        url = serving_with_few.__enter__()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    with ExitStack() as stack:
-        stack.push(serving_with_few)
+    with_few = ("sh", "-c", 'ulimit -S -n 200; exec "$@"', "sh")
+    with serving(tmp_path, by=with_few) as url, ExitStack() as stack:
         address = urlsplit(url)
         for _ in range(300):
             stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=TIMEOUT))
