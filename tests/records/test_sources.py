@@ -415,7 +415,7 @@ def test_what_cannot_be_opened_says_why(connection, handed_over, message):
         ("nodes.parquet", b"no parquet", "cannot be read"),
         ("nodes.csv", b"a,\xfc\n1,2\n", "the header of 'nodes.csv' is not UTF-8 text"),
         ("nodes.csv", b"a,b,a\n1,2,3\n", "the column 'a' is given twice"),
-        ("nodes.csv", b",b\n0,2\n", "column 1 has no name; pandas writes such a column for the index"),
+        ("nodes.csv", b",b\n0,2\n", "column 1 has no name; leave it out"),
         ("nodes.ndjson", b'{"a": 1, "A": 2}\n', "differs from"),
     ],
 )
