@@ -79,6 +79,8 @@ def attribute(options: argparse.Namespace) -> None:
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
+    if "value" not in read.columns.get("conversions", {"value": ""}):
+        show("Conversions have no value: no column of amounts")
     _report_rejected(rejected, options.out)
     for warning in caught:
         # The report of rejected rows says more, and has those of the spend.

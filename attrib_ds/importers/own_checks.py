@@ -28,6 +28,9 @@ _TOOK_PLACE: Final = (
     "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
     "|gewonnen|versandt|geliefert"
 )
+#: Numbers that a spreadsheet shows with an exponent.
+_ROUNDED: Final = r"[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}"
+_NO_REFUND: Final = "[^1-9a-z]*|false|f|no?|nein|none|null|nan"
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 
@@ -92,6 +95,59 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
             "out and pass them to the paths as adjustments",
             errors.InputWarning,
         )
+
+
+def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
+    for role in ("user", "device", "conversion", "touch"):
+        if isinstance(column := table.columns.get(role), str):
+            count = table.scalar(
+                f"count(*) FILTER (regexp_full_match({table.source.word(column)}, '{_ROUNDED}'))"
+            )
+            if count:
+                errors.warn(
+                    f"{table.name} has {display.counted(count, 'rows')} with an id such as 1.23E+12 in "
+                    f"{column!r}: a spreadsheet has rounded it, so that different ids may be one. Export the "
+                    "file anew, or open it with that column as text",
+                    errors.InputWarning,
+                )
+
+
+def warn_of_refunds(table: own_table.OwnTable) -> None:
+    """Warn of amounts or flags of refunds that are not subtracted."""
+    if "refund" in table.columns:
+        return
+    for column in table.with_names(columns.COMMON_NAMES["refund"]):
+        refunded = f"NOT regexp_full_match(lower({table.source.word(column)}), '{_NO_REFUND}')"
+        if count := table.scalar(f"count(*) FILTER ({refunded})"):
+            advice = "Leave them out if they are no conversions"
+            if _is_numeric(table, column):
+                advice = f"If the value includes them, name them with columns={{'refund': {column!r}}}"
+            errors.warn(
+                f"{table.name} has {display.counted(count, 'rows')} with a refund in {column!r}, which is "
+                f"not subtracted. {advice}",
+                errors.InputWarning,
+            )
+
+
+def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:
+    """Tell of touchpoints that look like conversions beside conversions that look like touchpoints."""
+
+    def filled(table: own_table.OwnTable, role: str) -> list[str]:
+        return list(filter(table.is_filled, table.common(role)))[:1]
+
+    ids, values = filled(touchpoints, "conversion"), filled(touchpoints, "value")
+    node, own = (table.find_node({}, required=False) for table in (conversions, touchpoints))
+    others = filled(conversions, "conversion") + filled(conversions, "value")
+    if not node or not (ids + values if not own else values) or others:
+        return
+    problem = (
+        f"{touchpoints.name} looks like conversions ({own_table.ten(ids + values)}), and {conversions.name} "
+        f"like touchpoints ({own_table.ten(node)}); pass them the other way round"
+    )
+    if not own:
+        raise errors.InvalidRequest(f"touchpoints: {problem}")
+    errors.warn(f"{problem} if so", errors.InputWarning)
 
 
 def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: str | None) -> None:

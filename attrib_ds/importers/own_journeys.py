@@ -74,8 +74,9 @@ def read_journeys(
         conversions. A table without rows is a period without conversions.
     columns : mapping of str to str or list of str, optional
         Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
-        ``value``, ``quantity``, ``currency``), for columns without a common name; ``conversion_user`` and
-        ``conversion_date`` if conversions have others than touchpoints. By default the users are those of a
+        ``value``, ``refund``, ``quantity``, ``currency``), for columns without a common name;
+        ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints. The amounts
+        of ``refund`` are subtracted from the values. By default the users are those of a
         column that both tables have, if there is one, and devices are used beside users. Several columns for
         ``node`` make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports,
         others as the levels channel, campaign, adset, ad and keyword, in the order given. By default a column
@@ -200,12 +201,15 @@ def read_journeys(
         conversion_table = own_table.OwnTable(connection, conversions, "conversions", formats)
     of_touchpoints, of_conversions = _user_columns((touch_table, conversion_table), named)
     _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
+    if conversions is not None and not {"node", "value", "conversion"} & {*named}:
+        own_checks.check_swapped(touch_table, conversion_table)
     touch_table.take_user(*of_touchpoints)
     touch_table.take_node(touch_table.find_node(named))
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     points, rejected = touch_table.read()
     own_checks.warn_of_copies(touch_table)
+    own_checks.warn_of_rounded_ids(touch_table)
     where = "true"
     if conversion_page is not None:
         where = own_checks.views_of(conversion_table, conversion_page)
@@ -480,8 +484,11 @@ def _read_conversions(
         table.take_product(value, quantity)
     else:
         table.take_number("value", value, optional_if="true")
-        table.take_less()
+    if value is not None:
+        table.take_less(named)
+        own_checks.warn_of_refunds(table)
     table.take_currency(table.find_currency(named, value), currency)
+    own_checks.warn_of_rounded_ids(table)
     events, rejected = table.read(where=where, may_be_empty=True)
     own_checks.warn_of_negative(table, events)
     if aggregate:

@@ -595,13 +595,15 @@ class OwnTable:
         self._select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
         self._reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
 
-    def take_less(self) -> None:
-        """Subtract the amounts of the format, such as refunds, from the values."""
-        for column in of_services.matching(
-            "" if self.format is None else self.format.less, self.source.columns
-        )[:1]:
-            number = f"coalesce({self._number('value', column, is_count=False)}, 0)"
-            self._select["value"] = f"round(({self._select['value']}) - {number}, 6)"
+    def take_less(self, named: Mapping[str, Named]) -> None:
+        """Subtract the refunds of a named column, or those of the format, from the values."""
+        less = "" if self.format is None else self.format.less
+        found = of_services.matching(less, self.source.columns)[:1]
+        if "refund" in named:
+            found = [str(self.find("refund", named))]
+        for column in found if "value" in self._select else ():
+            self.take_number("refund", column, optional_if="true", default="0")
+            self._select["value"] = f"round(({self._select['value']}) - abs({self._select.pop('refund')}), 6)"
 
     def take_product(self, price: str, quantity: str) -> None:
         """Select prices times quantities as the values; a price without a quantity is rejected."""

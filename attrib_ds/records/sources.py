@@ -243,6 +243,7 @@ def _open_path(
     encoding: str | None,
 ) -> Source:
     path = path.expanduser()
+    text_files.check_content(path, argument)
     name = path.name.casefold()
     extension = Path(name.removesuffix(".gz")).suffix
     if extension not in _EXTENSIONS or (extension in (*_PARQUET, *WORKBOOKS) and name.endswith(".gz")):

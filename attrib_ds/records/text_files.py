@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -26,6 +27,17 @@ DELIMITED: Final = (".csv", ".tsv")
 _DELIMITERS: Final = ",;\t|"
 _UTF_8: Final = "utf-8"
 _START_BYTES: Final = 4_096
+#: What files are by their first bytes, the endings that say so, and what to do about others.
+_CONTENTS: Final = (
+    (rb"PK\x03\x04", "a workbook or an archive", (".xlsx",), "name it .xlsx if it is a workbook"),
+    (rb"\xd0\xcf\x11\xe0", "an old workbook (.xls) or one with a password", (), "save it as .xlsx or CSV"),
+    (rb"%PDF", "a PDF document", (), "export the table as CSV"),
+    (rb"\s*<(!doctype|html|head|body|meta|table|\?xml)", "a web page or XML", (), "export the table as CSV"),
+    (rb"PAR1", "a Parquet file", (".parquet", ".pq"), "name it .parquet"),
+    (rb"\x1f\x8b", "compressed", (".gz",), "add .gz to its name"),
+    (rb"[^\0]*$", "plain text", None, "name it .csv"),
+)  # fmt: skip
+_BOOKS: Final = (".xlsx", ".xls")
 #: Maximum number of lines of titles and comments above a header.
 _LINES_ABOVE: Final = 40
 #: Content of this size is read however small the compressed file is, larger content up to this multiple.
@@ -284,6 +296,20 @@ def _marked_encoding(path: Path) -> str | None:
     return None
 
 
+def check_content(path: Path, argument: str) -> None:
+    """Refuse a file whose first bytes are of another kind than its name says."""
+    if not path.is_file():
+        return
+    ending = path.suffix.casefold()
+    with path.open("rb") as file:
+        start = file.read(_START_BYTES).removeprefix(codecs.BOM_UTF8)
+    for pattern, kind, endings, advice in _CONTENTS:
+        if start and re.match(pattern, start, re.IGNORECASE):
+            if ending in _BOOKS if endings is None else ending not in endings:
+                raise InvalidRequest(f"{argument}: {path.name!r} is {kind}; {advice}")
+            return
+
+
 def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str | None:
     """Return the encoding of a file of delimited text that is not UTF-8; None for everything else.
 
@@ -299,14 +325,11 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
             "encoding", encoding, "the name of a codec, such as 'cp1252' or 'utf-16'"
         ) from error
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
+    check_content(path, argument)
     is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
     if not is_delimited or not path.is_file() or _marked_encoding(path) is not None:
         return None
     line = _first_foreign_line(path)
-    with open_binary(path) as file:
-        is_archive = file.read(4) == b"PK\x03\x04"
-    if is_archive:
-        raise InvalidRequest(f"{argument}: {path.name!r} is not text; if it is a workbook, name it .xlsx")
     if line is not None and encoding is None:
         raise InvalidRequest(
             f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "

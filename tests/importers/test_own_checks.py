@@ -8,7 +8,7 @@ import pytest
 import attrib_ds as at
 from attrib_ds.commands.attribution import as_options
 from attrib_ds.commands.cli import main
-from attrib_ds.errors import InputWarning, InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest, RejectedRows
 
 CLICKS = pd.DataFrame(
     {"user": ["u", "v"], "channel": ["search", "email"], "date": ["2025-01-01", "2025-01-02"]}
@@ -96,6 +96,31 @@ class TestAmounts:
 
     def test_conversions_without_any_number_are_fine(self):
         at.read_journeys(CLICKS, orders(note=["a", "b"]))
+
+    def test_refunds_beside_the_amounts_are_named_and_subtracted_if_asked(self):
+        refunded = orders(total=["10", "20.5"], amount_refunded=["0.00", "5"])
+        with pytest.warns(
+            InputWarning, match="1 row with a refund in 'amount_refunded', which is not sub"
+        ) as w:
+            assert earned(refunded) == 30.5
+        assert as_options(str(w[0].message)).endswith("name them with --refund 'amount_refunded'")
+        # Some services write them below zero; a refund that is no number rejects its row.
+        for cells, worth in ((["0", "5"], 25.5), (["", "-5"], 25.5)):
+            own = refunded.assign(amount_refunded=cells)
+            assert earned(own, columns={"refund": "amount_refunded"}) == worth
+        with pytest.warns(RejectedRows, match=r"amount_refunded is not a number: '\?'"):
+            own = refunded.assign(amount_refunded=["?", "5"])
+            assert earned(own, columns={"refund": "amount_refunded"}) == 15.5
+
+    def test_flags_of_refunds_are_named(self):
+        with pytest.warns(InputWarning, match="1 row with a refund in 'Refunded'.*Leave them out"):
+            at.read_journeys(CLICKS, orders(total=[10, 20], Refunded=["yes", "no"]))
+
+    @pytest.mark.parametrize("cells", [[0.0, 0.0], ["No", "false"], ["0,00", None], ["-", "$0.00"]])
+    def test_no_refunds_are_not_named(self, cells):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", InputWarning)
+            at.read_journeys(CLICKS, orders(total=[10, 20], refunded=cells))
 
 
 class TestLines:
@@ -402,13 +427,43 @@ def test_a_page_of_conversions_is_a_path_as_in_hits():
     [
         (b"1,u,2025-01-03,30\n2,v,2025-01-04,40\n", "'1' looks like a value; if the header is missing"),
         (b"order_id,user,date,revenue,\n1,u,2025-01-03,30,\n", "column 5 has no name; leave it out: a delim"),
-        (b"PK\x03\x04\x14\x00\xff", "'orders.csv' is not text; if it is a workbook, name it .xlsx"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(content, said, tmp_path):
     (tmp_path / "orders.csv").write_bytes(content)
     with pytest.raises(InvalidRequest, match=said):
         at.read_journeys(CLICKS, tmp_path / "orders.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("o.csv", b"PK\x03\x04\x14\0\xff", "a workbook or an archive; name it .xlsx if it is a workbook"),
+        ("o.xlsx", b"order_id,user,date\n1,u,2025-01-03\n", "plain text; name it .csv"),
+        ("o.xls", b"order_id\tuser\tdate\n", "plain text; name it .csv"),
+        ("o.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\0", r"an old workbook \(.xls\) or one with a password; save it"),
+        (
+            "o.xlsx",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\0",
+            r"an old workbook \(.xls\) or one with a password; save it",
+        ),
+        ("o.csv", b"%PDF-1.7\n\xe2\xe3", "a PDF document; export the table as CSV"),
+        ("o.csv", b"\xef\xbb\xbf\n<!DOCTYPE html><html>", "a web page or XML; export the table as CSV"),
+        ("o.xls", b"<html><table><tr><td>1</td></tr>", "a web page or XML; export the table as CSV"),
+        ("o.csv", b"PAR1\x15\x04\0", "a Parquet file; name it .parquet"),
+        ("o.csv", b"\x1f\x8b\x08\0", "compressed; add .gz to its name"),
+    ],
+)
+def test_a_file_with_the_name_of_another_kind_is_named(name, content, said, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    for load in (lambda file: at.read_journeys(CLICKS, file), lambda file: at.read_journeys(file, CLICKS)):
+        with pytest.raises(InvalidRequest, match=f"s: '{name}' is {said}"):
+            load(tmp_path / name)
+    with (
+        at.connect("shop", path=":memory:") as shop,
+        pytest.raises(InvalidRequest, match=f"'{name}' is {said}"),
+    ):
+        at.load(shop, events=tmp_path / name)
 
 
 @pytest.mark.parametrize("cell", ["u/v", "u & v", "u, v", "u;v"])
@@ -434,6 +489,42 @@ def test_ids_that_pandas_made_floats_are_named():
     said = r"such as '10.0' from '10'\)"
     with pytest.warns(InputWarning, match=said):
         at.read_journeys(clicks, orders(user=["10.0", "7"]))
+
+
+def test_ids_that_a_spreadsheet_rounded_are_named():
+    ids = {"user": ["1.23E+12", "1,2e+15"], "order_id": ["5E+11", "1.5e12"]}
+    with pytest.warns(InputWarning) as caught:
+        at.read_journeys(CLICKS.assign(user=["1.23E+12", "12e45"]), orders(**ids))
+    said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
+    assert said == [
+        "touchpoints has 1 row with an id such as 1.23E+12 in 'user'",
+        "conversions has 2 rows with an id such as 1.23E+12 in 'user'",
+        "conversions has 2 rows with an id such as 1.23E+12 in 'order_id'",
+    ]
+
+
+def test_swapped_tables_are_named():
+    said = r"touchpoints looks like conversions \({}\), and conversions like touchpoints \(channel\)"
+    with pytest.raises(InvalidRequest, match="^touchpoints: " + said.format("order_id, total")):
+        at.read_journeys(orders(total=[10, 20]), CLICKS)
+    with pytest.warns(InputWarning, match=said.format("order_id, total")):
+        at.read_journeys(orders(total=[10, 20], utm_source="x"), CLICKS.assign(date=DAYS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        # Touchpoints may have ids of events and amounts, and conversions a source.
+        at.read_journeys(CLICKS.assign(event_id=["1", "2"]), orders(source="x")[["user", "date", "source"]])
+        at.read_journeys(CLICKS.assign(value=1), orders(source="x"))
+
+
+def test_the_command_says_that_conversions_have_no_value(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    CLICKS.to_csv("clicks.csv", index=False)
+    for columns in ({}, {"total": [10, 20]}):
+        orders(**columns).to_csv("orders.csv", index=False)
+        main(
+            ["attribute", "--touchpoints", "clicks.csv", "--conversions", "orders.csv", "--models", "linear"]
+        )
+        assert ("Conversions have no value: no column of amounts" in capsys.readouterr().out) != bool(columns)
 
 
 def test_rejected_rows_are_told_in_options_of_the_command(tmp_path, monkeypatch, capsys):
