@@ -329,7 +329,8 @@ class Loaded:
     rejected: pd.DataFrame
 
     def __repr__(self) -> str:
-        loaded = ", ".join(display.counted(*each[::-1]) for each in self.counts.items()) or "nothing"
+        counts = (display.counted(count, kind.replace("_", " ")) for kind, count in self.counts.items())
+        loaded = ", ".join(counts) or "nothing"
         return f"<Loaded {loaded}; {display.counted(len(self.rejected), 'rows')} rejected>"
 
 

@@ -210,9 +210,11 @@ def _digits(column: pd.Series[Any]) -> int:
 
 
 def _as_text(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column as a table shows it: numbers as they are, missing values as empty text."""
+    """Return a column as a table shows it: numbers as they are, yes or no, missing values as empty text."""
     if _is_number(column.dtype):
         return column
+    if pd.api.types.is_bool_dtype(column.dtype):
+        column = column.map({True: "yes", False: "no"})
     if isinstance(column.dtype, pd.DatetimeTZDtype):
         column = column.dt.strftime("%Y-%m-%d %H:%M:%S")
     text: pd.Series[Any] = column.astype(object).map(str, na_action="ignore")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import ipywidgets
 
+from attrib_ds import display
 from attrib_ds.api.interactions import interaction_insights
 from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.filters import Comparison, Condition, Predicate
@@ -85,7 +86,7 @@ class FilterForm(elements.Displayed):
         filters: dict[str, Any] = {"where" if self._builder.kind == "interaction" else "nodes": self.value}
         counts = interaction_insights(self._project, **filters)
         number = int(counts["sessionCount"].sum())
-        self._status.value = elements.status(f"{number:,} interactions")
+        self._status.value = elements.status(display.counted(number, "interactions"))
         return number
 
     def __repr__(self) -> str:

@@ -428,7 +428,7 @@ def _show_counts(counts: Any, form: Form) -> Sequence[Any]:
     shown = [elements.table(table, "Visits"), files]
     if not len(counts) or counts["interval"].isna().all():
         return shown
-    return [elements.image(plots.insights(counts), "Interactions over time"), *shown]
+    return [elements.image(plots.insights(counts), "Visits over time"), *shown]
 
 
 def _show_file(file: Path, _form: Any) -> Sequence[Any]:

@@ -305,7 +305,7 @@ def _words(interval: str) -> str:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in interval)
 
 
-VALUES: Final = {"sessionCount": "interactions", "hitCount": "hits", "durationSum": "duration (seconds)"}
+VALUES: Final = {"sessionCount": "visits", "hitCount": "hits", "durationSum": "duration (seconds)"}
 OTHER: Final = "other"
 
 

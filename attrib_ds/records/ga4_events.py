@@ -215,7 +215,7 @@ class GA4Hits:
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     print(at.load(shop, hits=at.hits.GA4(events)))
     ...     at.search_interactions(shop)["nodeId"].tolist()
-    <Loaded 1 hit, 1 interaction, 1 implicit_node, 1 skipped_event; 0 rows rejected>
+    <Loaded 1 hit, 1 interaction, 1 implicit node, 1 skipped event; 0 rows rejected>
     ['google/cpc']
     """
 

@@ -204,7 +204,7 @@ class SnowplowHits:
     >>> with at.connect("my-shop", path=":memory:") as shop:
     ...     print(at.load(shop, hits=at.hits.Snowplow(events)))
     ...     at.search_interactions(shop)["nodeId"].tolist()
-    <Loaded 1 hit, 1 interaction, 2 implicit_nodes, 0 skipped_events; 0 rows rejected>
+    <Loaded 1 hit, 1 interaction, 2 implicit nodes, 0 skipped events; 0 rows rejected>
     ['organic-search/duckduckgo']
     """
 

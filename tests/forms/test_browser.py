@@ -458,7 +458,7 @@ def test_forms_work_in_jupyterlab(page, tmp_path):
         # Defaults run at once, and their table has a button of the same name.
         page.get_by_label("Interval", exact=True).select_option("month")
         page.get_by_role("button", name="Count", exact=True).click()
-        page.get_by_role("img", name="Interactions over time").wait_for()
+        page.get_by_role("img", name="Visits over time").wait_for()
         page.get_by_role("cell", name="2025-06", exact=True).wait_for()
         months = (
             page.get_by_role("table").get_by_role("cell", name=re.compile(r"^2025-\d\d$")).all_inner_texts()

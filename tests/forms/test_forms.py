@@ -700,6 +700,8 @@ def test_tables_are_headed_by_words_with_units(name, value, titles, shop):
     table = [part for part in walk(form.widget) if type(part).__name__ == "ITable"][-1]
     assert list(table.df.columns)[: len(titles)] == titles
     assert not [title for title in table.df.columns if re.search("[._]|[a-z][A-Z]", title)]
+    if "Not complete" in titles:
+        assert set(table.df["Not complete"]) == {"no"}
     # The files keep the names of the service.
     assert len(table.df) == len(result)
 

@@ -46,14 +46,14 @@ def test_one_line_per_group_over_every_interval():
     assert ticks(ax) == ["2025-01", "2025-02", "2025-03", "2025-04"]
     assert legend(ax) == ["DE", "FR"]
     assert series(ax) == [[9, 0, 0, 1], [2, 0, 5, 0]]
-    assert ax.get_ylabel() == "interactions"
-    assert ax.get_title(loc="left") == "Interactions per interval and group"
+    assert ax.get_ylabel() == "visits"
+    assert ax.get_title(loc="left") == "Visits per interval and group"
 
 
 @pytest.mark.parametrize(
     ("value", "label", "first"),
     [
-        ("sessionCount", "interactions", 9),
+        ("sessionCount", "visits", 9),
         ("hitCount", "hits", 27),
         ("durationSum", "duration (seconds)", 544.5),
     ],
@@ -76,7 +76,7 @@ def test_without_a_group_there_is_no_legend():
     ax = plots.insights(insights_of([(None, "10", 3), (None, "9", 4)]))
     assert ax.get_legend() is None
     assert (ticks(ax), series(ax)) == (["9", "10"], [[4, 3]])
-    assert ax.get_title(loc="left") == "Interactions per interval"
+    assert ax.get_title(loc="left") == "Visits per interval"
 
 
 def test_a_single_group_and_interactions_without_one_are_named():
@@ -116,7 +116,7 @@ def test_bad_input_is_refused():
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [("sessionCount", "no interactions"), ("hitCount", "no hits"), ("durationSum", "no duration")],
+    [("sessionCount", "no visits"), ("hitCount", "no hits"), ("durationSum", "no duration")],
 )
 def test_an_empty_plot_says_so(value, message):
     for frame in (insights_of(TWO).iloc[:0], insights_of([])):
@@ -283,8 +283,8 @@ def test_groups_by_weekdays():
     assert seasons_ticks(ax.yaxis) == ["DE", "FR", "no group"]
     assert cells(ax) == [[9, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 4], [0, 0, 2, 0, 0, 0, 0]]
     assert ax.get_xlabel() == "day of week"
-    assert ax.get_title(loc="left") == "Interactions by day of week"
-    assert colour_bar(ax).get_ylabel() == "interactions"
+    assert ax.get_title(loc="left") == "Visits by day of week"
+    assert colour_bar(ax).get_ylabel() == "visits"
 
 
 def test_weekdays_are_recognised_in_a_single_row_without_groups():
@@ -339,7 +339,7 @@ def test_bad_input_of_seasons_is_refused():
 
 def test_an_empty_plot_of_seasons_says_so():
     ax = plots.seasonality(insights_of([]), interval="hourOfDay")
-    assert [text.get_text() for text in ax.texts] == ["no interactions"]
+    assert [text.get_text() for text in ax.texts] == ["no visits"]
     assert ax.get_xlabel() == "hour of day"
 
 

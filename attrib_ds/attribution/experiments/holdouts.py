@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
+from attrib_ds import display
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import engine
 from attrib_ds.attribution.experiments import contrasts
@@ -324,8 +325,8 @@ class Trial:
         if (user < 0).any():
             example = pairs["user_id"].iloc[int(np.argmax(user < 0))]
             raise InvalidRequest(
-                f"withheld: {int((user < 0).sum())} rows have users who did not take part, for example "
-                f"{example!r}; allowed: users of Paths.from_frames(users=…), or all participants with the "
+                f"withheld: {display.counted((user < 0).sum(), 'rows')} of users who did not take part, such "
+                f"as {example!r}; allowed: users of Paths.from_frames(users=…), or all participants with the "
                 "column 'withheld'"
             )
         place = pd.Index(node_ids).get_indexer(pd.Index(pairs["node_id"])), user

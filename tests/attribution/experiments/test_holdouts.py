@@ -488,7 +488,7 @@ def test_intervals_cover_what_channels_cause():
         ({"withheld": held("ads", 0)}, "withheld from 1 of 10 participants"),
         ({"withheld": held("ads", *range(10))}, "withheld from 10 of 10 participants"),
         ({"withheld": held("adds", 0, 1)}, "did you mean 'ads'"),
-        ({"withheld": held("ads", 0, 1, 77)}, "1 rows have users who did not take part, for example 'u77'"),
+        ({"withheld": held("ads", 0, 1, 77)}, "1 row of users who did not take part, such as 'u77'"),
         ({"withheld": HELD.drop(columns="node_id")}, "withheld: there is no column 'node_id'"),
         (
             {"withheld": pd.concat([HELD, held("mail", 0, 1, 2, 3)])},
