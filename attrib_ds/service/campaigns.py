@@ -15,7 +15,7 @@ from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer, identifiers, json_values
 from attrib_ds.contract import campaigns as contract
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 
 #: Condition of the campaigns of an integration by ``vendorId``.
 _OF_VENDOR: Final = "integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
@@ -34,22 +34,18 @@ def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
         "campaignSlug IN (SELECT unnest(?))": slug and [slug, identifiers.slug_of(slug)],
     }
     sort = tables.sorting(request, "name", {"campaignId": "id"})
-    with store.read() as backend:
-        return tables.read_page(
-            backend, "campaigns", conditions, schema.CAMPAIGN, request, sort=sort, ties="id"
-        )
+    return store.page("campaigns", conditions, schema.CAMPAIGN, request, sort=sort, ties="id")
 
 
 def get_campaign(store: Store, request: contract.GetCampaign) -> Answer:
     """Return one campaign, explicit or implicit."""
     missing = f"id: {request.vendorId!r} has no campaign {request.id!r}"
-    with store.read() as backend:
-        values = [request.vendorId, request.id]
-        relation = f"campaigns WHERE {_OF_VENDOR} AND id = ?"
-        return tables.read_one(backend, relation, values, schema.CAMPAIGN, missing)
+    relation = f"campaigns WHERE {_OF_VENDOR} AND id = ?"
+    return store.one(relation, [request.vendorId, request.id], schema.CAMPAIGN, missing)
 
 
-def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
+@writes
+def create_campaign(connection: Connection, store: Store, request: contract.CreateCampaign) -> str:
     """Create an explicit campaign with its node and return its id.
 
     Raises
@@ -60,36 +56,25 @@ def create_campaign(store: Store, request: contract.CreateCampaign) -> Answer:
         If the slug is taken, also by an implicit campaign.
     """
     id, slug = store.ids.new(), identifiers.slug_of(request.campaignSlug)
-
-    def job(connection: Connection) -> None:
-        integration = require(connection, request.vendorId, argument="vendor_id")
-        if find_by_slug(connection, integration, request.campaignSlug) is not None:
-            raise errors.Conflict(f"campaign_slug: {slug!r} is taken; a slug is unique in its integration")
-        campaign = {"id": id, "campaignSlug": slug, "name": request.name}
-        given = {"active": request.active, "explicit": True}
-        insert_campaigns(connection, integration, [campaign | given])
-
-    store.write(job)
-    return Answer(value=id)
+    integration = require(connection, request.vendorId, argument="vendor_id")
+    if find_by_slug(connection, integration, request.campaignSlug) is not None:
+        raise errors.Conflict(f"campaign_slug: {slug!r} is taken; a slug is unique in its integration")
+    campaign = {"id": id, "campaignSlug": slug, "name": request.name}
+    insert_campaigns(connection, integration, [campaign | {"active": request.active, "explicit": True}])
+    return id
 
 
-def update_campaign(store: Store, request: contract.UpdateCampaign) -> Answer:
+@writes
+def update_campaign(connection: Connection, _: Store, request: contract.UpdateCampaign) -> int:
     """Update a campaign and its node; return 1 if a stored value changed, else 0."""
-
-    def job(connection: Connection) -> int:
-        integration = find(connection, request.vendorId)
-        stored = integration and find_by_id(connection, integration, request.id)
-        if not stored:
-            return 0
-        changes = tables.changes_of(stored, {"name": request.name, "active": request.active})
-        if not changes:
-            return 0
+    integration = find(connection, request.vendorId)
+    stored = integration and find_by_id(connection, integration, request.id)
+    changes = tables.changes_of(stored, {"name": request.name, "active": request.active}) if stored else {}
+    if changes:
         changes["updatedAt"] = instants.now()
         tables.update_record(connection, "campaigns", "id", request.id, changes)
         tables.update_record(connection, "nodes", "_id", request.id, changes)
-        return 1
-
-    return Answer(value=store.write(job))
+    return int(bool(changes))
 
 
 def find_by_id(connection: Connection, integration: Integration, id: str) -> dict[str, Any] | None:
@@ -252,7 +237,8 @@ class Integration:
     is_loaded: bool
 
 
-def create_integration(store: Store, request: contract.CreateIntegration) -> Answer:
+@writes
+def create_integration(connection: Connection, store: Store, request: contract.CreateIntegration) -> str:
     """Create an integration and return its id.
 
     An integration that a loaded node made keeps its id, its nodes and their channels; name and currency are
@@ -266,37 +252,33 @@ def create_integration(store: Store, request: contract.CreateIntegration) -> Ans
     new_id = store.ids.new()
     currency = request.currency or store.meta.currency
     record = integration_record(request.projectId, request.vendorId, request.name, currency, {})
-
-    def job(connection: Connection) -> str:
-        existing = find(connection, request.vendorId)
-        if existing is not None:
-            if not existing.is_loaded:
-                raise errors.Conflict(
-                    f"vendor_id: an integration {request.vendorId!r} exists already; choose another id"
-                )
-            changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
-            tables.update_record(connection, "integrations", "_id", existing.id, changed)
-            connection.execute(
-                "UPDATE nodes SET channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
-                [request.channel, existing.node_id, existing.node_id],
+    existing = find(connection, request.vendorId)
+    if existing is not None:
+        if not existing.is_loaded:
+            raise errors.Conflict(
+                f"vendor_id: an integration {request.vendorId!r} exists already; choose another id"
             )
-            return existing.id
-        names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
-        node = {
-            "_id": new_id,
-            "integrationId": new_id,
-            "type": "integration",
-            "channel": request.channel,
-            "path": [],
-            "active": True,
-            "implicit": False,
-            **{name: record[name] for name in names},
-        }
-        tables.insert_record(connection, "nodes", node)
-        tables.insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
-        return new_id
-
-    return Answer(value=store.write(job))
+        changed = {name: record[name] for name in ("name", "currency", "parameters", "updatedAt")}
+        tables.update_record(connection, "integrations", "_id", existing.id, changed)
+        connection.execute(
+            "UPDATE nodes SET channel = coalesce(channel, ?) WHERE _id = ? OR list_contains(path, ?)",
+            [request.channel, existing.node_id, existing.node_id],
+        )
+        return existing.id
+    names = ("projectId", "vendorId", "name", "createdAt", "updatedAt")
+    node = {
+        "_id": new_id,
+        "integrationId": new_id,
+        "type": "integration",
+        "channel": request.channel,
+        "path": [],
+        "active": True,
+        "implicit": False,
+        **{name: record[name] for name in names},
+    }
+    tables.insert_record(connection, "nodes", node)
+    tables.insert_record(connection, "integrations", {"_id": new_id, **record, "nodeId": new_id})
+    return new_id
 
 
 def integration_record(

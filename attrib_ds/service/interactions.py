@@ -57,10 +57,8 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
 
 def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
     """Return one interaction with all properties, bots and filtered traffic included."""
-    with store.read() as backend:
-        missing = f"id: there is no interaction {request.id!r}"
-        relation = "interactions WHERE _id = ?"
-        return tables.read_one(backend, relation, [request.id], schema.INTERACTION, missing)
+    missing = f"id: there is no interaction {request.id!r}"
+    return store.one("interactions WHERE _id = ?", [request.id], schema.INTERACTION, missing)
 
 
 def list_hits(store: Store, request: contract.ListHits) -> Answer:
@@ -126,17 +124,15 @@ def _views(backend: Backend) -> tuple[ir.Table, ir.Table]:
 
 def list_nodes(store: Store, request: contract.ListNodes) -> Answer:
     """Return one page of nodes, sorted by id, with their total from the same snapshot."""
-    with store.read() as backend:
-        text = "concat_ws(chr(0), name, _id)"
-        conditions = {"type = ?": request.type, f"contains(lower({text}), lower(?))": request.search}
-        return tables.read_page(backend, "nodes", conditions, schema.NODE, request, sort={})
+    text = "concat_ws(chr(0), name, _id)"
+    conditions = {"type = ?": request.type, f"contains(lower({text}), lower(?))": request.search}
+    return store.page("nodes", conditions, schema.NODE, request, sort={})
 
 
 def get_node(store: Store, request: contract.GetNode) -> Answer:
     """Return one node."""
-    with store.read() as backend:
-        missing = f"id: there is no node {request.id!r}"
-        return tables.read_one(backend, "nodes WHERE _id = ?", [request.id], schema.NODE, missing)
+    missing = f"id: there is no node {request.id!r}"
+    return store.one("nodes WHERE _id = ?", [request.id], schema.NODE, missing)
 
 
 def node_table(backend: Backend) -> ir.Table:

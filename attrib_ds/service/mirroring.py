@@ -7,12 +7,11 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants
-from attrib_ds.contract import Answer
 from attrib_ds.contract import administration as contract
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 
 #: Name of the setting with the state of the mirror.
 _SETTING: Final = "sync"
@@ -23,7 +22,8 @@ _FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "versio
 _POLICY: Final = "expirationPolicy."
 
 
-def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
+@writes
+def begin_mirror(connection: Connection, _: Store, request: contract.BeginMirror) -> dict[str, Any]:
     """Return the state of the mirror; an empty project becomes a mirror.
 
     Raises
@@ -31,48 +31,43 @@ def begin_mirror(store: Store, request: contract.BeginMirror) -> Answer:
     InvalidRequest
         If the project mirrors another source, has its own records, or received events itself.
     """
-
-    def write(connection: Connection) -> dict[str, Any]:
-        progress: dict[str, Any] | None = tables.read_setting(connection, _SETTING)
-        if progress is None:
-            filled = [
-                table
-                for table in tables.TABLES
-                if table not in _ADMINISTRATION and _has_rows(connection, table)
-            ]
-            if filled:
-                raise errors.InvalidRequest(
-                    f"to: the project is not a mirror: it has its own {filled[0].replace('_', ' ')}; "
-                    "allowed: a new file, or a mirror created by sync"
-                )
-            progress = {"source": request.source}
-            tables.write_setting(connection, _SETTING, progress)
-        elif progress["source"] != request.source:
+    progress: dict[str, Any] | None = tables.read_setting(connection, _SETTING)
+    if progress is None:
+        filled = [
+            table for table in tables.TABLES if table not in _ADMINISTRATION and _has_rows(connection, table)
+        ]
+        if filled:
             raise errors.InvalidRequest(
-                f"to: the project mirrors {progress['source']}, not {request.source}; "
-                "allowed: a new file, or a mirror of the same source"
+                f"to: the project is not a mirror: it has its own {filled[0].replace('_', ' ')}; "
+                "allowed: a new file, or a mirror created by sync"
             )
-        elif _has_rows(connection, "raw_events"):
-            raise errors.InvalidRequest(
-                "to: events were sent to the mirror instead of its source; send them to the source, "
-                "and sync into a new file"
-            )
-        return progress
+        progress = {"source": request.source}
+        tables.write_setting(connection, _SETTING, progress)
+    elif progress["source"] != request.source:
+        raise errors.InvalidRequest(
+            f"to: the project mirrors {progress['source']}, not {request.source}; "
+            "allowed: a new file, or a mirror of the same source"
+        )
+    elif _has_rows(connection, "raw_events"):
+        raise errors.InvalidRequest(
+            "to: events were sent to the mirror instead of its source; send them to the source, "
+            "and sync into a new file"
+        )
+    return progress
 
-    return Answer(value=store.write(write))
 
-
-def keep_mirror(store: Store, request: contract.KeepMirror) -> Answer:
+@writes
+def keep_mirror(connection: Connection, _: Store, request: contract.KeepMirror) -> dict[str, Any]:
     """Save and return the state of the mirror."""
-    store.write(lambda connection: tables.write_setting(connection, _SETTING, request.progress))
-    return Answer(value=request.progress)
+    tables.write_setting(connection, _SETTING, request.progress)
+    return request.progress
 
 
-def mirror_records(store: Store, request: contract.MirrorRecords) -> Answer:
+@writes
+def mirror_records(connection: Connection, store: Store, request: contract.MirrorRecords) -> int:
     """Store records as they are in the source; return their number."""
-    store_records = _STORE_BY_RESOURCE[request.resource]
-    store.write(lambda connection: store_records(connection, request.records, store))
-    return Answer(value=request.records.num_rows)
+    _STORE_BY_RESOURCE[request.resource](connection, request.records, store)
+    return int(request.records.num_rows)
 
 
 def _has_rows(connection: Connection, table: str) -> bool:

@@ -13,7 +13,7 @@ from attrib_ds.contract import campaigns as contract
 from attrib_ds.records.sources import literal
 from attrib_ds.service.campaigns import Integration, find, find_campaign, require
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 
 
 def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
@@ -22,17 +22,16 @@ def list_outlays(store: Store, request: contract.ListOutlays) -> Answer:
     Returns either deleted outlays or, by default, those that are not.
     """
     since, until = request.since, request.until
-    with store.read() as backend:
-        conditions = {
-            "campaignId = ?": _campaign(backend.con, request),
-            "(deletedAt IS NOT NULL) = ?": bool(request.deleted),
-            # The end of the period is exclusive.
-            "endDate > ?": since,
-            "startDate <= ?": until,
-            "?": since is None or until is None or since <= until,
-        }
-        sort = tables.sorting(request, "startDate", {"amount": "amount.amount"})
-        return tables.read_page(backend, "outlays", conditions, schema.OUTLAY, request, sort=sort)
+    conditions = {
+        "campaignId = ?": lambda connection: _campaign(connection, request),
+        "(deletedAt IS NOT NULL) = ?": bool(request.deleted),
+        # The end of the period is exclusive.
+        "endDate > ?": since,
+        "startDate <= ?": until,
+        "?": since is None or until is None or since <= until,
+    }
+    sort = tables.sorting(request, "startDate", {"amount": "amount.amount"})
+    return store.page("outlays", conditions, schema.OUTLAY, request, sort=sort)
 
 
 def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
@@ -40,7 +39,7 @@ def get_outlay(store: Store, request: contract.GetOutlay) -> Answer:
     with store.read() as backend:
         values = [_campaign(backend.con, request), request.outlayId]
         relation = "outlays WHERE campaignId = ? AND _id = ? AND deletedAt IS NULL"
-        return tables.read_one(backend, relation, values, schema.OUTLAY, _unknown(request))
+        return tables.read_one(backend.con, relation, values, schema.OUTLAY, _unknown(request))
 
 
 def _campaign(connection: Connection, request: contract.OutlaysRequest) -> str:
@@ -49,7 +48,8 @@ def _campaign(connection: Connection, request: contract.OutlaysRequest) -> str:
     return (integration and find_campaign(connection, integration, request.parentCampaignId)) or ""
 
 
-def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
+@writes
+def create_outlay(connection: Connection, store: Store, request: contract.CreateOutlay) -> str:
     """Create an outlay in the currency of its integration and return its id.
 
     Raises
@@ -57,35 +57,29 @@ def create_outlay(store: Store, request: contract.CreateOutlay) -> Answer:
     InvalidRequest
         If there is no such integration or campaign.
     """
-    id = store.ids.new()
-
-    def job(connection: Connection) -> None:
-        integration = require(connection, request.vendorId, argument="vendor_id")
-        campaign = _require_campaign(
-            connection, integration, request.parentCampaignId, argument="campaign_id"
-        )
-        now = instants.now()
-        outlay = {
-            "_id": id,
-            "projectId": request.projectId,
-            "integrationId": integration.id,
-            "campaignId": campaign,
-            "amount.amount": request.amount,
-            "amount.currency": integration.currency,
-            "startDate": request.startDate,
-            "endDate": request.endDate,
-            "country": request.country,
-            "region": request.region,
-            "createdAt": now,
-            "updatedAt": now,
-        }
-        tables.insert_record(connection, "outlays", outlay)
-
-    store.write(job)
-    return Answer(value=id)
+    integration = require(connection, request.vendorId, argument="vendor_id")
+    campaign = _require_campaign(connection, integration, request.parentCampaignId, argument="campaign_id")
+    now = instants.now()
+    outlay = {
+        "_id": store.ids.new(),
+        "projectId": request.projectId,
+        "integrationId": integration.id,
+        "campaignId": campaign,
+        "amount.amount": request.amount,
+        "amount.currency": integration.currency,
+        "startDate": request.startDate,
+        "endDate": request.endDate,
+        "country": request.country,
+        "region": request.region,
+        "createdAt": now,
+        "updatedAt": now,
+    }
+    tables.insert_record(connection, "outlays", outlay)
+    return str(outlay["_id"])
 
 
-def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
+@writes
+def update_outlay(connection: Connection, _: Store, request: contract.UpdateOutlay) -> int:
     """Update an outlay; return 1 if a stored value changed, else 0.
 
     Raises
@@ -95,36 +89,29 @@ def update_outlay(store: Store, request: contract.UpdateOutlay) -> Answer:
     InvalidRequest
         If the period would be empty, or the new campaign does not exist.
     """
-
-    def job(connection: Connection) -> int:
-        integration = find(connection, request.vendorId)
-        stored = integration and _find(connection, integration, request)
-        if not integration or not stored:
-            raise errors.NotFound(_unknown(request))
-        campaign = request.campaignId
-        if campaign is not None:
-            campaign = _require_campaign(connection, integration, campaign, argument="new_campaign_id")
-        requested = {
-            "campaignId": campaign,
-            "amount.amount": request.amount,
-            "amount.currency": integration.currency if request.amount is not None else None,
-            "startDate": request.startDate,
-            "endDate": request.endDate,
-            "country": request.country,
-            "region": request.region,
-        }
-        changes = tables.changes_of(stored, requested)
-        _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
-        if not changes:
-            return 0
+    integration, stored = _find(connection, request)
+    campaign = request.campaignId
+    if campaign is not None:
+        campaign = _require_campaign(connection, integration, campaign, argument="new_campaign_id")
+    requested = {
+        "campaignId": campaign,
+        "amount.amount": request.amount,
+        "amount.currency": integration.currency if request.amount is not None else None,
+        "startDate": request.startDate,
+        "endDate": request.endDate,
+        "country": request.country,
+        "region": request.region,
+    }
+    changes = tables.changes_of(stored, requested)
+    _check_period({**stored, **changes}, changed="startDate" if "startDate" in changes else "endDate")
+    if changes:
         changes["updatedAt"] = instants.now()
         tables.update_record(connection, "outlays", "_id", request.outlayId, changes)
-        return 1
-
-    return Answer(value=store.write(job))
+    return int(bool(changes))
 
 
-def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
+@writes
+def delete_outlay(connection: Connection, _: Store, request: contract.DeleteOutlay) -> int:
     """Mark an outlay as deleted; return 1.
 
     Raises
@@ -132,26 +119,20 @@ def delete_outlay(store: Store, request: contract.DeleteOutlay) -> Answer:
     NotFound
         If the campaign has no such outlay, or it is already deleted.
     """
-
-    def job(connection: Connection) -> int:
-        integration = find(connection, request.vendorId)
-        if not integration or not _find(connection, integration, request):
-            raise errors.NotFound(_unknown(request))
-        now = instants.now()
-        tables.update_record(
-            connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now}
-        )
-        return 1
-
-    return Answer(value=store.write(job))
+    _find(connection, request)
+    now = instants.now()
+    tables.update_record(connection, "outlays", "_id", request.outlayId, {"deletedAt": now, "updatedAt": now})
+    return 1
 
 
-def _find(
-    connection: Connection, integration: Integration, request: contract.GetOutlay
-) -> dict[str, Any] | None:
-    campaign = find_campaign(connection, integration, request.parentCampaignId)
+def _find(connection: Connection, request: contract.GetOutlay) -> tuple[Integration, dict[str, Any]]:
+    """Return an outlay that is not deleted, and its integration."""
+    integration = find(connection, request.vendorId)
     query = "SELECT * FROM outlays WHERE _id = ? AND campaignId = ? AND deletedAt IS NULL"
-    return tables.read_record(connection, query, request.outlayId, campaign)
+    stored = tables.read_record(connection, query, request.outlayId, _campaign(connection, request))
+    if integration is None or stored is None:
+        raise errors.NotFound(_unknown(request))
+    return integration, stored
 
 
 def _require_campaign(connection: Connection, integration: Integration, text: str, *, argument: str) -> str:
@@ -293,6 +274,5 @@ def set_rates(store: Store, request: contract.SetRates) -> Answer:
 
 def list_rates(store: Store, request: contract.ListRates) -> Answer:
     """Return one page of rates, by currency, then by date."""
-    with store.read() as backend:
-        conditions, sort = {"currency = ?": request.currency}, {"currency": 1}
-        return tables.read_page(backend, "rates", conditions, schema.RATE, request, sort=sort, ties="date")
+    conditions, sort = {"currency = ?": request.currency}, {"currency": 1}
+    return store.page("rates", conditions, schema.RATE, request, sort=sort, ties="date")

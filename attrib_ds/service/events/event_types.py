@@ -13,7 +13,7 @@ from attrib_ds.contract import Answer
 from attrib_ds.contract import events as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 
 #: Event types with the columns of the resource.
 _RESOURCES: Final = (
@@ -50,32 +50,36 @@ class EventType:
 
 def list_event_types(store: Store, request: contract.ListEventTypes) -> Answer:
     """Return one page of event types, sorted by reference by default."""
-    with store.read() as backend:
-        name = "concat_ws(chr(0), name, reference)"
-        key = request.storageKey
-        conditions = {
-            "(archivedAt IS NOT NULL) = ?": bool(request.archived),
-            f"contains(lower({name}), lower(?))": request.search,
-            "reference = ?": request.reference,
-            # Matches members only: quotes inside a JSON string are escaped.
-            "contains(fields, ?)": None if key is None else encode({"storageKey": key})[1:-1],
-        }
-        sort = request.sort or {"reference": 1}
-        return tables.read_page(backend, _RESOURCES, conditions, schema.EVENT_TYPE, request, sort=sort)
+    name = "concat_ws(chr(0), name, reference)"
+    key = request.storageKey
+    conditions = {
+        "(archivedAt IS NOT NULL) = ?": bool(request.archived),
+        f"contains(lower({name}), lower(?))": request.search,
+        "reference = ?": request.reference,
+        # Matches members only: quotes inside a JSON string are escaped.
+        "contains(fields, ?)": None if key is None else encode({"storageKey": key})[1:-1],
+    }
+    sort = request.sort or {"reference": 1}
+    return store.page(_RESOURCES, conditions, schema.EVENT_TYPE, request, sort=sort)
 
 
 def get_event_type(store: Store, request: contract.GetEventType) -> Answer:
     """Return one event type, archived or not, by its reference."""
     with store.read() as backend:
-        missing = f"reference: there is no event type {request.id!r}"
-        relation = f"{_RESOURCES} WHERE reference = ?"
-        return tables.read_one(backend, relation, [request.id], schema.EVENT_TYPE, missing)
+        return _read(backend.con, request.id)
 
 
-def create_event_type(store: Store, request: contract.CreateEventType) -> Answer:
+def _read(connection: Connection, reference: str) -> Answer:
+    missing = f"reference: there is no event type {reference!r}"
+    relation = f"{_RESOURCES} WHERE reference = ?"
+    return tables.read_one(connection, relation, [reference], schema.EVENT_TYPE, missing)
+
+
+@writes
+def create_event_type(connection: Connection, store: Store, request: contract.CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types."""
     now = instants.now()
-    fields = encode([_shown(field) for field in request.fields])
+    fields = encode([field.model_dump() for field in request.fields])
     record = {
         "_id": store.ids.new(),
         "createdAt": now,
@@ -89,20 +93,17 @@ def create_event_type(store: Store, request: contract.CreateEventType) -> Answer
         "version": 1,
         **_policy(request.expirationPolicy, request.fields),
     }
-
-    def write(connection: Connection) -> None:
-        if _find(connection, request.reference) is not None:
-            raise errors.Conflict(
-                f"reference: the event type {request.reference!r} exists already; choose another reference"
-            )
-        tables.insert_record(connection, "event_types", record)
-        insert_version(connection, record["_id"], request.reference, 1, fields, instants.naive(now))
-
-    store.write(write)
-    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.reference))
+    if _find(connection, request.reference) is not None:
+        raise errors.Conflict(
+            f"reference: the event type {request.reference!r} exists already; choose another reference"
+        )
+    tables.insert_record(connection, "event_types", record)
+    insert_version(connection, record["_id"], request.reference, 1, fields, instants.naive(now))
+    return _read(connection, request.reference)
 
 
-def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer:
+@writes
+def update_event_type(connection: Connection, _: Store, request: contract.UpdateEventType) -> Answer:
     """Update and return an event type; changed fields create a new version.
 
     Existing events keep the version they were validated against.
@@ -122,24 +123,20 @@ def update_event_type(store: Store, request: contract.UpdateEventType) -> Answer
         requested["phoneParsingConfig"] = encode(
             [config.model_dump() for config in request.phoneParsingConfig]
         )
-
-    def write(connection: Connection) -> None:
-        stored = _existing(connection, request.id)
-        fields = encode(_with_fields(json.loads(stored["fields"]), request.fields))
-        changes = tables.changes_of(stored, {**requested, "fields": fields})
-        if request.expirationPolicy is not None:
-            # Null is a value here: the default of the project.
-            policy = _policy(request.expirationPolicy, json.loads(fields))
-            changes |= {name: value for name, value in policy.items() if value != stored[name]}
-        if "fields" in changes:
-            changes["version"] = stored["version"] + 1
-            insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
-        if changes:
-            changes["updatedAt"] = instants.now()
-            tables.update_record(connection, "event_types", "reference", request.id, changes)
-
-    store.write(write)
-    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.id))
+    stored = _existing(connection, request.id)
+    fields = encode(_with_fields(json.loads(stored["fields"]), request.fields))
+    changes = tables.changes_of(stored, {**requested, "fields": fields})
+    if request.expirationPolicy is not None:
+        # Null is a value here: the default of the project.
+        policy = _policy(request.expirationPolicy, json.loads(fields))
+        changes |= {name: value for name, value in policy.items() if value != stored[name]}
+    if "fields" in changes:
+        changes["version"] = stored["version"] + 1
+        insert_version(connection, stored["_id"], request.id, changes["version"], fields, now)
+    if changes:
+        changes["updatedAt"] = instants.now()
+        tables.update_record(connection, "event_types", "reference", request.id, changes)
+    return _read(connection, request.id)
 
 
 def _policy(
@@ -155,28 +152,26 @@ def _policy(
     return {"retentionDurationInDays": policy.retentionDurationInDays, "piiFields": named}
 
 
-def archive_event_type(store: Store, request: contract.ArchiveEventType) -> Answer:
+@writes
+def archive_event_type(connection: Connection, _: Store, request: contract.ArchiveEventType) -> Answer:
     """Archive an event type, which refuses its events from now on, and return it."""
-    return _set_archived(store, request, archived=True)
+    return _set_archived(connection, request.id, archived=True)
 
 
-def restore_event_type(store: Store, request: contract.RestoreEventType) -> Answer:
+@writes
+def restore_event_type(connection: Connection, _: Store, request: contract.RestoreEventType) -> Answer:
     """Restore an archived event type, which accepts its events again, and return it."""
-    return _set_archived(store, request, archived=False)
+    return _set_archived(connection, request.id, archived=False)
 
 
-def _set_archived(store: Store, request: contract.GetEventType, *, archived: bool) -> Answer:
+def _set_archived(connection: Connection, reference: str, *, archived: bool) -> Answer:
     now = instants.naive(instants.now())
-
-    def write(connection: Connection) -> None:
-        if (_existing(connection, request.id)["archivedAt"] is not None) != archived:
-            connection.execute(
-                "UPDATE event_types SET archivedAt = ?, updatedAt = ? WHERE reference = ?",
-                [now if archived else None, now, request.id],
-            )
-
-    store.write(write)
-    return get_event_type(store, contract.GetEventType(projectId=request.projectId, id=request.id))
+    if (_existing(connection, reference)["archivedAt"] is not None) != archived:
+        connection.execute(
+            "UPDATE event_types SET archivedAt = ?, updatedAt = ? WHERE reference = ?",
+            [now if archived else None, now, reference],
+        )
+    return _read(connection, reference)
 
 
 def _with_fields(
@@ -193,7 +188,7 @@ def _with_fields(
                     f"{before[name]!r}, which cannot change; choose another storageKey",
                     field=f"fields/{position}/{name}",
                 )
-        by_key[field.storageKey] = _shown(field)
+        by_key[field.storageKey] = field.model_dump()
     return list(by_key.values())
 
 
@@ -262,10 +257,6 @@ def read_declarations(connection: Connection, references: Collection[str]) -> De
 
 def _countries(phones: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(config["countryCode"] for config in sorted(phones, key=lambda config: int(config["order"])))
-
-
-def _shown(field: contract.EventTypeField) -> dict[str, Any]:
-    return field.model_dump()
 
 
 def _find(connection: Connection, reference: str) -> dict[str, Any] | None:

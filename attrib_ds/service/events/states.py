@@ -319,17 +319,15 @@ def get_event(store: Store, request: GetEvent) -> Answer:
 
 def get_raw_event(store: Store, request: GetEvent) -> Answer:
     """Return one event as it was sent, valid or not; loaded events have no raw event."""
-    with store.read() as backend:
-        missing = f"id: there is no raw event {request.id!r}"
-        return tables.read_one(backend, "raw_events WHERE _id = ?", [request.id], schema.RAW_EVENT, missing)
+    missing = f"id: there is no raw event {request.id!r}"
+    return store.one("raw_events WHERE _id = ?", [request.id], schema.RAW_EVENT, missing)
 
 
 def list_trashed_events(store: Store, request: ListTrashedEvents) -> Answer:
     """Return one page of trashed events, the last processed first; bounds are on the processing date."""
-    with store.read() as backend:
-        bounds = {"processingDate >= ?": request.since, "processingDate <= ?": request.until}
-        sort = {"processingDate": -1}
-        return tables.read_page(backend, "trashed_events", bounds, schema.TRASHED_EVENT, request, sort=sort)
+    bounds = {"processingDate >= ?": request.since, "processingDate <= ?": request.until}
+    sort = {"processingDate": -1}
+    return store.page("trashed_events", bounds, schema.TRASHED_EVENT, request, sort=sort)
 
 
 def event_insights(store: Store, request: EventInsights) -> Answer:

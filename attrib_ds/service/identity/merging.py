@@ -9,10 +9,9 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants
-from attrib_ds.contract import Answer
 from attrib_ds.contract.users import MergeUsers, SplitUser
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.store.tables import arrow_view
 
 
@@ -290,36 +289,28 @@ def split_off(connection: Connection, id: str, now: datetime) -> bool:
     return True
 
 
-def merge_users(store: Store, request: MergeUsers) -> Answer:
+@writes
+def merge_users(connection: Connection, _: Store, request: MergeUsers) -> int:
     """Merge a user into another one by request; return 1."""
-    now = instants.naive(instants.now())
-
-    def write(connection: Connection) -> int:
-        survivor = _existing(connection, request.id, argument="id")
-        gone = _existing(connection, request.userId, argument="user_id")
-        if gone == survivor:
-            raise InvalidRequest(
-                f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one"
-            )
-        merge(connection, {gone: survivor}, now)
-        return 1
-
-    return Answer(value=store.write(write))
+    survivor = _existing(connection, request.id, argument="id")
+    gone = _existing(connection, request.userId, argument="user_id")
+    if gone == survivor:
+        raise InvalidRequest(
+            f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one"
+        )
+    merge(connection, {gone: survivor}, instants.naive(instants.now()))
+    return 1
 
 
-def split_user(store: Store, request: SplitUser) -> Answer:
+@writes
+def split_user(connection: Connection, _: Store, request: SplitUser) -> int:
     """Split a merged user from its survivor; return 1."""
-    now = instants.naive(instants.now())
-
-    def write(connection: Connection) -> int:
-        survivor = _existing(connection, request.id, argument="id")
-        merged = find_survivors(connection, [request.userId])
-        if merged.get(request.userId) != survivor:
-            raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}")
-        split(connection, request.userId, now)
-        return 1
-
-    return Answer(value=store.write(write))
+    survivor = _existing(connection, request.id, argument="id")
+    merged = find_survivors(connection, [request.userId])
+    if merged.get(request.userId) != survivor:
+        raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}")
+    split(connection, request.userId, instants.naive(instants.now()))
+    return 1
 
 
 def _existing(connection: Connection, id: str, *, argument: str) -> str:

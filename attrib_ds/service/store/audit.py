@@ -11,7 +11,7 @@ from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.instants import naive
 from attrib_ds.service.sql import without_literals
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import insert_records, new_uuid, read_page
+from attrib_ds.service.store.tables import insert_records, new_uuid
 
 #: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset({
@@ -149,8 +149,7 @@ def rows_of(lines: Sequence[AuditEntry]) -> list[dict[str, Any]]:
 
 def list_audit(store: Store, request: administration.ListAudit) -> Answer:
     """Return one page of the audit log, newest first."""
-    with store.read() as backend:
-        conditions = {"operation = ?": request.operationName, "account = ?": request.account}
-        # Lines of one millisecond in the order in which they were written.
-        order = {"date": -1, "rowid": -1}
-        return read_page(backend, "audit", conditions, schema.AUDIT_LINE, request, sort=order, ties="rowid")
+    conditions = {"operation = ?": request.operationName, "account = ?": request.account}
+    # Lines of one millisecond in the order in which they were written.
+    order = {"date": -1, "rowid": -1}
+    return store.page("audit", conditions, schema.AUDIT_LINE, request, sort=order, ties="rowid")

@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection as Connection
 from pydantic.alias_generators import to_camel
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, Answer, administration, build
 from attrib_ds.errors import Conflict, InvalidRequest
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ _TEXTS: Final = frozenset({"holdoutKey", "visitorSecret", "visitorSalt", "tombst
 _BESIDE: Final = frozenset({"currency", "timezone", "day", "salt", "holdouts", "holdoutKey"})
 
 
-def read_settings(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
+def read_settings(connection: Connection) -> ProjectSettings:
     """Return the settings of a project; defaults for those not set.
 
     Parameters
@@ -143,7 +143,7 @@ def from_record(record: Mapping[str, Any]) -> ProjectSettings:
     return ProjectSettings(**{_ATTRIBUTES[name]: getattr(checked, name) for name in given})
 
 
-def find_invalid(connection: duckdb.DuckDBPyConnection) -> list[str]:
+def find_invalid(connection: Connection) -> list[str]:
     """Return the names of stored settings whose values the service would not have written."""
     operation = OPERATIONS["update_settings"]
 
@@ -181,18 +181,15 @@ def get_settings(store: Store, request: administration.GetSettings) -> Answer:  
         return _answer(store, read_settings(cursor))
 
 
-def update_settings(store: Store, request: administration.UpdateSettings) -> Answer:
+@writes
+def update_settings(connection: Connection, store: Store, request: administration.UpdateSettings) -> Answer:
     """Update settings of the project and return all of them."""
-    requested = {name: getattr(request, name) for name in _ATTRIBUTES if name in request.model_fields_set}
-
-    def write(connection: duckdb.DuckDBPyConnection) -> ProjectSettings:
-        change_settings(connection, requested)
-        return read_settings(connection)
-
-    return _answer(store, store.write(write))
+    names = _ATTRIBUTES.keys() & request.model_fields_set
+    change_settings(connection, {name: getattr(request, name) for name in sorted(names)})
+    return _answer(store, read_settings(connection))
 
 
-def change_settings(connection: duckdb.DuckDBPyConnection, requested: Mapping[str, Any]) -> None:
+def change_settings(connection: Connection, requested: Mapping[str, Any]) -> None:
     """Store settings by name, inside a transaction; None clears one."""
     before = asdict(read_settings(connection))
     changes = {name: value for name, value in requested.items() if value != before[_ATTRIBUTES[name]]}
@@ -215,7 +212,8 @@ def list_holdouts(store: Store, request: administration.ListHoldouts) -> Answer:
         return _holdout_answer(cursor, sorted(holdouts, key=lambda holdout: holdout.name))
 
 
-def create_holdout(store: Store, request: administration.CreateHoldout) -> Answer:
+@writes
+def create_holdout(connection: Connection, _: Store, request: administration.CreateHoldout) -> Answer:
     """Create or change a holdout and return it.
 
     Raises
@@ -230,22 +228,19 @@ def create_holdout(store: Store, request: administration.CreateHoldout) -> Answe
         since=request.firstDay,
         until=request.lastDay,
     )
-
-    def write(connection: duckdb.DuckDBPyConnection) -> Answer:
-        texts = read_settings(connection).holdouts
-        stored = administration.find_holdout(texts, created.name)
-        if stored is not None and (stored.node_id != created.node_id or stored.share > created.share):
-            raise Conflict(
-                f"holdout {stored.name!r} withholds node {stored.node_id!r} from {stored.share:.6g}; "
-                "allowed: the same node and a share that is not smaller, or another name"
-            )
-        change_settings(connection, {"holdouts": (*_without(texts, created.name), str(created))})
-        return _holdout_answer(connection, [created])
-
-    return store.write(write)
+    texts = read_settings(connection).holdouts
+    stored = administration.find_holdout(texts, created.name)
+    if stored is not None and (stored.node_id != created.node_id or stored.share > created.share):
+        raise Conflict(
+            f"holdout {stored.name!r} withholds node {stored.node_id!r} from {stored.share:.6g}; "
+            "allowed: the same node and a share that is not smaller, or another name"
+        )
+    change_settings(connection, {"holdouts": (*_without(texts, created.name), str(created))})
+    return _holdout_answer(connection, [created])
 
 
-def delete_holdout(store: Store, request: administration.DeleteHoldout) -> Answer:
+@writes
+def delete_holdout(connection: Connection, _: Store, request: administration.DeleteHoldout) -> int:
     """Delete a holdout; return 1.
 
     Raises
@@ -253,24 +248,17 @@ def delete_holdout(store: Store, request: administration.DeleteHoldout) -> Answe
     NotFound
         If there is no such holdout.
     """
-
-    def write(connection: duckdb.DuckDBPyConnection) -> int:
-        texts = read_settings(connection).holdouts
-        change_settings(
-            connection, {"holdouts": _without(texts, administration.get_holdout(texts, request.holdout).name)}
-        )
-        return 1
-
-    return Answer(value=store.write(write))
+    texts = read_settings(connection).holdouts
+    administration.get_holdout(texts, request.holdout)
+    change_settings(connection, {"holdouts": _without(texts, request.holdout)})
+    return 1
 
 
 def _without(texts: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(text for text in texts if administration.Holdout.parse(text).name != name)
 
 
-def _holdout_answer(
-    connection: duckdb.DuckDBPyConnection, holdouts: Iterable[administration.Holdout]
-) -> Answer:
+def _holdout_answer(connection: Connection, holdouts: Iterable[administration.Holdout]) -> Answer:
     rows = [
         {
             "holdout": holdout.name,

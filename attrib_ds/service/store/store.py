@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
@@ -18,10 +19,10 @@ import ibis
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants
-from attrib_ds.contract import administration, json_values
+from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.store import files, threads
+from attrib_ds.service.store import files, tables, threads
 from attrib_ds.service.store.connections import Cancellation, Connections, Writer
 from attrib_ds.service.store.migration import OLDEST, bring_up_to_date
 from attrib_ds.service.store.queue import (
@@ -35,6 +36,7 @@ from attrib_ds.service.store.queue import (
 from attrib_ds.service.store.tables import TABLES, VERSION, HexIds, create_statement, foreign
 
 T = TypeVar("T")
+Request = TypeVar("Request")
 _log: Final = logging.getLogger(__name__)
 
 MEMORY: Final = ":memory:"
@@ -331,6 +333,16 @@ class Store:
             cursor.begin()
             yield backend
 
+    def page(self, *arguments: Any, **options: Any) -> Answer:
+        """Return a page of records; see :func:`.tables.read_page`."""
+        with self.read() as backend:
+            return tables.read_page(backend.con, *arguments, **options)
+
+    def one(self, *arguments: Any) -> Answer:
+        """Return one record; see :func:`.tables.read_one`."""
+        with self.read() as backend:
+            return tables.read_one(backend.con, *arguments)
+
     @contextmanager
     def scratch(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a connection to a temporary database in memory, which write jobs can read too.
@@ -389,6 +401,24 @@ class Store:
     def close(self) -> None:
         """Finish queued writes, then release the file; closing again does nothing."""
         self._finalizer()
+
+
+def writes(handle: Callable[[duckdb.DuckDBPyConnection, Store, Request], object]) -> Callable[..., Answer]:
+    """Return the handler of an operation that one transaction carries out.
+
+    Parameters
+    ----------
+    handle : callable
+        Takes the connection of the transaction, the store and the request; returns the answer or its value.
+        It may run more than once.
+    """
+
+    @wraps(handle)
+    def handler(store: Store, request: Request) -> Answer:
+        result = store.write(lambda connection: handle(connection, store, request))
+        return result if isinstance(result, Answer) else Answer(value=result)
+
+    return handler
 
 
 @contextmanager
@@ -526,10 +556,10 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
 
 def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta | None:
     """Return the metadata of a file, or None if the file has no tables."""
-    tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    if not tables:
+    names = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if not names:
         return None
-    if "meta" not in tables:
+    if "meta" not in names:
         raise _not_a_project(path)
     try:
         columns = "schema_version, project_id, currency, timezone, created_at"

@@ -526,7 +526,11 @@ def read_table(
 
 
 def read_one(
-    backend: Backend, relation: str, values: Sequence[object], columns: pa.Schema, missing: str
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    values: Sequence[object],
+    columns: pa.Schema,
+    missing: str,
 ) -> Answer:
     """Return the one record of a relation, as :func:`read_table` does.
 
@@ -535,14 +539,14 @@ def read_one(
     NotFound
         With the text ``missing``, if there is none.
     """
-    table = read_table(backend.con, relation, values, columns)
+    table = read_table(connection, relation, values, columns)
     if not table.num_rows:
         raise NotFound(missing)
     return Answer.of(table)
 
 
 def read_page(
-    backend: Backend,
+    connection: duckdb.DuckDBPyConnection,
     table: str,
     conditions: Mapping[str, object],
     columns: pa.Schema,
@@ -555,12 +559,13 @@ def read_page(
 
     Parameters
     ----------
-    backend : ibis.backends.duckdb.Backend
-        From :meth:`Store.read`, so that rows and total come from one snapshot.
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction, so that rows and total come from one snapshot.
     table : str
         Name of a table, or a query in parentheses.
     conditions : mapping of str to object
-        SQL with one parameter each, and the parameter; those with None do not count.
+        SQL with one parameter each, and the parameter, or a function of the connection that returns it; those
+        with None do not count.
     columns : pyarrow.Schema
         Columns to read.
     request : Request
@@ -570,15 +575,24 @@ def read_page(
     ties : str
         Column that breaks ties, ascending.
     """
-    given = {condition: _stored(value) for condition, value in conditions.items() if value is not None}
-    relation, values = f"{table} WHERE {' AND '.join(given) or 'true'}", list(given.values())
-    ((total,),) = backend.con.execute(f"SELECT count(*) FROM {relation}", values).fetchall()
+    where, values = filtered(connection, conditions)
+    relation = f"{table} WHERE {where}"
+    ((total,),) = connection.execute(f"SELECT count(*) FROM {relation}", values).fetchall()
     keys = {**sort, ties: sort.get(ties, 1)}.items()
     order = ", ".join(f"{quoted(name)} {'ASC' if way == 1 else 'DESC'} NULLS LAST" for name, way in keys)
     most = "" if request.limit is None else f"LIMIT {request.limit}"
     ordered = f"{relation} ORDER BY {order} {most} OFFSET {request.offset}"
-    page = read_table(backend.con, ordered, values, columns)
+    page = read_table(connection, ordered, values, columns)
     return Answer.of(page, total=total, offset=request.offset, limit=request.limit)
+
+
+def filtered(
+    connection: duckdb.DuckDBPyConnection, conditions: Mapping[str, object]
+) -> tuple[str, list[object]]:
+    """Return the SQL and the parameters of conditions; see :func:`read_page`."""
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    values = [_stored(value(connection) if callable(value) else value) for value in given.values()]
+    return " AND ".join(given) or "true", values
 
 
 def sorting(request: Any, default: str, columns: Mapping[str, str]) -> dict[str, int]:

@@ -20,7 +20,7 @@ from attrib_ds.contract.request import truncate
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_form
 from attrib_ds.queries.insights import timestamp
 from attrib_ds.records.sources import literal, quoted
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.store.tables import insert_record, sql_table
 from attrib_ds.service.users import properties, user_fields
 
@@ -81,7 +81,8 @@ def get_audience(store: Store, request: contract.GetAudience) -> Answer:
     return _read(store, request.id)
 
 
-def delete_audience(store: Store, request: contract.DeleteAudience) -> Answer:
+@writes
+def delete_audience(connection: Connection, _: Store, request: contract.DeleteAudience) -> int:
     """Delete an audience, not its users; return 1.
 
     Raises
@@ -91,20 +92,16 @@ def delete_audience(store: Store, request: contract.DeleteAudience) -> Answer:
     Conflict
         If the condition of another audience names it.
     """
-
-    def write(connection: Connection) -> int:
-        _require(connection, request.id, argument="id")
-        for name, condition in connection.execute(
-            "SELECT name, condition FROM audiences ORDER BY _id"
-        ).fetchall():
-            if request.id in _audience_ids(json.loads(condition)):
-                raise errors.Conflict(
-                    f"id: the condition of the audience {name!r} names {request.id!r}; delete {name!r} first"
-                )
-        connection.execute("DELETE FROM audiences WHERE _id = ?", [request.id])
-        return 1
-
-    return Answer(value=store.write(write))
+    _require(connection, request.id, argument="id")
+    for name, condition in connection.execute(
+        "SELECT name, condition FROM audiences ORDER BY _id"
+    ).fetchall():
+        if request.id in _audience_ids(json.loads(condition)):
+            raise errors.Conflict(
+                f"id: the condition of the audience {name!r} names {request.id!r}; delete {name!r} first"
+            )
+    connection.execute("DELETE FROM audiences WHERE _id = ?", [request.id])
+    return 1
 
 
 def _read(store: Store, id: str) -> Answer:
