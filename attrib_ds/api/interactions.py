@@ -331,15 +331,7 @@ def interaction_insights(
     >>> at.interaction_insights(at.sample_project(), interval="quarter")["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
-    since = project.bound(since, argument="since", timezone=timezone)
-    until = project.bound(until, argument="until", timezone=timezone)
-    frame = to_pandas(project.send("interaction_insights", **given(locals())).read())
-    if interval in calendar.INTERVALS:
-        last = (
-            instants.parse(until, argument="until") if until else _last_day(project, timezone, "interaction")
-        )
-        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
-    return frame
+    return _counted(project, "interaction_insights", given(locals()))
 
 
 def page_insights(
@@ -415,13 +407,7 @@ def page_insights(
     >>> pages[["page", "group"]].values.tolist()
     [['/hiking', 'Paid Social']]
     """
-    since = project.bound(since, argument="since", timezone=timezone)
-    until = project.bound(until, argument="until", timezone=timezone)
-    frame = to_pandas(project.send("page_insights", **given(locals())).read())
-    if interval in calendar.INTERVALS:
-        last = instants.parse(until, argument="until") if until else _last_day(project, timezone, "page")
-        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
-    return frame
+    return _counted(project, "page_insights", given(locals()))
 
 
 def funnel(
@@ -555,36 +541,41 @@ def event_insights(
     >>> rows["interval"].tolist()
     ['2025-Q1', '2025-Q2']
     """
-    since = project.bound(since, argument="since", timezone=timezone)
-    until = project.bound(until, argument="until", timezone=timezone)
     event_type = [event_type] if isinstance(event_type, str) else event_type
-    frame = to_pandas(project.send("event_insights", **given(locals())).read())
-    values = [json.loads(text) for text in frame.pop("values")]
-    for key in dict.fromkeys(metrics):
-        frame[f"values.{key}"] = pd.array([sums[key] for sums in values], dtype="float64")
+    frame = _counted(project, "event_insights", given(locals()))
+    values, place = [json.loads(text) for text in frame["values"]], list(frame.columns).index("values")
+    for number, key in enumerate(dict.fromkeys(metrics)):
+        sums: Any = pd.array([each[key] for each in values], dtype="float64")
+        frame.insert(place + number, f"values.{key}", sums)
+    return frame.drop(columns="values")
+
+
+def _counted(project: Project, operation: str, asked: dict[str, Any]) -> pd.DataFrame:
+    """Return counts; those of calendar intervals with the column ``is_partial``.
+
+    The first and the last interval may be counted in part only.
+    """
+    interval, timezone = asked["interval"], asked["timezone"]
+    bounds: dict[str, Any] = {
+        name: project.bound(asked[name], argument=name, timezone=timezone) for name in ("since", "until")
+    }
+    frame = to_pandas(project.send(operation, **asked | bounds).read())
     if interval in calendar.INTERVALS:
-        last = instants.parse(until, argument="until")
-        _mark_partial(frame, interval, since=since, last=last, timezone=timezone)
+        first, last = (bound and instants.parse(bound, argument=name) for name, bound in bounds.items())
+        last = last or _last_day(project, timezone, operation)
+        frame["is_partial"] = calendar.counted_in_part(
+            frame["interval"], interval, ZoneInfo(timezone or "UTC"), first=first, last=last
+        )
     return frame
 
 
-def _last_day(project: Project, timezone: str | None, counted: str) -> datetime | None:
+def _last_day(project: Project, timezone: str | None, operation: str) -> datetime | None:
     """Return the last instant of the last day with an interaction, or with a view; None if there is none."""
     every: dict[str, Any] = {"interval": "day", "sort": "-interval", "filtered": None, "bots": None}
-    if counted == "page":
+    if operation == "page_insights":
         every["limit"] = 1
-    days = project.send(f"{counted}_insights", timezone=timezone, **every).read()["interval"]
+    days = project.send(operation, timezone=timezone, **every).read()["interval"]
     if not len(days):
         return None
     day = date.fromisoformat(days[0].as_py())
     return instants.last_instant(day, ZoneInfo(timezone or "UTC"), argument="until")
-
-
-def _mark_partial(
-    frame: pd.DataFrame, interval: str, *, since: Any, last: datetime | None, timezone: str | None
-) -> None:
-    """Add the column ``is_partial``: the first and the last interval may be counted in part only."""
-    first = None if since is None else instants.parse(since, argument="since")
-    frame["is_partial"] = calendar.counted_in_part(
-        frame["interval"], interval, ZoneInfo(timezone or "UTC"), first=first, last=last
-    )

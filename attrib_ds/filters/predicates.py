@@ -974,7 +974,7 @@ def measure(predicate: Predicate) -> tuple[int, int]:
 def check_values(predicates: Iterable[Predicate]) -> None:
     """Refuse predicates whose values are together too many, too long or too slow."""
     items = searches = patterns = size = length = 0
-    for leaf in (leaf for predicate in predicates for leaf in _comparisons(predicate)):
+    for leaf in (leaf for predicate in predicates for leaf in comparisons(predicate)):
         own = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
         items += len(own)
         length += sum(len(value) for value in own if isinstance(value, str))
@@ -993,10 +993,11 @@ def check_values(predicates: Iterable[Predicate]) -> None:
             raise InvalidRequest(f"rules: a predicate may have at most {most:,} {noun}, this one has {got:,}")
 
 
-def _comparisons(predicate: Predicate) -> Iterator[Comparison]:
+def comparisons(predicate: Predicate) -> Iterator[Comparison]:
+    """Yield the comparisons of a predicate."""
     if isinstance(predicate, Condition):
         for rule in predicate.rules:
-            yield from _comparisons(rule)
+            yield from comparisons(rule)
     elif isinstance(predicate, Comparison):
         yield predicate
 

@@ -22,7 +22,7 @@ _USER_PREFIXES: Final[Mapping[str, str]] = {
 }
 _COMBINATORS: Final = ("AND", "OR")
 #: Names of the combinator and the list of rules, by the ``type`` of a condition.
-_CONDITION_PARTS: Final[Mapping[str, tuple[str, str]]] = {
+CONDITION_PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "condition": ("condition", "rules"),
     "operation": ("operator", "operands"),
 }
@@ -158,7 +158,7 @@ def _read(obj: object, kind: Kind, pointer: str, level: int) -> Predicate:
 
 
 def _read_condition(obj: Mapping[str, object], kind: Kind, pointer: str, level: int) -> Condition:
-    combinator_name, rules_name = _CONDITION_PARTS[str(obj["type"])]
+    combinator_name, rules_name = CONDITION_PARTS[str(obj["type"])]
     combinator = _get(obj, combinator_name, pointer)
     check_choice(f"{pointer}/{combinator_name}", combinator, _COMBINATORS)
     rules = _get(obj, rules_name, pointer)
@@ -237,7 +237,7 @@ def _infer_kind(obj: object) -> Kind:
 
 def _find_leaf(obj: Mapping[str, Any], level: int = 1) -> Mapping[str, Any] | None:
     """Return the first comparison of a tree, down to the maximum level."""
-    parts = _CONDITION_PARTS.get(str(obj.get("type")))
+    parts = CONDITION_PARTS.get(str(obj.get("type")))
     if parts is None:
         return obj
     rules = obj.get(parts[1])

@@ -299,7 +299,8 @@ class Form(elements.Displayed):
             value, form_field = control.value, control.form_field
             if value is None and form_field.is_required:
                 raise errors.InvalidRequest(f"{name} is required", field=name)
-            if form_field.is_required or not _equal(value, form_field.default):
+            is_default = type(value) is type(form_field.default) and bool(value == form_field.default)
+            if form_field.is_required or not is_default:
                 filled_in[name] = control
         return filled_in
 
@@ -312,10 +313,6 @@ class Form(elements.Displayed):
         optional = [widget for is_visible, widget in fields if not is_visible]
         more = [elements.disclosure("More options", *optional)] if optional else []
         return [*(widget for is_visible, widget in fields if is_visible), *more]
-
-
-def _equal(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
 
 
 _MAX_WIDTH: Final = 88

@@ -187,6 +187,12 @@ def timestamp(instant: datetime) -> ir.TimestampScalar:
     return ibis.literal(instant.replace(tzinfo=None), type="timestamp(6)")
 
 
+def within(date: Any, since: datetime | None, until: datetime | None) -> Any:
+    """Return whether a date is within bounds, which may be missing."""
+    is_late = ibis.literal(True) if since is None else date >= timestamp(since)
+    return is_late if until is None else is_late & (date <= timestamp(until))
+
+
 def fetch(query: ir.Table, columns: pa.Schema) -> pa.Table:
     """Run a query and cast its result to an Arrow schema.
 
@@ -315,11 +321,7 @@ def filter_interactions(interactions: ir.Table, request: Population, *, nodes: i
     ibis.Table
         Every column of the matching interactions.
     """
-    conditions = []
-    if request.since is not None:
-        conditions.append(interactions.startDate >= timestamp(request.since))
-    if request.until is not None:
-        conditions.append(interactions.startDate <= timestamp(request.until))
+    conditions = [within(interactions.startDate, request.since, request.until)]
     if request.isBot is not None:
         conditions.append(interactions.isBot.fill_null(False) == request.isBot)
     if request.filtered is not None:
@@ -329,7 +331,7 @@ def filter_interactions(interactions: ir.Table, request: Population, *, nodes: i
         conditions.append(to_ibis(request.interactionFilter, interactions))
     if request.nodeFilter is not None:
         conditions.append(to_ibis(request.nodeFilter, interactions, nodes=nodes))
-    return interactions.filter(conditions) if conditions else interactions
+    return interactions.filter(conditions)
 
 
 MOST_RECORDS: Final = 100_000
@@ -418,8 +420,7 @@ def sum_events(
         If the result would exceed 100,000 records.
     """
     by_type = request.groupBy == "event-type"
-    within = [events.eventDate >= timestamp(request.since), events.eventDate <= timestamp(request.until)]
-    events = events.filter(within)
+    events = events.filter(within(events.eventDate, request.since, request.until))
     if by_type and request.filter is not None:
         events = events.filter(matches_type(events, request.filter))
         types = types.filter(matches_type(types, request.filter))

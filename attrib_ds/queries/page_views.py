@@ -104,16 +104,6 @@ def _shows(page: Any, wanted: str) -> Any:
     return page.re_search(pattern_of(wanted))
 
 
-def _within(date: Any, request: contract.Population) -> Any:
-    """Return whether a date is within the bounds of a request."""
-    conditions = [ibis.literal(True)]
-    if request.since is not None:
-        conditions.append(date >= insights.timestamp(request.since))
-    if request.until is not None:
-        conditions.append(date <= insights.timestamp(request.until))
-    return ibis.and_(*conditions)
-
-
 def count_pages(
     hits: ir.Table, interactions: ir.Table, request: contract.PageInsights, *, nodes: ir.Table
 ) -> Answer:
@@ -138,12 +128,12 @@ def count_pages(
         If the result would exceed 100,000 records.
     """
     views = _views(hits, _visits(interactions, request, nodes, request.group))
-    is_within = _within(views.date, request)
+    is_within = insights.within(views.date, request.since, request.until)
     # The first and the last view of a visit are found among all its views, also those outside the period.
     views = views.semi_join(views.filter(is_within).select("visit"), "visit")
     place = ibis.row_number().over(_OF_VISIT)
     views = views.mutate(place=place, count=views.count().over(ibis.window(group_by=views.visit)))
-    views = views.filter(_within(views.date, request))
+    views = views.filter(insights.within(views.date, request.since, request.until))
     if request.page is not None:
         views = views.filter(_shows(views.page, request.page))
     keys = {"page": views.page, "group_key": views.group_key}
@@ -191,7 +181,8 @@ def first_views(
         In the schema ``PAGE_CONVERSION``.
     """
     views = _views(hits, _visits(interactions, request, nodes, None))
-    views = views.filter(_shows(views.page, request.page), _within(views.date, request))
+    is_within = insights.within(views.date, request.since, request.until)
+    views = views.filter(_shows(views.page, request.page), is_within)
     place = ibis.row_number().over(_OF_VISIT)
     first = views.mutate(place=place)
     first = first.filter(first.place == 0).select(_id="id", userId="user", eventDate="date")
@@ -236,7 +227,8 @@ def count_funnel(
     steps = steps.filter(steps[unit].notnull()).rename(unit=unit)
     ordered = ibis.window(group_by=steps.unit, order_by=[steps.date, steps.is_event, steps.later, steps.id])
     steps = steps.mutate(place=ibis.row_number().over(ordered))
-    first = steps.filter(_takes(steps, request.steps[0]), _within(steps.date, request))
+    is_within = insights.within(steps.date, request.since, request.until)
+    first = steps.filter(_takes(steps, request.steps[0]), is_within)
     attempts = first.select("unit", "group_key", place_0="place", date_0="date")
     for number, step in enumerate(request.steps[1:], start=1):
         taken = steps.filter(_takes(steps, step)).select(taker="unit", place="place", date="date")

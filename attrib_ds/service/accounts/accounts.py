@@ -44,7 +44,7 @@ _SECONDS_TO_WAIT: Final = 10.0
 _TABLES: Final = (
     """CREATE TABLE accounts (
         client_id TEXT PRIMARY KEY, email TEXT NOT NULL UNIQUE, scopes TEXT NOT NULL,
-        all_projects INTEGER NOT NULL, created_at REAL NOT NULL, revoked_at REAL
+        all_projects INTEGER NOT NULL, created_at REAL NOT NULL
     )""",
     """CREATE TABLE grants (
         client_id TEXT NOT NULL REFERENCES accounts, project_id TEXT NOT NULL,
@@ -336,7 +336,13 @@ class Accounts:
         NotFound
             If the key does not exist.
         """
-        self._revoke("keys", "key_id", key_id)
+        with self._database.write() as connection:
+            changed = connection.execute(
+                "UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE key_id = ?",
+                (self.clock(), key_id),
+            ).rowcount
+        if not changed:
+            raise NotFound(f"key_id: {key_id!r} does not exist")
 
     def revoke_key_of_project(self, project_id: str, key_id: str) -> bool:
         """Revoke a key of :meth:`list_keys_of_project` and its tokens immediately; idempotent.
@@ -363,36 +369,10 @@ class Accounts:
         self.revoke_key(key_id)
         return key.revoked_at is None
 
-    def revoke_account(self, client_id: str) -> None:
-        """Revoke a service account with its keys and tokens immediately; idempotent.
-
-        Parameters
-        ----------
-        client_id : str
-            Id of the account.
-
-        Raises
-        ------
-        NotFound
-            If the account does not exist.
-        """
-        self._revoke("accounts", "client_id", client_id)
-
-    def _revoke(self, table: str, column: str, value: str) -> None:
-        with self._database.write() as connection:
-            changed = connection.execute(
-                f"UPDATE {table} SET revoked_at = coalesce(revoked_at, ?) WHERE {column} = ?",
-                (self.clock(), value),
-            ).rowcount
-        if not changed:
-            raise NotFound(f"{column}: {value!r} does not exist")
-
     def has_account(self, client_id: str) -> bool:
-        """Return whether a service account exists and is not revoked."""
+        """Return whether a service account exists."""
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT 1 FROM accounts WHERE client_id = ? AND revoked_at IS NULL", (client_id,)
-            )
+            found = connection.execute("SELECT 1 FROM accounts WHERE client_id = ?", (client_id,))
             return found.fetchone() is not None
 
     def find_key(self, client_id: str, key_id: str) -> PublicKey | None:
@@ -401,8 +381,7 @@ class Accounts:
             found = connection.execute(
                 "SELECT email, public_key, scopes FROM keys "
                 "JOIN accounts USING (client_id) WHERE key_id = ? AND client_id = ? "
-                "AND keys.revoked_at IS NULL AND accounts.revoked_at IS NULL "
-                "AND coalesce(keys.expires_at > ?, 1)",
+                "AND keys.revoked_at IS NULL AND coalesce(keys.expires_at > ?, 1)",
                 (key_id, client_id, self.clock()),
             ).fetchone()
         if found is None:
@@ -459,7 +438,7 @@ class Accounts:
             found = connection.execute(
                 "SELECT client_id, tokens.scopes, all_projects FROM tokens JOIN keys USING (key_id) "
                 "JOIN accounts USING (client_id) WHERE hash = ? AND tokens.expires_at > ? "
-                "AND keys.revoked_at IS NULL AND accounts.revoked_at IS NULL",
+                "AND keys.revoked_at IS NULL",
                 (_hash(token), self.clock()),
             ).fetchone()
         return None if found is None else Access(found[0], frozenset(found[1].split()), bool(found[2]))
@@ -517,9 +496,7 @@ def _read_keys(connection: sqlite3.Connection) -> list[Key]:
         grants.setdefault(client_id, []).append(project_id)
     rows = connection.execute(
         "SELECT key_id, client_id, email, all_projects, scopes, keys.created_at, keys.expires_at, "
-        "min(coalesce(keys.revoked_at, accounts.revoked_at), "
-        "coalesce(accounts.revoked_at, keys.revoked_at)) "
-        "FROM keys JOIN accounts USING (client_id) ORDER BY keys.created_at, key_id"
+        "keys.revoked_at FROM keys JOIN accounts USING (client_id) ORDER BY keys.created_at, key_id"
     ).fetchall()
     return [
         Key(

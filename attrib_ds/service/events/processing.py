@@ -9,7 +9,7 @@ import duckdb
 
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
-from attrib_ds.service.events import retention, validation
+from attrib_ds.service.events import retention, states, validation
 from attrib_ds.service.events.event_types import read_event_types
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store import settings, tables
@@ -170,31 +170,12 @@ def _trashed(trash: validation.InvalidEvent, project_id: str, now: datetime) -> 
 
 def _metrics(valid: validation.ValidEvent, store: Store, now: datetime) -> list[dict[str, Any]]:
     """Return the rows of an event's metrics, including built-in ones."""
-    date = instants.naive(valid.date)
-
-    def row(metric: validation.Metric) -> dict[str, Any]:
-        return {
-            "_id": store.ids.new(),
-            "projectId": store.meta.project_id,
-            "eventId": valid.raw.id,
-            "key": metric.key,
-            "type": "state" if metric.kind == "state" else "statistic",
-            "dataType": metric.kind,
-            "date": date,
-            "number": metric.number,
-            "amount": metric.amount,
-            "currency": metric.currency,
-            "raw": metric.raw,
-            "anonymized": False,
-            "invalid": metric.invalid,
-            "createdAt": now,
-            "updatedAt": now,
-            "deletedAt": None,
-        }
-
     metrics = [validation.Metric("event-count", "number", 1.0)]
     for metric in valid.metrics:
         metrics.append(metric)
         if metric.kind == "state" and metric.number == 1:
             metrics.append(validation.Metric(f"state-delay-{metric.key}", "number", 0.0))
-    return [row(metric) for metric in metrics]
+    date = instants.naive(valid.date)
+    return [
+        states.metric_row(store, valid.raw.id, now=now, date=date, **metric._asdict()) for metric in metrics
+    ]

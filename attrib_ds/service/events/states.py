@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import errors, instants, json_numbers, schema
+from attrib_ds import errors, instants, schema
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import (
     EventInsights,
@@ -21,6 +21,7 @@ from attrib_ds.contract.events import (
     UpdateEventStatistic,
 )
 from attrib_ds.queries.insights import sum_events
+from attrib_ds.records.json_records import to_json
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.event_types import Declarations, read_declarations
 from attrib_ds.service.outlays import in_project_currency
@@ -35,6 +36,24 @@ _COLUMNS: Final = tuple(tables.TABLES["metrics"])
 #: Columns that an update changes.
 _CHANGED: Final = ("date", "number", "amount", "currency", "raw", "invalid", "updatedAt", "deletedAt")
 _DELAY: Final = "state-delay-"
+
+
+def metric_row(store: Store, event_id: str, key: str, kind: str, now: datetime, **values: Any) -> Row:
+    """Return a new row of the table ``metrics``."""
+    return {
+        **dict.fromkeys(_COLUMNS),
+        "_id": store.ids.new(),
+        "projectId": store.meta.project_id,
+        "eventId": event_id,
+        "key": key,
+        "type": "state" if kind == "state" else "statistic",
+        "dataType": kind,
+        "anonymized": False,
+        "invalid": False,
+        "createdAt": now,
+        "updatedAt": now,
+        **values,
+    }
 
 
 @dataclass(frozen=True)
@@ -121,20 +140,7 @@ class _Event:
         """Set the value of a metric, keep the replaced row for the history, and return the new one."""
         stored = self.metrics.get(key)
         if stored is None:
-            row = {
-                **dict.fromkeys(_COLUMNS),
-                "_id": store.ids.new(),
-                "projectId": self.project_id,
-                "eventId": self.id,
-                "key": key,
-                "type": "state" if kind == "state" else "statistic",
-                "dataType": kind,
-                "anonymized": False,
-                "invalid": False,
-                "createdAt": now,
-                "updatedAt": now,
-                **values,
-            }
+            row = metric_row(store, self.id, key, kind, now, **values)
         else:
             self.replaced.append(stored)
             later = max(now, stored["updatedAt"] + instants.KEPT_RESOLUTION)
@@ -248,28 +254,6 @@ def as_resource(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([_flat(row) for row in rows], schema.METRIC)
 
 
-def as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the table ``metrics`` as nested JSON; numbers are exact.
-
-    Examples
-    --------
-    >>> row = {"_id": "m1", "projectId": "shop", "eventId": "e1", "key": "won", "type": "state",
-    ...        "dataType": "state", "date": datetime(2025, 1, 31), "number": 1.0, "amount": None,
-    ...        "currency": None, "raw": None, "anonymized": False, "invalid": False, "deletedAt": None,
-    ...        "createdAt": datetime(2025, 2, 1), "updatedAt": datetime(2025, 2, 1)}
-    >>> as_json(row)["data"]  # doctest: +NORMALIZE_WHITESPACE
-    {'type': 'state', 'date': '2025-01-31T00:00:00.000Z', 'raw': Decimal('1.0'),
-     'current': Decimal('1.0'), 'anonymized': False, 'invalid': False}
-    """
-    value = _value(row)
-    ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
-    flags = {name: row[name] for name in ("anonymized", "invalid")}
-    dates = {name: _written(row[name]) for name in ("createdAt", "updatedAt", "deletedAt")}
-    raw = value if row["raw"] is None else json_numbers.load_exact(row["raw"])
-    data = {"type": row["dataType"], "date": _written(row["date"]), "raw": raw, "current": value}
-    return {**ids, "data": {**data, **flags}, **dates}
-
-
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     value = json_values.encode(_value(row))
     ids = {name: row[name] for name in ("_id", "projectId", "eventId", "key", "type")}
@@ -288,10 +272,6 @@ def _value(row: Mapping[str, Any]) -> Any:
 
 def _aware(instant: datetime | None) -> datetime | None:
     return None if instant is None else instant.replace(tzinfo=UTC)
-
-
-def _written(instant: datetime | None) -> str | None:
-    return None if instant is None else instants.format(instant.replace(tzinfo=UTC))
 
 
 #: SQL query of the ids of events, of the relation ``selected``, that follow an eligible interaction of their
@@ -362,9 +342,10 @@ def read_events(connection: Connection, ids: Sequence[str]) -> pa.Table:
     # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
     parameters = [list(ids)]
     rows = connection.execute(_EVENTS, parameters).to_arrow_table()
-    metrics = connection.execute(_METRICS, parameters).to_arrow_table()
-    by_event: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in metrics.to_pylist():
-        by_event[row["eventId"]].append(as_json(row))
-    metrics_json = pa.array([json_values.encode(by_event[id]) for id in rows["_id"].to_pylist()], pa.string())
+    metrics = as_resource(connection.execute(_METRICS, parameters).to_arrow_table().to_pylist())
+    by_event: defaultdict[str, list[str]] = defaultdict(list)
+    for batch in metrics.to_batches():
+        for id, text in zip(batch["eventId"].to_pylist(), to_json(batch, resource="Metric"), strict=True):
+            by_event[id].append(text)
+    metrics_json = pa.array([f"[{','.join(by_event[id])}]" for id in rows["_id"].to_pylist()], pa.string())
     return rows.append_column("metrics", metrics_json).select(schema.EVENT.names).cast(schema.EVENT)

@@ -292,8 +292,8 @@ def split_off(connection: Connection, id: str, now: datetime) -> bool:
 @writes
 def merge_users(connection: Connection, _: Store, request: MergeUsers) -> int:
     """Merge a user into another one by request; return 1."""
-    survivor = _existing(connection, request.id, argument="id")
-    gone = _existing(connection, request.userId, argument="user_id")
+    survivor = existing(connection, request.id, argument="id")
+    gone = existing(connection, request.userId, argument="user_id")
     if gone == survivor:
         raise InvalidRequest(
             f"user_id: {request.userId!r} and {request.id!r} are one user; allowed: another one"
@@ -305,7 +305,7 @@ def merge_users(connection: Connection, _: Store, request: MergeUsers) -> int:
 @writes
 def split_user(connection: Connection, _: Store, request: SplitUser) -> int:
     """Split a merged user from its survivor; return 1."""
-    survivor = _existing(connection, request.id, argument="id")
+    survivor = existing(connection, request.id, argument="id")
     merged = find_survivors(connection, [request.userId])
     if merged.get(request.userId) != survivor:
         raise NotFound(f"user_id: {request.userId!r} was not merged into {request.id!r}")
@@ -313,7 +313,8 @@ def split_user(connection: Connection, _: Store, request: SplitUser) -> int:
     return 1
 
 
-def _existing(connection: Connection, id: str, *, argument: str) -> str:
+def existing(connection: Connection, id: str, *, argument: str = "id") -> str:
+    """Return the survivor of a user; refuse an id that nobody has."""
     """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
     if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:

@@ -18,7 +18,9 @@ from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.request import truncate
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_form
-from attrib_ds.queries.insights import timestamp
+from attrib_ds.filters.predicates import comparisons
+from attrib_ds.filters.wire import CONDITION_PARTS
+from attrib_ds.queries.insights import within
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.store.tables import insert_record, sql_table
@@ -151,7 +153,6 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 #: Maximum number of predicates of a condition and all the audiences that it names, each time it names them.
 _MOST_PARTS: Final = 200
-_PARTS: Final = {"condition": ("condition", "rules"), "operation": ("operator", "operands")}
 
 
 def meets(
@@ -185,8 +186,8 @@ def meets(
     if isinstance(condition, str):
         condition = _condition_of(backend, condition, argument)
     kind = condition["type"]
-    if kind in _PARTS:
-        combinator, members = _PARTS[kind]
+    if kind in CONDITION_PARTS:
+        combinator, members = CONDITION_PARTS[kind]
         rules = [meets(backend, users, rule, argument=argument) for rule in condition[members]]
         join = operator.and_ if condition[combinator] == "AND" else operator.or_
         joined = reduce(join, rules) if rules else ibis.literal(True)
@@ -270,8 +271,8 @@ def check(backend: Backend, condition: ConditionRecord, *, argument: str) -> Non
 
 def leaves(condition: ConditionRecord) -> list[ConditionRecord]:
     """Return the leaves of the tree of conditions."""
-    if condition["type"] in _PARTS:
-        return [leaf for rule in condition[_PARTS[condition["type"]][1]] for leaf in leaves(rule)]
+    if condition["type"] in CONDITION_PARTS:
+        return [leaf for rule in condition[CONDITION_PARTS[condition["type"]][1]] for leaf in leaves(rule)]
     return [condition]
 
 
@@ -345,16 +346,16 @@ def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.T
         message = refusal.message.replace("eventTypesCount.", "")
         raise errors.InvalidRequest(message, field=argument) from None
     events = backend.table("events")
-    conditions = [events.eventType == reference]
-    if condition.get("since") is not None:
-        conditions.append(events.eventDate >= timestamp(instants.parse(condition["since"], argument="since")))
-    if condition.get("until") is not None:
-        conditions.append(events.eventDate <= timestamp(instants.parse(condition["until"], argument="until")))
-    return events.filter(conditions).select("userId")
+    since, until = (
+        None if condition.get(name) is None else instants.parse(condition[name], argument=name)
+        for name in ("since", "until")
+    )
+    is_counted = (events.eventType == reference) & within(events.eventDate, since, until)
+    return events.filter(is_counted).select("userId")
 
 
 def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:
-    interactions = properties.countable_interactions(backend)
+    interactions = sql_table(backend, f"SELECT * FROM interactions WHERE {properties.IS_COUNTABLE}")
     if condition.get("filter") is not None:
         predicate = from_json(condition["filter"], kind="interaction")
         interactions = interactions.filter(ibis_form.to_ibis(truncate(predicate), interactions))
@@ -416,13 +417,6 @@ def match_users(backend: Backend, users: ir.Table, predicate: Predicate, *, argu
         values = _field_arrays(backend, users, project_keys, kinds)
         table = table.left_join(values, table["_id"] == values.owner).drop("owner")
     return table.filter(ibis_form.to_ibis(typed_predicate, table)).select("_id")
-
-
-def comparisons(predicate: Predicate) -> list[Comparison]:
-    """Return all comparisons of a predicate."""
-    if isinstance(predicate, Condition):
-        return [leaf for rule in predicate.rules for leaf in comparisons(rule)]
-    return [predicate] if isinstance(predicate, Comparison) else []
 
 
 def _field_arrays(

@@ -8,14 +8,14 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import errors, instants, json_numbers, schema
+from attrib_ds import instants, json_numbers, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.records import json_records, sources
 from attrib_ds.service.events import retention, states
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store import tables
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.users.search import get_user, in_order
 
 _EVENTS: Final = "SELECT _id FROM events WHERE userId = ? ORDER BY eventDate, _id"
@@ -82,20 +82,13 @@ _TIME_TO_COMPACT: Final = timedelta(days=1)
 _OWN: Final = "CREATE TEMP TABLE {name} AS SELECT _id AS id FROM {table} WHERE userId = ?"
 
 
-def delete_user(store: Store, request: contract.DeleteUser) -> Answer:
+@writes
+def delete_user(connection: Connection, store: Store, request: contract.DeleteUser) -> dict[str, Any]:
     """Erase a user; return their number and the time until which the files may have their data."""
     now = instants.naive(instants.now())
-
-    def write(connection: Connection) -> int:
-        id = merging.find_survivor(connection, request.id)
-        if connection.execute("SELECT 1 FROM users WHERE _id = ?", [id]).fetchone() is None:
-            raise errors.NotFound(f"id: there is no user {request.id!r}")
-        erase(connection, id, request.mode, now)
-        return 1
-
-    count = store.write(write)
+    erase(connection, merging.existing(connection, request.id), request.mode, now)
     until = None if store.path is None else instants.format((now + _TIME_TO_COMPACT).replace(tzinfo=UTC))
-    return Answer(value={"modifiedCount": count, "inFilesUntil": until})
+    return {"modifiedCount": 1, "inFilesUntil": until}
 
 
 def erase(connection: Connection, id: str, mode: str, date: datetime) -> None:

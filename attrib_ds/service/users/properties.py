@@ -3,9 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-import ibis.expr.types as ir
 import pyarrow as pa
-from ibis.backends.duckdb import Backend
 
 from attrib_ds import schema
 from attrib_ds.records.sources import literal, quoted
@@ -14,7 +12,7 @@ from attrib_ds.service.users import user_fields
 
 _FIELDS: Final = "fields."
 _OF_TYPE: Final = "eventTypesCount."
-#: Condition in SQL for interactions that count, the same as of :func:`countable_interactions`.
+#: Condition in SQL for interactions that count.
 IS_COUNTABLE: Final = "NOT coalesce(isBot, false) AND trafficFilterId IS NULL"
 _OWN: Final = "userId IN (SELECT _id FROM ids)"
 _META: Final = (
@@ -69,12 +67,6 @@ _GROUPS: Final[tuple[tuple[dict[str, str], str], ...]] = (
         f"interactions WHERE {IS_COUNTABLE} AND {_OWN} GROUP BY userId",
     ),
 )
-
-
-def countable_interactions(backend: Backend) -> ir.Table:
-    """Return the interactions that count, which a search returns by default."""
-    interactions = backend.table("interactions")
-    return interactions.filter(~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull())
 
 
 def properties_query(

@@ -4,7 +4,6 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 import ibis
@@ -14,17 +13,17 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import errors, schema
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.filters import Predicate
 from attrib_ds.queries.insights import matches_type
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.events.states import ATTRIBUTABLE, as_resource, read_events
-from attrib_ds.service.identity.merging import find_survivor, find_survivors
+from attrib_ds.service.identity import merging
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import read_table, sql_table
+from attrib_ds.service.store.tables import filtered, read_table, sql_table
 from attrib_ds.service.users import audiences, sandbox, user_fields
 
 _FIELDS: Final = "fields."
@@ -115,17 +114,10 @@ def _order(table: ir.Table, request: contract.SearchUsers) -> list[ir.Value]:
 def get_user(store: Store, request: contract.GetUser) -> Answer:
     """Return one user with all properties; the id of a merged user means the survivor."""
     with store.read() as backend:
-        survivor = find_survivor(backend.con, request.id)
+        survivor = merging.existing(backend.con, request.id)
         backend.con.execute(f"CREATE TEMP TABLE {_PAGE} AS SELECT _id FROM users WHERE _id = ?", [survivor])
         query = audiences.description_query(backend, _PAGE, schema.USER.names, cache=store.query_cache)
-        table = read_table(backend.con, f"({query})", [], schema.USER)
-    if not table.num_rows:
-        raise _unknown(request.id)
-    return Answer.of(table)
-
-
-def _unknown(id: str) -> errors.NotFound:
-    return errors.NotFound(f"id: there is no user {id!r}")
+        return Answer.of(read_table(backend.con, f"({query})", [], schema.USER))
 
 
 def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:
@@ -134,7 +126,7 @@ def list_user_events(store: Store, request: contract.ListUserEvents) -> Answer:
     An unknown user has no events.
     """
     conditions = {
-        "userId = ?": lambda connection: find_survivor(connection, request.id),
+        "userId = ?": lambda connection: merging.find_survivor(connection, request.id),
         "eventDate >= ?": request.since,
         "eventDate <= ?": request.until,
     }
@@ -168,7 +160,7 @@ def search_events(store: Store, request: contract.SearchEvents) -> Answer:
 
 
 def _survivors(connection: Connection, ids: Collection[str]) -> list[str]:
-    survivors = find_survivors(connection, ids)
+    survivors = merging.find_survivors(connection, ids)
     return [survivors.get(id, id) for id in ids]
 
 
@@ -182,12 +174,8 @@ def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer
     NotFound
         If there is no such user.
     """
-    with store.read() as backend:
-        survivor = find_survivor(backend.con, request.id)
-        if not backend.con.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchall():
-            raise _unknown(request.id)
     conditions = {
-        "eventId IN (SELECT _id FROM events WHERE userId = ?)": lambda connection: find_survivor(
+        "eventId IN (SELECT _id FROM events WHERE userId = ?)": lambda connection: merging.existing(
             connection, request.id
         ),
         "date >= ?": request.since,
@@ -215,24 +203,17 @@ def _listed(
     columns: pa.Schema,
 ) -> Answer:
     """Return a page of records from one snapshot: find the ids, then read them in batches."""
-    values = {condition: value for condition, value in conditions.items() if value is not None}
     direction = "DESC"
     if not isinstance(request, contract.SearchEvents):
         direction = request.order or ("ASC" if request.sort else "DESC")
     with ExitStack() as stack:
         connection = stack.enter_context(store.read()).con
+        where, values = filtered(connection, conditions)
         # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
         rows = connection.execute(
-            f"WITH selected AS (SELECT * FROM {table} WHERE {' AND '.join(values) or 'true'}) "
+            f"WITH selected AS (SELECT * FROM {table} WHERE {where}) "
             f"SELECT _id FROM selected {chosen} ORDER BY {quoted(sort)} {direction} NULLS LAST, _id",
-            [
-                value(connection)
-                if callable(value)
-                else instants.naive(value)
-                if isinstance(value, datetime)
-                else value
-                for value in values.values()
-            ],
+            values,
         ).fetchall()
         ids = [id for (id,) in rows]
         page = ids[request.offset :][: request.limit]

@@ -76,16 +76,12 @@ def test_an_unknown_token_allows_nothing(accounts, key):
     assert accounts.find_access("\ud800") is None
 
 
-@pytest.mark.parametrize("revoke", ["key", "account"])
-def test_revoking_ends_tokens_at_once(accounts, key, revoke):
+def test_revoking_ends_tokens_at_once(accounts, key):
     token = token_of(accounts, key)
-    if revoke == "key":
-        accounts.revoke_key(key.privateKeyId)
-    else:
-        accounts.revoke_account(key.clientId)
+    accounts.revoke_key(key.privateKeyId)
     assert accounts.find_access(token.text) is None
     assert accounts.find_key(key.clientId, key.privateKeyId) is None
-    assert accounts.has_account(key.clientId) == (revoke == "key")
+    assert accounts.has_account(key.clientId)
 
 
 def test_a_key_ends_when_it_expires_and_its_tokens_with_it(accounts, clock):
@@ -125,8 +121,6 @@ def test_lists_keys_with_what_they_may(accounts, clock):
     assert listed[0].scopes == ("interactions:read", "users:read")
     assert listed[0].revoked_at == datetime(2025, 6, 15, 15, 6, 41, tzinfo=UTC)
     assert listed[1].revoked_at is None
-    accounts.revoke_account(second.clientId)
-    assert accounts.list_keys()[1].revoked_at is not None
 
 
 @pytest.mark.parametrize(
@@ -149,8 +143,6 @@ def test_refuses_what_is_not_allowed(accounts, arguments, named):
 def test_unknown_keys_and_accounts_are_told(accounts, key):
     with pytest.raises(NotFound, match="key_id"):
         accounts.revoke_key("nonsense")
-    with pytest.raises(NotFound, match="client_id"):
-        accounts.revoke_account("nonsense")
 
 
 def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock):
