@@ -78,6 +78,11 @@ class Format:
             is_empty = " AND ".join(f"coalesce({source.word(name)} IN ('--', '-'), true)" for name in keys)
             source, count = _filtered(connection, source, f"NOT (({is_total}) OR ({is_empty}))")
             left_out["row of totals" if count == 1 else "rows of totals"] = count
+            for name in self.role("spend", source.columns)[:1]:
+                # Google writes so for no spend.
+                spent = f"CASE WHEN {source.word(name)} = '--' THEN '0' ELSE {quoted(name)} END"
+                query = f"SELECT * REPLACE ({spent} AS {quoted(name)}) FROM {source.relation}"
+                source = _selected(connection, source, query)
         for columns, pattern in self.keep.items():
             for column in matching(columns, source.columns)[:1]:
                 word = source.word(column)

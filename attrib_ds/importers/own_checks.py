@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ _TOOK_PLACE: Final = (
     "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
     "|gewonnen|versandt|geliefert"
 )
+_warn: Final = partial(errors.warn, category=errors.InputWarning)
 #: Numbers that a spreadsheet shows with an exponent.
 _ROUNDED: Final = r"[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}"
 _NO_REFUND: Final = "[^1-9a-z]*|false|f|no?|nein|none|null|nan"
@@ -78,10 +80,9 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
     # Between the copies may be a header, and below them a total.
     if distinct > 2 and once <= min(2, distinct // 6):
         few = f" but {once}" if once else ""
-        errors.warn(
+        _warn(
             f"every row of {table.name}{few} occurs {least:,} times or more, and each counts. Leave out "
-            "the copies",
-            errors.InputWarning,
+            "the copies"
         )
 
 
@@ -89,28 +90,23 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
     """Warn of amounts below zero: a refund in a row of its own counts as a conversion."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
-        errors.warn(
+        _warn(
             f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 "
             f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "
-            "out and pass them to the paths as adjustments",
-            errors.InputWarning,
+            "out and pass them to the paths as adjustments"
         )
 
 
 def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
-    for role in ("user", "device", "conversion", "touch"):
-        if isinstance(column := table.columns.get(role), str):
-            count = table.scalar(
-                f"count(*) FILTER (regexp_full_match({table.source.word(column)}, '{_ROUNDED}'))"
+    for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
+        is_rounded = f"regexp_full_match({table.source.word(str(column))}, '{_ROUNDED}')"
+        if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
+            _warn(
+                f"{table.name} has {display.counted(count, 'rows')} with an id such as 1.23E+12 in "
+                f"{column!r}: a spreadsheet has rounded it, so that different ids may be one. Export the "
+                "file anew, or open it with that column as text"
             )
-            if count:
-                errors.warn(
-                    f"{table.name} has {display.counted(count, 'rows')} with an id such as 1.23E+12 in "
-                    f"{column!r}: a spreadsheet has rounded it, so that different ids may be one. Export the "
-                    "file anew, or open it with that column as text",
-                    errors.InputWarning,
-                )
 
 
 def warn_of_refunds(table: own_table.OwnTable) -> None:
@@ -123,31 +119,28 @@ def warn_of_refunds(table: own_table.OwnTable) -> None:
             advice = "Leave them out if they are no conversions"
             if _is_numeric(table, column):
                 advice = f"If the value includes them, name them with columns={{'refund': {column!r}}}"
-            errors.warn(
+            _warn(
                 f"{table.name} has {display.counted(count, 'rows')} with a refund in {column!r}, which is "
-                f"not subtracted. {advice}",
-                errors.InputWarning,
+                f"not subtracted. {advice}"
             )
 
 
 def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:
-    """Tell of touchpoints that look like conversions beside conversions that look like touchpoints."""
-
-    def filled(table: own_table.OwnTable, role: str) -> list[str]:
-        return list(filter(table.is_filled, table.common(role)))[:1]
-
-    ids, values = filled(touchpoints, "conversion"), filled(touchpoints, "value")
+    """Refuse touchpoints that look like conversions beside conversions that look like touchpoints."""
+    tables = (touchpoints, conversions)
     node, own = (table.find_node({}, required=False) for table in (conversions, touchpoints))
-    others = filled(conversions, "conversion") + filled(conversions, "value")
-    if not node or not (ids + values if not own else values) or others:
-        return
-    problem = (
-        f"{touchpoints.name} looks like conversions ({own_table.ten(ids + values)}), and {conversions.name} "
-        f"like touchpoints ({own_table.ten(node)}); pass them the other way round"
+    ids, values = (
+        [list(filter(table.is_filled, table.common(role)))[:1] for table in tables]
+        for role in ("conversion", "value")
     )
-    if not own:
-        raise errors.InvalidRequest(f"touchpoints: {problem}")
-    errors.warn(f"{problem} if so", errors.InputWarning)
+    # Touchpoints may have ids of their own.
+    marks = values[0] if own else ids[0] + values[0]
+    if node and marks and not ids[1] + values[1]:
+        raise errors.InvalidRequest(
+            f"touchpoints: {touchpoints.name} looks like conversions ({', '.join(ids[0] + values[0])}), "
+            f"and {conversions.name} like touchpoints ({', '.join(node)}); pass them the other way round, or "
+            "name the columns with columns={'node': COLUMN}"
+        )
 
 
 def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: str | None) -> None:
@@ -178,10 +171,9 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
     ]
     left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
-        errors.warn(
+        _warn(
             f"no column of {table.name} is known as the value, so that conversions have none; columns of "
-            f"numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}",
-            errors.InputWarning,
+            f"numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}"
         )
 
 
@@ -190,21 +182,26 @@ def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
 
 
 def warn_of_statuses(table: own_table.OwnTable) -> None:
-    """Warn of rows that no status calls paid, complete or won; those of known formats are left out."""
-    for column in [] if table.format is not None else table.with_names(columns.COMMON_NAMES["status"]):
+    """Warn of rows that no status calls paid, complete or won, and of several kinds of events.
+
+    Those of known formats are left out.
+    """
+    kinds, statuses = (table.with_names(columns.COMMON_NAMES[role]) for role in ("kind", "status"))
+    for column in [] if table.format is not None else [*statuses, *kinds]:
         word = f"regexp_replace(lower({table.source.word(column)}), '[_-]', ' ', 'g')"
-        statuses = table.connection.execute(
+        found = table.connection.execute(
             f"SELECT {word}, count(*), regexp_matches({word}, {sources.literal(_FAILED)}), "
             f"regexp_full_match({word}, {sources.literal(_TOOK_PLACE)}) FROM {table.source.relation} "
             f"WHERE {word} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
         ).fetchall()
         # A column of other words, such as the states of a country, has no statuses.
-        is_known = any(failed or took_place for _, _, failed, took_place in statuses)
-        counts = [(name, count) for name, count, failed, took_place in statuses if failed or not took_place]
+        is_known = any(failed or took_place for _, _, failed, took_place in found)
+        counts = [(name, count) for name, count, failed, took_place in found if failed or not took_place]
+        if column in kinds:
+            is_known, counts = len(found) > 1, [(name, count) for name, count, *_ in found]
         if is_known and counts:
-            errors.warn(
+            _warn(
                 f"{table.name} has rows whose {column} is "
                 f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}, "
-                "and they count as conversions. Leave them out of the file if they are none",
-                errors.InputWarning,
+                "and they count as conversions. Leave them out of the file if they are none"
             )

@@ -29,8 +29,11 @@ from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 
 #: Names of the column of days in reports of spend, and of the first and last day of a row.
-_DAYS: Final = ("Day", "By Day", "Date", "Gregorian date", "Tag", "Datum")
-_FROM_TO: Final = ("Reporting starts|Berichtsstart", "Reporting ends|Berichtsende")
+_DAYS: Final = ("Day", "By Day", "Date", "Gregorian date", "Tag", "Datum", "Jour", "Día")
+_FROM_TO: Final = (
+    "Reporting starts|Berichtsstart|Début des rapports|Inicio del informe",
+    "Reporting ends|Berichtsende|Fin des rapports|Fin del informe",
+)
 _MAX_NODES: Final = 5
 _MAX_NAMES: Final = 3
 

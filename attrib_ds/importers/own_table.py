@@ -196,7 +196,7 @@ class OwnTable:
             f"{_HEADER_ROWS}"
         ).fetchall()
         names = {folded(name) for of_role in COMMON_NAMES.values() for name in of_role}
-        found = [sum(folded(cell) in names for cell in row if cell) > 1 for row in rows]
+        found = [len({folded(cell) for cell in row if cell} & names) > 1 for row in rows]
         return found.index(True) if True in found else None
 
     def best(self, columns: Sequence[str]) -> str | None:

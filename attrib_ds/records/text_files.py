@@ -33,8 +33,6 @@ _CONTENTS: Final = (
     (rb"\xd0\xcf\x11\xe0", "an old workbook (.xls) or one with a password", (), "save it as .xlsx or CSV"),
     (rb"%PDF", "a PDF document", (), "export the table as CSV"),
     (rb"\s*<(!doctype|html|head|body|meta|table|\?xml)", "a web page or XML", (), "export the table as CSV"),
-    (rb"PAR1", "a Parquet file", (".parquet", ".pq"), "name it .parquet"),
-    (rb"\x1f\x8b", "compressed", (".gz",), "add .gz to its name"),
     (rb"[^\0]*$", "plain text", None, "name it .csv"),
 )  # fmt: skip
 _BOOKS: Final = (".xlsx", ".xls")

@@ -39,6 +39,11 @@ CASES = {
         "3 orders from 7 lines, 1 cancelled, 1 failed, 1 pending payment left out",
     ),
     "stripe": (CLICKS, ORDERS, "3 payments from 6 rows, 1 failed, 1 refunded, 1 not captured left out"),
+    "stripe_balance": (
+        CLICKS,
+        ORDERS,
+        "3 charges from 5 rows, 1 payout, 1 refund left out; refunds are rows of",
+    ),
     "paypal": (CLICKS, ORDERS, "3 payments from 5 rows, 1 denied, 1 general withdrawal left out"),
     "pipedrive": (
         CLICKS,
@@ -275,6 +280,60 @@ def test_a_workbook_may_have_lines_of_title(tmp_path):
     pd.DataFrame(rows).to_excel(tmp_path / "report.xlsx", header=False, index=False)
     journeys, _ = quiet(*files_of("shopify"), spend=tmp_path / "report.xlsx")
     assert journeys.spend[["node_id", "spend"]].to_numpy().tolist() == [[GOOGLE, 12.5]]
+
+
+@pytest.mark.parametrize(
+    "stage", ["Abgeschlossen und gewonnen", "Fermée gagnée", "Clôturée/Gagnée", "Cerrada ganada", "Won"]
+)
+@pytest.mark.parametrize("name", ["hubspot", "salesforce"])
+def test_stages_may_be_in_another_language(name, stage, tmp_path):
+    touchpoints, deals = files_of(name)
+    (tmp_path / "deals.csv").write_text(deals.read_text().replace("Closed Won", stage), encoding="utf-8")
+    journeys, said = quiet(touchpoints, tmp_path / "deals.csv")
+    assert "2 won " in said
+    assert journeys.events["statistics.revenue.amount"].sum() == 20000
+
+
+def test_refunds_that_are_rows_of_paypal_and_woocommerce_are_left_out(tmp_path):
+    header, *rows = (EXPORTS / "paypal.csv").read_text().splitlines()
+    refund = rows[0].replace("90.00", "-90.00").replace("4XA", "4XR")
+    rows += [refund.replace("Express Checkout Payment", "Payment Refund"), refund.replace("4XR", "4XS")]
+    without = [line.rpartition(",")[0] for line in (header, *rows)]
+    (tmp_path / "paypal.csv").write_text("\n".join(without))
+    journeys, said = quiet(EXPORTS / "clicks.csv", tmp_path / "paypal.csv")
+    assert (
+        "3 payments from 7 rows, 1 denied, 1 general withdrawal, 1 payment refund, 1 -90.00 left out" in said
+    )
+    assert journeys.events["statistics.revenue.amount"].sum() == 1320
+
+    header, *rows = (EXPORTS / "woocommerce.csv").read_text().splitlines()
+    refund = rows[2].replace("72,", "99,").replace(",20,50,", ",0,-20,")
+    lines = [f"{header},Order Type", *(f"{row},shop_order" for row in rows), f"{refund},shop_order_refund"]
+    (tmp_path / "woo.csv").write_text("\n".join(lines))
+    journeys, said = quiet(EXPORTS / "clicks.csv", tmp_path / "woo.csv")
+    assert "3 orders from 8 lines" in said
+    assert "1 shop_order_refund left out" in said
+    assert journeys.events["statistics.revenue.amount"].sum() == 1320
+
+
+def test_signs_for_nothing_and_headers_in_other_languages_are_spend(tmp_path):
+    google = (EXPORTS / "google_ads.csv").read_text().replace('"1,500",40.00', '"1,500", --')
+    (tmp_path / "google.csv").write_text(google)
+    french = (EXPORTS / "meta_ads.csv").read_text()
+    for english, other in {
+        "Reporting starts": "Début des rapports",
+        "Reporting ends": "Fin des rapports",
+        "Campaign name": "Nom de la campagne",
+        "Amount spent": "Montant dépensé",
+    }.items():
+        french = french.replace(english, other)
+    (tmp_path / "meta.csv").write_text(french.replace("2025-01-31", "2025-01-01"), encoding="utf-8")
+    journeys, _ = quiet(*files_of("shopify"), spend=[tmp_path / "google.csv", tmp_path / "meta.csv"])
+    spent = journeys.spend.groupby("node_id")["spend"].sum()
+    assert spent.to_dict() == {GOOGLE: 1010.5, "google/cpc/autumn": 0.0, FACEBOOK: 75.25}
+    assert journeys.rejected.empty
+    journeys, _ = quiet(*files_of("shopify"), spend=tmp_path / "meta.csv")
+    assert journeys.spend["date"].tolist() == ["2025-01-01"]
 
 
 def test_every_format_is_described_whole():
