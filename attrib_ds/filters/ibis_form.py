@@ -23,9 +23,9 @@ _IBIS_TYPES: Final[Mapping[type, str]] = {str: "string", int: "int64", float: "f
 _EMAILS: Final = frozenset({"fields.email", "user.email"})
 
 #: Columns of the node record that have another name than the node field.
-_NODE_COLUMNS: Final[Mapping[str, str]] = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
+NODE_COLUMNS: Final[Mapping[str, str]] = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
 #: Node type with the field and its column, by node field.
-_LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
+LEVEL_COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "campaignId": ("campaign", "_id"),
     "campaignName": ("campaign", "name"),
     "adsetId": ("adset", "_id"),
@@ -165,9 +165,9 @@ def _lineage(nodes: ir.Table) -> ir.Table:
 
 
 def _node_value(nodes: ir.Table, name: str) -> ir.StringValue:
-    if name not in _LEVEL_COLUMNS:
-        return _column(nodes, _NODE_COLUMNS.get(name, name), name)
-    level, column = _LEVEL_COLUMNS[name]
+    if name not in LEVEL_COLUMNS:
+        return _column(nodes, NODE_COLUMNS.get(name, name), name)
+    level, column = LEVEL_COLUMNS[name]
     return ibis.ifelse(
         _column(nodes, "type", name) == level, _column(nodes, column, name), ibis.null("string")
     )

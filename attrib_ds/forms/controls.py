@@ -17,6 +17,7 @@ import pandas as pd
 
 from attrib_ds import errors, instants
 from attrib_ds.api import events, interactions
+from attrib_ds.filters import ibis_form
 from attrib_ds.filters.vocabulary import Kind
 from attrib_ds.forms import elements
 from attrib_ds.forms.form_fields import FormField
@@ -407,9 +408,6 @@ def _parse_number(argument: str, text: str) -> int | float:
 #: Maximum number of suggestions.
 _LIMIT: Final = 200
 
-#: Columns of the node tree for the fields of node predicates.
-_NODE_COLUMNS: Final = {"nodeId": "_id", "nodeName": "name", "nodeType": "type"}
-
 
 def event_types(project: Project) -> dict[str, str]:
     """Return the names of the project's event types by reference; one that is taken is the reference."""
@@ -487,12 +485,8 @@ def values(project: Project, kind: Kind, field: str) -> list[str]:
 
 def _node_values(project: Project, field: str) -> list[str]:
     nodes = interactions.list_nodes(project)
-    levels = ("campaign", "adset", "ad")
-    level = next((level for level in levels if field in (f"{level}Id", f"{level}Name")), None)
-    if level is not None:
-        nodes = nodes[nodes["type"] == level]
-        field = field.removeprefix(level).replace("Id", "_id").replace("Name", "name")
-    column = _NODE_COLUMNS.get(field, field)
+    level, column = ibis_form.LEVEL_COLUMNS.get(field, ("", ibis_form.NODE_COLUMNS.get(field, field)))
+    nodes = nodes[nodes["type"] == level] if level else nodes
     return _distinct(nodes[column]) if column in nodes.columns else []
 
 

@@ -14,6 +14,7 @@ from attrib_ds import errors, instants
 from attrib_ds.contract import identifiers, json_values
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
 from attrib_ds.records.written_values import moments, plain_numbers
+from attrib_ds.sending.delivery import MAX_SHOWN, details_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,7 +26,6 @@ _AMOUNT: Final = TypeAdapter(Amount)
 _NUMBER: Final = "a number"
 #: What the text of an instant has, and that of a day has not.
 _CLOCK: Final = ":"
-_MAX_SHOWN: Final = 5
 #: What a field of each type holds, where it is not called so.
 _EXPECTED: Final = {
     "string": "text",
@@ -102,17 +102,13 @@ class Cells:
         InvalidRequest
             If there is a problem; ``details`` has the row and the problem of each.
         """
-        details = [
-            {"row": label, "problem": problem}
-            for label, problem in zip(self._labels, self.problems, strict=True)
-            if problem is not None
-        ]
+        details = details_of(self.problems, self._labels)
         if not details:
             return
-        shown_problems = "; ".join(str(detail["problem"]) for detail in details[:_MAX_SHOWN])
+        shown_problems = "; ".join(str(detail["problem"]) for detail in details[:MAX_SHOWN])
         more = f"; … ({len(details):,} rows in all; dry_run=True lists them)"
         raise errors.InvalidRequest(
-            f"{shown_problems}{more if len(details) > _MAX_SHOWN else ''}; nothing was sent, since each row "
+            f"{shown_problems}{more if len(details) > MAX_SHOWN else ''}; nothing was sent, since each row "
             "is one conversion with an id of its own",
             field="id",
             details=details,

@@ -230,7 +230,7 @@ def _work_concurrently(
 
 #: Nonce and problem of a row.
 _Identified = tuple[str | None, str | None]
-_MAX_SHOWN: Final = 5
+MAX_SHOWN: Final = 5
 _UNDATED: Final = "events: nonce or eventDate is required"
 
 
@@ -330,6 +330,15 @@ def _in_columns(rows: Iterable[_Identified]) -> tuple[list[str | None], list[str
     return [nonce for nonce, _ in listed], [problem for _, problem in listed]
 
 
+def details_of(problems: Sequence[str | None], labels: Sequence[Hashable]) -> list[dict[str, Any]]:
+    """Return the label and the problem of each row that has one."""
+    return [
+        {"row": label, "problem": problem}
+        for label, problem in zip(labels, problems, strict=True)
+        if problem is not None
+    ]
+
+
 def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_columns: bool) -> None:
     """Refuse a frame if another run could not recognise some of its rows.
 
@@ -338,11 +347,7 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
     InvalidRequest
         If there is a problem; ``details`` has the label and the problem of each row concerned.
     """
-    details = [
-        {"row": label, "problem": problem}
-        for label, problem in zip(labels, problems, strict=True)
-        if problem is not None
-    ]
+    details = details_of(problems, labels)
     if not details:
         return
     if not by_columns:
@@ -357,9 +362,9 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
         )
     shown = [
         f"row {detail['row']!r}: {str(detail['problem']).partition(': ')[2]}"
-        for detail in details[:_MAX_SHOWN]
+        for detail in details[:MAX_SHOWN]
     ]
-    more = [f"… ({len(details):,} rows in all; dry_run=True lists them)"] if len(details) > _MAX_SHOWN else []
+    more = [f"… ({len(details):,} rows in all; dry_run=True lists them)"] if len(details) > MAX_SHOWN else []
     raise errors.InvalidRequest(
         f"nonce_columns: must identify each row, so nothing was sent: {'; '.join([*shown, *more])}",
         details=details,

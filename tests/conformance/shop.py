@@ -16,6 +16,46 @@ _numbers = itertools.count(1)
 
 NOON = "2025-01-31T12:00:00Z"
 VENDOR = "my-ads"
+#: Properties of interactions that offline ones do not have.
+SESSION_ONLY = {"firstHitId", "hitCount", "firstPage", "firstPageUrl", "userAgent", "asn", "geo"}
+#: Everything but the properties of sessions alone.
+COMMON = {
+    "_id",
+    "projectId",
+    "type",
+    "userId",
+    "userLifetimeIndex",
+    "startDate",
+    "endDate",
+    "duration",
+    "ingestedAt",
+    "createdAt",
+    "updateDate",
+    "userData",
+    "integrationId",
+    "nodeId",
+    "externalId",
+    "isBot",
+    "referrer",
+    "referrerType",
+    "trafficFilterId",
+    "partialResolvedVendorId",
+    "vendorUpdateDate",
+    "rawUserData",
+    "rawNodeData",
+}
+#: Parts of paths.
+PLACE = {
+    "vendorId": VENDOR,
+    "parentCampaignId": "c",
+    "storageKey": "k",
+    "outlayId": "o",
+    "holdout": "h",
+    "portionId": "00000000-0000-4000-8000-000000000001",
+    "id": "00000000-0000-7000-8000-000000000009",
+    "keyId": "0" * 40,
+    "firstHitId": "h",
+}
 
 
 def hex_id(number: int) -> str:

@@ -7,7 +7,7 @@ import json
 import time
 
 import pytest
-from conformance.shop import VENDOR, hex_id, uuid
+from conformance.shop import PLACE, hex_id
 from conformance.transports import OverHttp
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -43,17 +43,6 @@ DOCUMENTED = [
 ]
 OPEN = {"create_event", "create_event_sync", "exchange_token"}
 NO_TOKEN = {"statusCode": 401, "message": "Unauthorized"}
-PLACE = {
-    "vendorId": VENDOR,
-    "parentCampaignId": "c",
-    "storageKey": "k",
-    "outlayId": "o",
-    "holdout": "h",
-    "portionId": "00000000-0000-4000-8000-000000000001",
-    "id": uuid(9),
-    "keyId": "0" * 40,
-    "firstHitId": "h",
-}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conformance.shop import VENDOR, event, hex_id, new, uuid
+from conformance.shop import PLACE, VENDOR, event, hex_id, new, uuid
 from conformance.transports import OverHttp
 
 from attrib_ds.contract import BASES, OPERATIONS
@@ -16,17 +16,6 @@ INSIDE = re.compile(
     r"Traceback|File \"|\.py\b|SELECT |INSERT |duckdb|ibis|\.duckdb|/tmp|/home|/work|pydantic|sqlglot|<class",
     re.I,
 )
-PLACE = {
-    "vendorId": VENDOR,
-    "parentCampaignId": "c",
-    "storageKey": "k",
-    "outlayId": "o",
-    "holdout": "h",
-    "portionId": "00000000-0000-4000-8000-000000000001",
-    "id": uuid(9),
-    "keyId": "0" * 40,
-    "firstHitId": "h",
-}
 TOKENLESS = [name for name, operation in OPERATIONS.items() if not operation.token and operation.path]
 WITH_TOKEN = [name for name, operation in OPERATIONS.items() if operation.token and operation.path]
 WITH_BODY = [

@@ -2,7 +2,9 @@
 
 import pytest
 from conformance.shop import (
+    COMMON,
     NOON,
+    SESSION_ONLY,
     VENDOR,
     email,
     found,
@@ -25,33 +27,6 @@ URL = {
     "pathname": "/boots",
     "search": "?size=42",
     "hash": "#top",
-}
-SESSION_ONLY = {"firstHitId", "hitCount", "firstPage", "firstPageUrl", "userAgent", "asn", "geo"}
-#: Everything but the properties of sessions alone.
-COMMON = {
-    "_id",
-    "projectId",
-    "type",
-    "userId",
-    "userLifetimeIndex",
-    "startDate",
-    "endDate",
-    "duration",
-    "ingestedAt",
-    "createdAt",
-    "updateDate",
-    "userData",
-    "integrationId",
-    "nodeId",
-    "externalId",
-    "isBot",
-    "referrer",
-    "referrerType",
-    "trafficFilterId",
-    "partialResolvedVendorId",
-    "vendorUpdateDate",
-    "rawUserData",
-    "rawNodeData",
 }
 
 

@@ -3,6 +3,8 @@
 import pyarrow as pa
 import pytest
 from conformance.shop import (
+    COMMON,
+    SESSION_ONLY,
     condition,
     found,
     hex_id,
@@ -16,34 +18,8 @@ from conformance.shop import (
 )
 
 #: Everything but what is personal, which comes on request only.
-DEFAULT = {
-    "_id",
-    "projectId",
-    "type",
-    "userId",
-    "userLifetimeIndex",
-    "startDate",
-    "endDate",
-    "duration",
-    "ingestedAt",
-    "createdAt",
-    "updateDate",
-    "integrationId",
-    "nodeId",
-    "externalId",
-    "isBot",
-    "referrer",
-    "referrerType",
-    "trafficFilterId",
-    "partialResolvedVendorId",
-    "vendorUpdateDate",
-    "firstHitId",
-    "hitCount",
-    "firstPage",
-    "firstPageUrl",
-    "userAgent",
-    "geo",
-}
+DEFAULT = (COMMON | SESSION_ONLY) - {"userData", "rawUserData", "rawNodeData", "asn"}
+
 OSLO = {
     "countryCode": "NO",
     "state": "Oslo",

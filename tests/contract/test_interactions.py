@@ -204,26 +204,6 @@ def test_groups_refused(refusal):
         assert refusal("interaction_insights", group_by=refused).startswith("group_by: "), refused
 
 
-def test_intervals_accepted(ask):
-    for accepted in [
-        "year",
-        "semester",
-        "semesterOfYear",
-        "quarter",
-        "quarterOfYear",
-        "month",
-        "monthOfYear",
-        "week",
-        "weekOfYear",
-        "day",
-        "dayOfYear",
-        "dayOfMonth",
-        "dayOfWeek",
-        "hourOfDay",
-    ]:
-        assert ask("interaction_insights", interval=accepted).interval == accepted, accepted
-
-
 def test_intervals_refused(refusal):
     for refused in ["hour", "Day", "decade", "fortnight", "", "day ", 1]:
         assert refusal("interaction_insights", interval=refused).startswith("interval: "), refused

@@ -59,7 +59,7 @@ def create_audience(store: Store, request: contract.CreateAudience) -> Answer:
     def write(connection: Connection) -> None:
         # An audience of the condition may have been deleted since the check.
         for id in sorted(_audience_ids(request.condition)):
-            _require(connection, id, argument="condition")
+            _condition_of(connection, id, "condition")
         insert_record(connection, "audiences", record)
 
     store.write(write)
@@ -94,7 +94,7 @@ def delete_audience(connection: Connection, _: Store, request: contract.DeleteAu
     Conflict
         If the condition of another audience names it.
     """
-    _require(connection, request.id, argument="id")
+    _condition_of(connection, request.id, "id")
     for name, condition in connection.execute(
         "SELECT name, condition FROM audiences ORDER BY _id"
     ).fetchall():
@@ -108,7 +108,7 @@ def delete_audience(connection: Connection, _: Store, request: contract.DeleteAu
 
 def _read(store: Store, id: str) -> Answer:
     with store.read() as backend:
-        _require(backend.con, id, argument="id")
+        _condition_of(backend.con, id, "id")
         rows = backend.con.execute(f"SELECT {_COLUMNS} FROM audiences WHERE _id = ?", [id]).fetchall()
         return Answer.of(_table(backend, rows))
 
@@ -136,11 +136,6 @@ def _table(backend: Backend, rows: Sequence[tuple[str, str, str, str]]) -> pa.Ta
 def _audience_ids(condition: dict[str, object]) -> set[str]:
     """Return the ids of the audiences in a condition."""
     return {id for leaf in leaves(condition) if leaf["type"] == "audience" for id in leaf["value"]}
-
-
-def _require(connection: Connection, id: str, *, argument: str) -> None:
-    if not connection.execute("SELECT 1 FROM audiences WHERE _id = ?", [id]).fetchall():
-        raise errors.NotFound(f"{argument}: there is no audience {id!r}")
 
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -184,7 +179,7 @@ def meets(
         If the project has no such key or event type.
     """
     if isinstance(condition, str):
-        condition = _condition_of(backend, condition, argument)
+        condition = _condition_of(backend.con, condition, argument)
     kind = condition["type"]
     if kind in CONDITION_PARTS:
         combinator, members = CONDITION_PARTS[kind]
@@ -226,7 +221,7 @@ def check_size(backend: Backend, condition: str | ConditionRecord, *, argument: 
     def size_of(part: str | ConditionRecord) -> int:
         if isinstance(part, str):
             if part not in sizes:
-                sizes[part] = size_of(_condition_of(backend, part, argument))
+                sizes[part] = size_of(_condition_of(backend.con, part, argument))
             return sizes[part]
         return sum(
             sum(map(size_of, dict.fromkeys(leaf["value"]))) if leaf["type"] == "audience" else 1
@@ -330,8 +325,8 @@ def _memberships_query(
     return query
 
 
-def _condition_of(backend: Backend, id: str, argument: str) -> ConditionRecord:
-    row = backend.con.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
+def _condition_of(connection: Connection, id: str, argument: str) -> ConditionRecord:
+    row = connection.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
     if row is None:
         raise errors.NotFound(f"{argument}: there is no audience {id!r}")
     condition: ConditionRecord = json.loads(row[0])

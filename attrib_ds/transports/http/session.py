@@ -328,7 +328,8 @@ class Session:
         AttribError
             The error of the last attempt.
         """
-        deadline = self.clock.monotonic() + self._retry_policy.seconds
+        policy = self._retry_policy
+        deadline = self.clock.monotonic() + policy.seconds
         number = 0
         while True:
             number += 1
@@ -341,9 +342,10 @@ class Session:
                 if failure.retry == "if safe" and failure.reached_service:
                     error.message += _UNKNOWN
                 break
-            wait = self._backoff(number) if error.retry_after is None else error.retry_after
-            if number == self._retry_policy.attempts:
+            if number == policy.attempts:
                 break
+            longest = min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
+            wait = self.clock.random() * longest if error.retry_after is None else error.retry_after
             if self.clock.monotonic() + wait > deadline:
                 if error.retry_after is not None:
                     error.message += f"; the service asks to wait {error.retry_after:,.0f} s"
@@ -357,11 +359,6 @@ class Session:
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
-
-    def _backoff(self, number: int) -> float:
-        """Draw a wait uniformly from 0 to a bound that doubles with each attempt (full jitter)."""
-        policy = self._retry_policy
-        return self.clock.random() * min(policy.first_wait * 2.0 ** (number - 1), policy.longest_wait)
 
     def _wait(self, seconds: float, reason: str, is_wanted: Callable[[], bool] | None) -> None:
         """Wait while the result is wanted; report long waits to an interactive user."""
