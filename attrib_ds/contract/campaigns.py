@@ -93,7 +93,20 @@ class ListOutlays(request.PageRequest, OutlaysRequest):
     order: values.Order | None = None
 
 
-class CreateOutlay(OutlaysRequest):
+class _WithPeriod(request.Part):
+    """A request whose period must not be empty."""
+
+    @model_validator(mode="after")
+    def _check_period(self) -> Self:
+        start, end = vars(self)["startDate"], vars(self)["endDate"]
+        if start is not None and end is not None and start >= end:
+            raise request.disagreement(
+                ("startDate", f"{start.isoformat()} is not before {{endDate}} {end.isoformat()}")
+            )
+        return self
+
+
+class CreateOutlay(OutlaysRequest, _WithPeriod):
     """Record money spent on a campaign in a period."""
 
     amount: values.Cost
@@ -101,11 +114,6 @@ class CreateOutlay(OutlaysRequest):
     endDate: values.Instant
     country: identifiers.Text | None = None
     region: identifiers.Text | None = None
-
-    @model_validator(mode="after")
-    def _check_period(self) -> Self:
-        _refuse_empty_period(self.startDate, self.endDate)
-        return self
 
 
 class GetOutlay(OutlaysRequest):
@@ -118,7 +126,7 @@ class DeleteOutlay(GetOutlay):
     """Delete an outlay, which no longer counts."""
 
 
-class UpdateOutlay(GetOutlay):
+class UpdateOutlay(GetOutlay, _WithPeriod):
     """Update an outlay; attributes that are not given stay as they are."""
 
     amount: values.Cost | None = None
@@ -127,18 +135,6 @@ class UpdateOutlay(GetOutlay):
     campaignId: CampaignId | None = None
     country: identifiers.Text | None = None
     region: identifiers.Text | None = None
-
-    @model_validator(mode="after")
-    def _check_period(self) -> Self:
-        _refuse_empty_period(self.startDate, self.endDate)
-        return self
-
-
-def _refuse_empty_period(start: datetime | None, end: datetime | None) -> None:
-    if start is not None and end is not None and start >= end:
-        raise request.disagreement(
-            ("startDate", f"{start.isoformat()} is not before {{endDate}} {end.isoformat()}")
-        )
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
@@ -161,13 +157,12 @@ Currency = Annotated[
 ]
 
 
-class CreateIntegration(request.ProjectRequest):
+class CreateIntegration(IntegrationRequest):
     """Create a custom-ads integration, by default in the currency of the project.
 
     ``channel`` is the channel of its node.
     """
 
-    vendorId: identifiers.VendorId
     name: identifiers.Name
     currency: Currency | None = None
     channel: identifiers.Name | None = None

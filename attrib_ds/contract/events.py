@@ -1,10 +1,10 @@
 """Requests about events, their states and statistics, and about event types."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from attrib_ds import errors, schema
 from attrib_ds.contract import administration, identifiers, json_values, request, values
@@ -256,20 +256,31 @@ class ListEventTypes(request.PageRequest):
     sort: EventTypeSort | None = None
 
 
+def _refuse_repeated(fields: tuple[EventTypeField, ...]) -> tuple[EventTypeField, ...]:
+    keys: set[str] = set()
+    repeated = []
+    for index, field in enumerate(fields):
+        if field.storageKey in keys:
+            problem = f"{field.storageKey!r} is used twice; expected a different key for each field"
+            repeated.append((f"{index}/storageKey", problem))
+        keys.add(field.storageKey)
+    if repeated:
+        raise request.disagreement(*repeated)
+    return fields
+
+
+EventTypeFields = Annotated[tuple[EventTypeField, ...], values.BOUNDED, AfterValidator(_refuse_repeated)]
+
+
 class CreateEventType(request.ProjectRequest):
     """Create an event type."""
 
     reference: identifiers.Reference
     name: identifiers.Name
-    fields: Annotated[tuple[EventTypeField, ...], values.BOUNDED] = ()
+    fields: EventTypeFields = ()
     metadata: values.JsonObject = Field(default_factory=dict)
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], values.BOUNDED] = ()
     expirationPolicy: ExpirationPolicy | None = None
-
-    @model_validator(mode="after")
-    def _check_storage_keys(self) -> Self:
-        _refuse_repeated(self.fields)
-        return self
 
 
 class GetEventType(request.ProjectRequest):
@@ -294,24 +305,7 @@ class UpdateEventType(GetEventType):
     """
 
     name: identifiers.Name | None = None
-    fields: Annotated[tuple[EventTypeField, ...], values.BOUNDED] = ()
+    fields: EventTypeFields = ()
     metadata: values.JsonObject | None = None
     phoneParsingConfig: Annotated[tuple[PhoneParsing, ...], values.BOUNDED] | None = None
     expirationPolicy: ExpirationPolicy | None = None
-
-    @model_validator(mode="after")
-    def _check_storage_keys(self) -> Self:
-        _refuse_repeated(self.fields)
-        return self
-
-
-def _refuse_repeated(fields: Iterable[EventTypeField]) -> None:
-    keys: set[str] = set()
-    repeated = []
-    for index, field in enumerate(fields):
-        if field.storageKey in keys:
-            problem = f"{field.storageKey!r} is used twice; expected a different key for each field"
-            repeated.append((f"fields/{index}/storageKey", problem))
-        keys.add(field.storageKey)
-    if repeated:
-        raise request.disagreement(*repeated)

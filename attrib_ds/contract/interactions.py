@@ -363,10 +363,17 @@ def read_hit(values: Mapping[str, Any], *, is_query: bool = False) -> CollectHit
         ...
     attrib_ds.errors.InvalidRequest: /pageUrl: 'boots' is not allowed; expected a URL, such as ...
     """
-    return _read(CollectHit, values, is_query=is_query)
+    return read_sent(CollectHit, values, is_query=is_query)
 
 
-def _read(model: type[Sent], values: Mapping[str, Any], *, is_query: bool = False) -> Sent:
+def read_sent(model: type[Sent], values: Mapping[str, Any], *, is_query: bool = False) -> Sent:
+    """Return what a page sends, as a model; unknown members are ignored.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is not allowed; members of a body are named by JSON pointers.
+    """
     given = {name: value for name, value in values.items() if value is not None}
     try:
         return model.model_validate(given, context={"query": is_query})
@@ -411,17 +418,6 @@ class SignLink(request.ProjectRequest):
         return self
 
 
-def read_link(values: Mapping[str, Any]) -> SignLink:
-    """Return the request of a page about a link; unknown members are ignored.
-
-    Raises
-    ------
-    InvalidRequest
-        If a value is not allowed; members are named by JSON pointers.
-    """
-    return _read(SignLink, values)
-
-
 def opportunity_type(project_id: str) -> events.CreateEventType:
     """Return the event type that a project needs for its first holdout."""
     fields = [
@@ -430,14 +426,3 @@ def opportunity_type(project_id: str) -> events.CreateEventType:
     return events.CreateEventType(
         projectId=project_id, reference=OPPORTUNITY, name="Holdout opportunity", fields=tuple(fields)
     )
-
-
-def read_opportunity(values: Mapping[str, Any]) -> CollectOpportunity:
-    """Return the opportunity of a body; unknown members are ignored.
-
-    Raises
-    ------
-    InvalidRequest
-        If a value is not allowed; members are named by JSON pointers.
-    """
-    return _read(CollectOpportunity, values)

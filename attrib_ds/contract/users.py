@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from attrib_ds import instants, schema
 from attrib_ds.contract import identifiers, json_values, request, values
-from attrib_ds.filters import Predicate, from_json, predicates, to_json, vocabulary
+from attrib_ds.filters import Predicate, from_json, predicates, to_json, vocabulary, wire
 
 #: Properties of the user that are keys by themselves, including whole maps.
 PLAIN: Final = tuple(
@@ -55,8 +55,6 @@ _USER_TYPES: Final = ("fields", "eventTypesCount", "metrics", "counters")
 _COMPARISONS: Final = (
     "equals", "notEquals", "greaterThan", "greaterThanOrEquals", "lessThan", "lessThanOrEquals",
 )  # fmt: skip
-#: Members with the rules, by type of node.
-_PARTS: Final = {"condition": "rules", "operation": "operands"}
 _COUNT: Final = values.whole("a whole number, 0 or more", lowest=0)
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
@@ -82,7 +80,7 @@ def _predicates(node: Mapping[str, Any]) -> Iterator[Predicate]:
         yield from_json(dict(node), kind="user")
     elif node["type"] == "interaction" and node.get("filter") is not None:
         yield from_json(node["filter"], kind="interaction")
-    for rule in node.get(_PARTS.get(node["type"], ""), ()):
+    for rule in node.get(wire.CONDITION_PARTS.get(node["type"], ("", ""))[1], ()):
         yield from _predicates(rule)
 
 
@@ -109,7 +107,7 @@ def _check_node(node: Any, *, level: int) -> int:
 
 
 def _check_rules(node: Mapping[str, Any], kind: str, level: int) -> int:
-    combinator, members = ("condition", "rules") if kind == "condition" else ("operator", "operands")
+    combinator, members = wire.CONDITION_PARTS[kind]
     _name(node, combinator, ("AND", "OR"))
     rules = node.get(members)
     if not isinstance(rules, list | tuple):
@@ -211,10 +209,8 @@ class GetAudience(request.ProjectRequest):
     id: identifiers.PathText
 
 
-class DeleteAudience(request.ProjectRequest):
+class DeleteAudience(GetAudience):
     """Delete an audience."""
-
-    id: identifiers.PathText
 
 
 # ruff: noqa: N815  (attributes carry the specification's names)
@@ -288,34 +284,27 @@ class ListUserMetrics(request.PageRequest):
 ErasureMode = Annotated[str, json_values.choice("anonymise", "delete")]
 
 
-class MergeUsers(request.ProjectRequest):
+class MergeUsers(GetUser):
     """Merge a user into another one, which remains."""
 
-    id: identifiers.HexId
     userId: identifiers.HexId
 
 
-class SplitUser(request.ProjectRequest):
+class SplitUser(MergeUsers):
     """Split a user from the one it was merged into."""
 
-    id: identifiers.HexId
-    userId: identifiers.HexId
 
-
-class DeleteUser(request.ProjectRequest):
+class DeleteUser(GetUser):
     """Delete or anonymise a user.
 
     ``delete`` removes all records; ``anonymise`` keeps the counts and removes personal values.
     """
 
-    id: identifiers.HexId
     mode: ErasureMode = "anonymise"
 
 
-class ExportUserData(request.ProjectRequest):
+class ExportUserData(GetUser):
     """Export all data of a user."""
-
-    id: identifiers.HexId
 
 
 class AnonymiseExpired(request.ProjectRequest):

@@ -241,7 +241,9 @@ def count_interactions(
         ``group``, ``interval``, ``sessionCount``, ``hitCount`` and ``durationSum``. Without group and
         interval one record, of zeros when no interaction matches.
     """
-    segments = _segments(request)
+    segments = None
+    if request.interval == "custom" and request.since and request.until and request.segmentCount:
+        segments = Segments(request.since, request.until, request.segmentCount)
     selected = filter_interactions(interactions, request, nodes=nodes)
     keys = {}
     if request.group is not None:
@@ -296,12 +298,6 @@ def labelled(
         "interval": label(with_keys.interval_key).cast("string"),
     }
     return with_keys.order_by(keys).mutate(**labels)
-
-
-def _segments(request: InteractionInsights) -> Segments | None:
-    if request.interval != "custom" or not (request.since and request.until and request.segmentCount):
-        return None
-    return Segments(request.since, request.until, request.segmentCount)
 
 
 def filter_interactions(interactions: ir.Table, request: Population, *, nodes: ir.Table | None) -> ir.Table:

@@ -378,16 +378,8 @@ class Service:
             )
         target = Path(self.address).expanduser()
         meta = self._store.meta
-        with (
-            backup.prepared(request.source, target, meta.project_id) as (part, counts),
-            self._lock.exclusive(timeout=_SECONDS_TO_BE_ALONE),
-        ):
-            self._is_broken = True
-            self._release()
-            try:
-                backup.exchange(part, target, line)
-            finally:
-                self._reopen()
+        with backup.prepared(request.source, target, meta.project_id) as (part, counts), self._alone():
+            backup.exchange(part, target, line)
         return Answer(value=counts)
 
     def _compact(self, line: AuditEntry | None, *, timeout: float = _SECONDS_TO_BE_ALONE) -> Answer:
@@ -400,16 +392,22 @@ class Service:
         if not self._maintenance.acquire(blocking=False):
             raise errors.Unavailable("the project is being compacted or closed")
         try:
-            with self._lock.exclusive(timeout=timeout):
-                self._is_broken = True
-                self._release()
-                try:
-                    sizes = compaction.compact(Path(self.address).expanduser(), self._closing, line)
-                finally:
-                    self._reopen()
+            with self._alone(timeout=timeout):
+                sizes = compaction.compact(Path(self.address).expanduser(), self._closing, line)
         finally:
             self._maintenance.release()
         return Answer(value=sizes)
+
+    @contextmanager
+    def _alone(self, *, timeout: float = _SECONDS_TO_BE_ALONE) -> Iterator[None]:
+        """Close the file while the block runs, with exclusive access."""
+        with self._lock.exclusive(timeout=timeout):
+            self._is_broken = True
+            self._release()
+            try:
+                yield
+            finally:
+                self._reopen()
 
     def _compact_if_due(self) -> None:
         """Rewrite the files if persons were erased from the tables half a day ago."""

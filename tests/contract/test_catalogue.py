@@ -5,41 +5,9 @@ import dataclasses
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.schema import RESOURCES
 
-#: The endpoint table of the specification, top to bottom.
-TITLES = [
-    "Search interactions",
-    "Get interaction by id",
-    "Get hits of an interaction",
-    "Get interaction insights",
-    "Create offline interaction",
-    "Create event asynchronously",
-    "Create event synchronously",
-    "Get raw event",
-    "Get trashed events",
-    "Event insights",
-    "Update event state",
-    "Update event statistic",
-    "Get event (computed)",
-    "Search users",
-    "Get user by id",
-    "Export users",
-    "Get events of a user",
-    "Get metrics of a user",
-    "List event types",
-    "Create event type",
-    "Get event type",
-    "List custom campaigns",
-    "Create custom campaign",
-    "Get custom campaign",
-    "Update custom campaign",
-    "List outlays",
-    "Create outlay",
-    "Get outlay",
-    "Update outlay",
-    "Token exchange",
-]
-
-#: G-001 to G-030: title, method, base, path, success.
+CAMPAIGNS = "/projects/{projectId}/custom-ads/{vendorId}/campaigns"
+OUTLAYS = "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{parentCampaignId}/outlays"
+#: The endpoint table of the specification and G-001 to G-030: title, method, base, path, success.
 ROWS = [
     ("Search interactions", "POST", "v1", "/projects/{projectId}/interactions/search", 200),
     ("Get interaction by id", "GET", "v1", "/projects/{projectId}/interactions/{id}", 200),
@@ -62,44 +30,14 @@ ROWS = [
     ("List event types", "GET", "v1", "/projects/{projectId}/event-types", 200),
     ("Create event type", "POST", "v1", "/projects/{projectId}/event-types", 201),
     ("Get event type", "GET", "v1", "/projects/{projectId}/event-types/{id}", 200),
-    ("List custom campaigns", "GET", "v1", "/projects/{projectId}/custom-ads/{vendorId}/campaigns", 200),
-    ("Create custom campaign", "POST", "v1", "/projects/{projectId}/custom-ads/{vendorId}/campaigns", 200),
-    ("Get custom campaign", "GET", "v1", "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{id}", 200),
-    (
-        "Update custom campaign",
-        "PATCH",
-        "v1",
-        "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{id}",
-        200,
-    ),
-    (
-        "List outlays",
-        "GET",
-        "v1",
-        "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{parentCampaignId}/outlays",
-        200,
-    ),
-    (
-        "Create outlay",
-        "POST",
-        "v1",
-        "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{parentCampaignId}/outlays",
-        200,
-    ),
-    (
-        "Get outlay",
-        "GET",
-        "v1",
-        "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{parentCampaignId}/outlays/{outlayId}",
-        200,
-    ),
-    (
-        "Update outlay",
-        "PATCH",
-        "v1",
-        "/projects/{projectId}/custom-ads/{vendorId}/campaigns/{parentCampaignId}/outlays/{outlayId}",
-        200,
-    ),
+    ("List custom campaigns", "GET", "v1", CAMPAIGNS, 200),
+    ("Create custom campaign", "POST", "v1", CAMPAIGNS, 200),
+    ("Get custom campaign", "GET", "v1", f"{CAMPAIGNS}/{{id}}", 200),
+    ("Update custom campaign", "PATCH", "v1", f"{CAMPAIGNS}/{{id}}", 200),
+    ("List outlays", "GET", "v1", OUTLAYS, 200),
+    ("Create outlay", "POST", "v1", OUTLAYS, 200),
+    ("Get outlay", "GET", "v1", f"{OUTLAYS}/{{outlayId}}", 200),
+    ("Update outlay", "PATCH", "v1", f"{OUTLAYS}/{{outlayId}}", 200),
     ("Token exchange", "POST", "auth", "/oidc/token", 200),
 ]
 
@@ -220,7 +158,9 @@ BY_TITLE = {operation.title: operation for operation in OPERATIONS.values()}
 
 
 def test_every_operation_of_the_specification_is_declared_and_nothing_else() -> None:
-    assert [operation.title for operation in OPERATIONS.values() if not operation.extension] == TITLES
+    assert [operation.title for operation in OPERATIONS.values() if not operation.extension] == [
+        title for title, *_ in ROWS
+    ]
     assert {operation.name for operation in OPERATIONS.values() if operation.extension} == {
         "search_events",
         "page_insights",
@@ -276,10 +216,6 @@ def test_method_path_and_success_are_those_decided():
         assert (operation.method, operation.base, operation.path) == (method, base, path), (title, method)
         assert operation.success == success, (title, method)
         assert success in operation.statuses + operation.also, (title, method)
-
-
-def test_rows_of_the_decisions_cover_every_title() -> None:
-    assert [row[0] for row in ROWS] == TITLES
 
 
 def test_listed_statuses_are_those_of_the_specification():

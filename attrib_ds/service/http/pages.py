@@ -192,7 +192,8 @@ class Pages:
             stored, and the page shows the placement.
         """
         self._count(request, "hits-by-address", network_of(request.address))
-        opportunity = interactions.read_opportunity(await self._body(request, _MOST_BYTES_OF_QUESTION))
+        body = await self._body(request, _MOST_BYTES_OF_QUESTION)
+        opportunity = interactions.read_sent(interactions.CollectOpportunity, body)
         service, settings = await self._open(request, opportunity.projectId, opportunity.ingestKey)
         holdout = administration.find_holdout(settings.holdouts, opportunity.holdout)
         if holdout is None:
@@ -223,7 +224,8 @@ class Pages:
             If a check fails, or the page is of no domain of the setting.
         """
         self._count(request, "hits-by-address", network_of(request.address))
-        asked = interactions.read_link(await self._body(request, _MOST_BYTES_OF_QUESTION))
+        body = await self._body(request, _MOST_BYTES_OF_QUESTION)
+        asked = interactions.read_sent(interactions.SignLink, body)
         _, settings = await self._open(request, asked.projectId, asked.ingestKey)
         if not _is_own(request.headers.get("origin", ""), settings):
             raise errors.HttpError(403, "the origin of the page is none of the setting domains")

@@ -30,7 +30,7 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
     ``user``, ``identities``, ``mergedUserIds``, ``interactions``, ``hits``, ``events``, ``rawEvents`` and
     ``earlierMetrics`` (values replaced by updates), each as in its resource.
     """
-    user = get_user(store, contract.GetUser(projectId=request.projectId, id=request.id)).read()
+    user = get_user(store, request).read()
     with store.read() as backend:
         connection = backend.con
         of_user = [merging.find_survivor(connection, request.id)]
