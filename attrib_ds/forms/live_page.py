@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -278,6 +279,7 @@ _LONGEST_WAIT: Final = 60.0
 _SECONDS_TO_END: Final = 5.0
 
 
+@dataclass(eq=False, repr=False)
 class Polling:
     """Reads at each tick of a page, unless it is too early.
 
@@ -293,27 +295,25 @@ class Polling:
         Returns seconds that only increase.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Any],
-        show: Callable[[Any], None],
-        *,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._read, self._show, self._seconds, self._clock = read, show, seconds, clock
+    read: Callable[[], Any]
+    show: Callable[[Any], None]
+    _: KW_ONLY
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._failures = 0
         self._due = -math.inf
 
     def tick(self) -> None:
         """Read now, unless the last read is still under way or was too short a time ago."""
-        if self._thread is not None or self._clock() < self._due:
+        if self._thread is not None or self.clock() < self._due:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # no kernel, so there is nothing to block
-            self._show(self._attempt())
+            self.show(self._attempt())
             return
         # What the kernel sends names the message that it answers: the page's tick.
         context = contextvars.copy_context()
@@ -333,25 +333,25 @@ class Polling:
         if self._thread is not None:
             atexit.unregister(self._thread.join)
         self._thread = None
-        self._show(outcome)
+        self.show(outcome)
 
     def _attempt(self) -> Any:
-        started = self._clock()
+        started = self.clock()
         try:
-            outcome = self._read()
+            outcome = self.read()
         except Exception as error:  # noqa: BLE001  (shown in the page)
             outcome = error
-        took = self._clock() - started
+        took = self.clock() - started
         # Ticks come at about the same times, so the wait ends half a period early.
-        self._due = started + self._seconds_to_wait(outcome, took) - self._seconds / 2
+        self._due = started + self._seconds_to_wait(outcome, took) - self.seconds / 2
         return outcome
 
     def _seconds_to_wait(self, outcome: Any, took: float) -> float:
         if not isinstance(outcome, Exception):
             self._failures = 0
-            return max(self._seconds, _LEAST_RATIO * took)
+            return max(self.seconds, _LEAST_RATIO * took)
         self._failures = min(self._failures + 1, 10)
-        backoff = min(self._seconds * 2.0**self._failures, max(_LONGEST_WAIT, self._seconds))
+        backoff = min(self.seconds * 2.0**self._failures, max(_LONGEST_WAIT, self.seconds))
         return took + max(backoff, getattr(outcome, "retry_after", None) or 0.0)
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from attrib_ds.errors import Unavailable
@@ -87,6 +87,7 @@ class _Entry(Generic[Item]):
     future: Future[Any] = field(default_factory=Future)
 
 
+@dataclass(eq=False, repr=False)
 class Batches(Generic[Item, Result]):
     """Runs submitted items in batches, one batch at a time, in a thread that ends when none has come.
 
@@ -117,24 +118,16 @@ class Batches(Generic[Item, Result]):
     2
     """
 
-    def __init__(
-        self,
-        run: Callable[[Sequence[Item]], Sequence[Result | BaseException]],
-        *,
-        name: str,
-        most_waiting: int = 1_024,
-        largest: int = 256,
-        patience: float = 0,
-        seconds_to_gather: float = 0,
-        afterwards: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._run = run
-        self._name = name
-        self._most_waiting = most_waiting
-        self._largest = largest
-        self._patience = patience
-        self._seconds_to_gather = seconds_to_gather
-        self._afterwards = afterwards
+    run: Callable[[Sequence[Item]], Sequence[Result | BaseException]]
+    _: KW_ONLY
+    name: str
+    most_waiting: int = 1_024
+    largest: int = 256
+    patience: float = 0
+    seconds_to_gather: float = 0
+    afterwards: Callable[[], object] = lambda: None
+
+    def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._waiting: deque[_Entry[Item]] = deque()
@@ -159,18 +152,18 @@ class Batches(Generic[Item, Result]):
         """
         entry = _Entry(item, size)
         with self._changed:
-            if self._size >= self._most_waiting and self._patience:
+            if self._size >= self.most_waiting and self.patience:
                 self._changed.wait_for(
-                    lambda: self._is_closed or self._size < self._most_waiting, self._patience
+                    lambda: self._is_closed or self._size < self.most_waiting, self.patience
                 )
             if self._is_closed:
                 raise Unavailable(FORKED if self._is_forked else CLOSED)
-            if self._size >= self._most_waiting:
+            if self._size >= self.most_waiting:
                 raise Unavailable(f"{self._size:,} requests wait to be stored; try again later")
             self._waiting.append(entry)
             self._size += size
             if self._thread is None:
-                self._thread = start_thread(self, self._work, name=self._name)
+                self._thread = start_thread(self, self._work, name=self.name)
             elif len(self._waiting) == self._enough:
                 # Once per batch: to wake a thread takes longer than to queue an item.
                 self._changed.notify_all()
@@ -207,33 +200,33 @@ class Batches(Generic[Item, Result]):
     def _work(self) -> None:
         while batch := self._next():
             self._run_all(batch)
-            self._afterwards()
+            self.afterwards()
 
     def _next(self) -> list[_Entry[Item]]:
         with self._changed:
             if self._enough > 1:
                 self._changed.wait_for(
-                    lambda: len(self._waiting) >= self._enough or self._is_closed, self._seconds_to_gather
+                    lambda: len(self._waiting) >= self._enough or self._is_closed, self.seconds_to_gather
                 )
             if not self._waiting:
                 self._enough = 1
                 self._changed.wait_for(lambda: self._waiting or self._is_closed, _SECONDS_TO_IDLE)
             batch: list[_Entry[Item]] = []
             size = 0
-            while self._waiting and size < self._largest:
+            while self._waiting and size < self.largest:
                 batch.append(self._waiting.popleft())
                 size += batch[-1].size
             self._size -= size
             if not batch:
                 self._thread = None
-            elif self._seconds_to_gather:
+            elif self.seconds_to_gather:
                 self._enough = min(len(batch), _LARGEST_TO_EXPECT)
             self._changed.notify_all()
             return batch
 
     def _run_all(self, batch: Sequence[_Entry[Item]]) -> None:
         try:
-            results = self._run([entry.item for entry in batch])
+            results = self.run([entry.item for entry in batch])
         except BaseException as error:  # noqa: BLE001  (raised to the submitter)
             if len(batch) == 1:
                 batch[0].future.set_exception(error)
