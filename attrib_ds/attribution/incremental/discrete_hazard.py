@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -91,18 +92,10 @@ class HazardSample:
             histories, of_event = sessions.within(histories)
             is_own = np.isin(sequences.node_ids, list(own))
             further = _further(model, histories, sessions, of_event, is_own, folds=sequences.folds)
-            periods = sessions.periods(
-                histories,
-                of_event,
-                nodes=nodes,
-                half_lives=half_lives_of(model),
-                step=as_days(model.step, argument="step"),
-                rows=min(model.rows, max(model.comparisons * len(of_event), _FEWEST)),
-                seed=model.seed,
-            )
-            periods = periods if model.activity else periods.without_activity()
+            drawn = partial(sessions.periods, histories, of_event)
         else:
-            periods = periods_of(model, histories, nodes=nodes, conversions=len(histories.event_user))
+            drawn = partial(sample_periods, histories)
+        periods = _periods_of(model, drawn, nodes=nodes, conversions=len(histories.event_user))
         design = Design.of(periods, histories, has_interactions=model.interactions)
         return cls(model, sequences.node_ids, histories, periods, design, further, sessions.share)
 
@@ -194,20 +187,10 @@ class HazardFit:
 
     def credits(self) -> Tally:
         """Credit each node with the part of every conversion that would not have happened without it."""
-        # The first sample is all users; sample n leaves out fold n - 1.
         lost, histories = self.lost(), self.histories
-        total, *without = [_credited(part, histories, number - 1) for number, part in enumerate(lost)]
-        nodes, currencies = lost[0].shape[1], len(histories.currencies)
         # Nodes with a touchpoint have a row in every currency.
-        is_touched = np.append(np.bincount(histories.touch_node, minlength=nodes) > 0, True)
-        return Tally(
-            histories.currencies,
-            total[0],
-            total[1],
-            np.repeat(is_touched[:, None], currencies, axis=1),
-            [each[0] for each in without],
-            [each[1] for each in without],
-        )
+        is_touched = np.append(np.bincount(histories.touch_node, minlength=lost[0].shape[1]) > 0, True)
+        return _tally(lost, histories, np.repeat(is_touched[:, None], len(histories.currencies), axis=1))
 
 
 def changed_exposure(sample: HazardSample, fit: HazardFit, change: float) -> Tally:
@@ -253,17 +236,9 @@ def changed_exposure(sample: HazardSample, fit: HazardFit, change: float) -> Tal
                 shift[:, second] += weight * further[:, second].mean(axis=1) * level[:, first]
             odds = log_odds[index][:, None]
             changed[index] += (probabilities(odds + shift) / probabilities(odds) - 1.0) / rounds
-    total, *without = [_credited(each, histories, place - 1) for place, each in enumerate(changed)]
     is_shown = fit.credits().is_shown
     is_shown[-1] = False
-    return Tally(
-        histories.currencies,
-        total[0],
-        total[1],
-        is_shown,
-        [each[0] for each in without],
-        [each[1] for each in without],
-    )
+    return _tally(changed, histories, is_shown)
 
 
 def credit_discrete_hazard(model: DiscreteHazard, sequences: Sequences) -> Tally:
@@ -309,10 +284,11 @@ def half_lives_of(model: DiscreteHazard) -> list[float]:
     return [as_days(each, argument="half_lives") for each in model.half_lives]
 
 
-def periods_of(model: DiscreteHazard, histories: Histories, *, nodes: int, conversions: int) -> Periods:
-    """Sample the periods of histories as a model says, for a number of conversions to be compared."""
-    periods = sample_periods(
-        histories,
+def _periods_of(
+    model: DiscreteHazard, drawn: Callable[..., Periods], *, nodes: int, conversions: int
+) -> Periods:
+    """Draw periods as a model says, for a number of conversions to be compared."""
+    periods = drawn(
         nodes=nodes,
         half_lives=half_lives_of(model),
         step=as_days(model.step, argument="step"),
@@ -351,22 +327,8 @@ def _further(
     of_sessions = replace(
         histories, event_user=sessions.user[outcome], event_time=sessions.time[outcome] - BEFORE
     )
-    count = min(len(outcome), _MOST_SESSIONS)
-    is_drawn = np.zeros(len(outcome), bool)
-    is_drawn[np.random.default_rng(model.seed).choice(len(outcome), count, replace=False)] = True
-    periods = periods_of(replace(model, comparisons=2), of_sessions, nodes=nodes, conversions=count)
-    weight = periods.weight.copy()
-    weight[: len(outcome)] = len(outcome) / count
-    is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
-    design = Design.of(replace(periods, weight=weight), of_sessions, has_interactions=False)
-    sample = HazardSample(
-        model,
-        [],
-        replace(of_sessions, event_user=of_sessions.event_user[is_drawn]),
-        replace(periods, weight=weight).at(is_used),
-        design.at(np.flatnonzero(is_used)),
-    )
-    fit = sample.fit(is_jackknife=counts > 1)
+    wanted = replace(model, comparisons=2)
+    fit, design = fit_drawn(wanted, of_sessions, nodes=nodes, most=_MOST_SESSIONS, is_jackknife=counts > 1)
     # Sessions at the very beginning of an observation are in it because of themselves.
     place = np.searchsorted(outcome, of_event)
     is_modelled = is_outcome[of_event]
@@ -375,6 +337,28 @@ def _further(
         further.kept[number][is_modelled] = 1.0 - lost_without(rows, coefficients)
         further.chance[number][is_modelled] = probabilities(rows.log_odds(coefficients))
     return further
+
+
+def fit_drawn(
+    model: DiscreteHazard, histories: Histories, *, nodes: int, most: int, is_jackknife: bool
+) -> tuple[HazardFit, Design]:
+    """Fit a hazard to at most so many of the outcomes in histories; return it and the design of all periods.
+
+    The rows of the design begin with those of the outcomes, in their order.
+    """
+    outcomes = len(histories.event_user)
+    count = min(outcomes, most)
+    is_drawn = np.zeros(outcomes, bool)
+    is_drawn[np.random.default_rng(model.seed).choice(outcomes, count, replace=False)] = True
+    periods = _periods_of(model, partial(sample_periods, histories), nodes=nodes, conversions=count)
+    weight = periods.weight.copy()
+    weight[:outcomes] = outcomes / count
+    periods = replace(periods, weight=weight)
+    is_used = np.concatenate([is_drawn, np.ones(len(weight) - outcomes, bool)])
+    design = Design.of(periods, histories, has_interactions=False)
+    histories = replace(histories, event_user=histories.event_user[is_drawn])
+    sample = HazardSample(model, [], histories, periods.at(is_used), design.at(np.flatnonzero(is_used)))
+    return sample.fit(is_jackknife=is_jackknife), design
 
 
 def lost_without(design: Design, coefficients: Numbers, *, base: Design | None = None) -> Numbers:
@@ -387,6 +371,13 @@ def lost_without(design: Design, coefficients: Numbers, *, base: Design | None =
     probability = probabilities(log_odds)[:, None]
     without = probabilities(np.subtract(log_odds[:, None], change))
     return np.asarray(1.0 - without / probability)
+
+
+def _tally(lost: list[Numbers], histories: Histories, is_shown: Flags) -> Tally:
+    """Credit nodes with shares of conversions: of all users, then without each fold."""
+    total, *without = [_credited(each, histories, number - 1) for number, each in enumerate(lost)]
+    conversions, value = ([each[which] for each in without] for which in (0, 1))
+    return Tally(histories.currencies, *total, is_shown, conversions, value)
 
 
 def _credited(lost: Numbers, histories: Histories, left_out: int) -> Numbers:

@@ -205,21 +205,26 @@ class Histories:
         is_kept = since <= self.until
         number = np.cumsum(is_kept) - 1
         is_event = self.event_time >= np.where(is_kept, since, np.inf)[self.event_user]
-        touches = self._at(_TOUCHPOINTS, is_kept[self.touch_user])
-        events, others = self._at(_EVENTS, is_event), self._at(_EVENTS, ~is_event)
+        touches, observed = self._at(_TOUCHPOINTS, is_kept[self.touch_user]), self.observing(is_event)
         columns = {
             **self._at(_USERS, is_kept),
             **touches,
-            **events,
             "since": since[is_kept],
             "touch_user": number[touches["touch_user"]],
-            "event_user": number[events["event_user"]],
+            "event_user": number[observed.event_user],
         }
-        unobserved = Unobserved(
-            self.fold[others["event_user"]],
-            *(others[name] for name in ("event_currency", "conversions", "value", "event_number")),
+        return replace(observed, **columns)
+
+    def observing(self, is_event: Flags) -> Histories:
+        """Return the histories with the chosen conversions; the others count as unobserved too."""
+        others, names = (
+            self._at(_EVENTS, ~is_event),
+            ("event_currency", "conversions", "value", "event_number"),
         )
-        return replace(self, **columns, unobserved=unobserved)
+        more = [self.fold[others["event_user"]], *(others[name] for name in names)]
+        before = [getattr(self.unobserved, each.name) for each in fields(Unobserved)]
+        unobserved = Unobserved(*map(np.concatenate, zip(before, more, strict=True)))
+        return replace(self, **self._at(_EVENTS, is_event), unobserved=unobserved)
 
     def of_conversions(self, numbers: Codes) -> Histories:
         """Return the histories with some conversions only, by their positions among all."""

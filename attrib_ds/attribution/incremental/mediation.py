@@ -9,7 +9,6 @@ import numpy as np
 from attrib_ds.attribution import arrays, intervals
 from attrib_ds.attribution.incremental import discrete_hazard as hazard
 from attrib_ds.attribution.incremental.histories import Histories
-from attrib_ds.attribution.incremental.person_periods import Design
 
 #: Days before a touchpoint at which the touchpoints that may have caused it are counted.
 _BEFORE: Final = 1e-9
@@ -112,7 +111,7 @@ def _caused(
     Touchpoints outside the observation of their user, or at its very beginning, are caused by nothing: an
     observation may begin with a touchpoint because it is one.
     """
-    model, histories, nodes = sample.model, sample.histories, len(sample.node_ids)
+    histories, nodes = sample.histories, len(sample.node_ids)
     user, time = histories.touch_user, histories.touch_time
     is_outcome = (histories.touch_node == node) & (time > histories.since[user])
     outcome = np.flatnonzero(is_outcome)
@@ -124,26 +123,10 @@ def _caused(
         event_user=user[outcome],
         event_time=np.maximum(time[outcome] - _BEFORE, histories.since[user[outcome]]),
     )
-    count = min(len(outcome), _MOST_TOUCHES)
-    random = np.random.default_rng(model.seed)
-    is_drawn = np.zeros(len(outcome), bool)
-    is_drawn[random.choice(len(outcome), count, replace=False)] = True
-    periods = hazard.periods_of(
-        replace(model, comparisons=_COMPARISONS), of_touches, nodes=nodes, conversions=count
+    model = replace(sample.model, comparisons=_COMPARISONS)
+    fit, design = hazard.fit_drawn(
+        model, of_touches, nodes=nodes, most=_MOST_TOUCHES, is_jackknife=is_jackknife
     )
-    # Cases come first, in the order of touchpoints.
-    weight = periods.weight.copy()
-    weight[: len(outcome)] = len(outcome) / count
-    is_used = np.concatenate([is_drawn, np.ones(len(weight) - len(outcome), bool)])
-    periods = replace(periods, weight=weight)
-    design = Design.of(periods, of_touches, has_interactions=False)
-    drawn = replace(
-        sample,
-        histories=replace(of_touches, event_user=of_touches.event_user[is_drawn]),
-        periods=periods.at(is_used),
-        design=design.at(np.flatnonzero(is_used)),
-    )
-    fit = drawn.fit(is_jackknife=is_jackknife)
     place = np.searchsorted(outcome, touches)
     is_modelled = is_outcome[touches]
     rows = design.at(place[is_modelled])

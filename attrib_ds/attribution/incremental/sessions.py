@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
-from attrib_ds.attribution.incremental.histories import Histories, Unobserved
+from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.person_periods import Periods, activity_at, adstock_at
 
 #: Days between touchpoints after which another session begins, and after which it no longer converts.
@@ -75,18 +75,7 @@ class Sessions:
     def within(self, histories: Histories) -> tuple[Histories, Codes]:
         """Return histories in which conversions outside sessions are unobserved, and the others' sessions."""
         is_kept = self.of_event >= 0
-        rest = histories.unobserved
-        fold = histories.fold[histories.event_user]
-        names = ("event_currency", "conversions", "value", "event_number")
-        outside = [fold[~is_kept], *(getattr(histories, name)[~is_kept] for name in names)]
-        before = (rest.fold, rest.currency, rest.conversions, rest.value, rest.event_number)
-        unobserved = Unobserved(*map(np.concatenate, zip(before, outside, strict=True)))
-        columns = {name: getattr(histories, name)[is_kept] for name in ("event_user", "event_time", *names)}
-        return replace(histories, **columns, unobserved=unobserved), self.of_event[is_kept]
-
-    def is_observed(self, histories: Histories) -> Flags:
-        """Return which sessions began within the observation of their users."""
-        return (self.time >= histories.since[self.user]) & (self.time <= histories.until[self.user])
+        return histories.observing(is_kept), self.of_event[is_kept]
 
     def periods(
         self, histories: Histories, of_event: Codes, *, nodes: int, half_lives: list[float], step: float,
@@ -96,7 +85,7 @@ class Sessions:
 
         The last of the half-lives is an indicator of the node that opened the session.
         """
-        others = self.is_observed(histories)
+        others = (self.time >= histories.since[self.user]) & (self.time <= histories.until[self.user])
         others[of_event] = False
         drawn = np.flatnonzero(others)
         weight = 1.0
