@@ -6,7 +6,7 @@ DataFrame columns and filters use too. Properties the specification leaves open 
 """
 
 from collections.abc import Iterable
-from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -15,61 +15,81 @@ INSTANT: Final = pa.timestamp("us", tz="UTC")
 AMOUNT: Final = pa.decimal128(24, 6)
 
 
-def _fields(held: pa.DataType, *names: str, metadata: dict[str, str] | None = None) -> list[pa.Field]:
-    return [pa.field(name, held, metadata=metadata) for name in names]
+_TYPES: Final = {
+    "text": pa.string(),
+    "texts": pa.list_(pa.string()),
+    "json": pa.string(),
+    "instant": INSTANT,
+    "flag": pa.bool_(),
+    "count": pa.int64(),
+    "number": pa.float64(),
+    "numbers": pa.list_(pa.float64()),
+    "decimal": AMOUNT,
+}
 
 
-_text, _texts = partial(_fields, pa.string()), partial(_fields, pa.list_(pa.string()))
-_json = partial(_fields, pa.string(), metadata={"json": "true"})
-_instants, _flags = partial(_fields, INSTANT), partial(_fields, pa.bool_())
-_counts, _numbers = partial(_fields, pa.int64()), partial(_fields, pa.float64())
+def _field(kind: str, name: str) -> pa.Field:
+    return pa.field(name, _TYPES[kind], metadata={"json": "true"} if kind == "json" else None)
 
 
-def _amount(name: str) -> list[pa.Field]:
-    return [pa.field(f"{name}.amount", AMOUNT), pa.field(f"{name}.currency", pa.string())]
-
-
-def _page(name: str) -> list[pa.Field]:
-    return _text(*(f"{name}.{part}" for part in URL_PARTS))
-
-
-def _schema(*groups: list[pa.Field]) -> pa.Schema:
-    return pa.schema([field for group in groups for field in group])
+def _read() -> dict[str, pa.Schema]:
+    """Read the schemas of the resources, and those of groups of columns."""
+    columns: dict[str, list[pa.Field]] = {}
+    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+        first, *names = line.split()
+        if not names:
+            resource = first
+        for name in names if first != "#" else ():
+            parts = [f"{name}.{part}" for part in URL_PARTS] if first == "page" else [name]
+            fields = (
+                columns[name]
+                if first == "group"
+                else [_field("text" if first == "page" else first, part) for part in parts]
+            )
+            columns.setdefault(resource, []).extend(fields)
+    return {name: pa.schema(fields) for name, fields in columns.items()}
 
 
 URL_PARTS: Final = ("protocol", "hostname", "port", "origin", "pathname", "search", "hash")
-_USER_AGENT: Final = _text(
-    "userAgent.ua", "userAgent.browser.name", "userAgent.browser.version", "userAgent.browser.major",
-    "userAgent.engine.name", "userAgent.engine.version", "userAgent.os.name", "userAgent.os.version",
-    "userAgent.device.vendor", "userAgent.device.model", "userAgent.device.type",
-    "userAgent.cpu.architecture",
-)  # fmt: skip
-_ASN: Final = _text("asn.asnId", "asn.asnName")
-_GEO: Final = [
-    *_text("geo.countryCode", "geo.state", "geo.city"),
-    *_numbers("geo.latitude", "geo.longitude"),
-    *_text("geo.zipcode"),
-]
-
-INTERACTION: Final = _schema(
-    _text("_id", "projectId", "type", "userId"),
-    _counts("userLifetimeIndex"),
-    _instants("startDate", "endDate"),
-    _numbers("duration"),
-    _instants("ingestedAt", "createdAt", "updateDate"),
-    _json("userData"),
-    _text("integrationId", "nodeId", "externalId", "firstHitId"),
-    _counts("hitCount"),
-    _flags("isBot"),
-    _text("referrer", "referrerType", "trafficFilterId", "partialResolvedVendorId"),
-    _instants("vendorUpdateDate"),
-    _json("rawUserData", "rawNodeData"),
-    _text("firstPage"),
-    _page("firstPageUrl"),
-    _USER_AGENT,
-    _ASN,
-    _GEO,
-)
+_SCHEMAS: Final = _read()
+INTERACTION: Final = _SCHEMAS["Interaction"]
+HIT: Final = _SCHEMAS["Hit"]
+#: Hits without sessions, as collectors write them. Where they are loaded, all columns but ``trackerId``,
+#: ``date`` and ``pageUrl`` may be missing. ``otherTrackerId`` is a second id of the visitor: that of the page
+#: beside one of the day, or one of the day beside one that lasts.
+RAW_HIT: Final = _SCHEMAS["RawHit"]
+RAW_EVENT: Final = _SCHEMAS["RawEvent"]
+METRIC: Final = _SCHEMAS["Metric"]
+EVENT: Final = _SCHEMAS["Event"]
+TRASHED_EVENT: Final = _SCHEMAS["TrashedEvent"]
+USER: Final = _SCHEMAS["User"]
+#: Members are computed on reading, so ``size`` is that of the instant ``computedAt``.
+AUDIENCE: Final = _SCHEMAS["Audience"]
+EVENT_TYPE: Final = _SCHEMAS["EventType"]
+CAMPAIGN: Final = _SCHEMAS["Campaign"]
+OUTLAY: Final = _SCHEMAS["Outlay"]
+INTEGRATION: Final = _SCHEMAS["Integration"]
+INTERACTION_INSIGHT: Final = _SCHEMAS["InteractionInsight"]
+#: Views of a page, and the visits that begin, end, or both, with one of them.
+PAGE_INSIGHT: Final = _SCHEMAS["PageInsight"]
+#: Steps of a funnel; shares of the step before and of the first step, and the median time since the former.
+FUNNEL_STEP: Final = _SCHEMAS["FunnelStep"]
+#: First views of a page, one per visit.
+PAGE_CONVERSION: Final = _SCHEMAS["PageConversion"]
+EVENT_INSIGHT: Final = _SCHEMAS["EventInsight"]
+#: Exchange rates to the project's currency, each with its first date.
+RATE: Final = _SCHEMAS["Rate"]
+#: Settings of a project.
+SETTINGS: Final = _SCHEMAS["Settings"]
+#: Holdouts that the service draws; days in UTC as text.
+HOLDOUT: Final = _SCHEMAS["Holdout"]
+NODE: Final = _SCHEMAS["Node"]
+#: Entries of the audit log.
+AUDIT_LINE: Final = _SCHEMAS["AuditLine"]
+#: Keys of service accounts, without the keys themselves.
+KEY: Final = _SCHEMAS["Key"]
+#: Failed consistency checks of a project.
+FINDING: Final = _SCHEMAS["Finding"]
 
 #: Properties that an offline interaction does not have at all.
 SESSION_ONLY: Final = frozenset(
@@ -81,196 +101,12 @@ ON_REQUEST: Final = frozenset({"userData", "rawUserData", "rawNodeData"})
 #: Objects of records that are null when all of their properties are.
 NULL_UNKNOWN: Final = frozenset({"expirationPolicy"})
 
-HIT: Final = _schema(
-    _text("id", "projectId", "sessionId"),
-    _instants("serverDate"),
-    _numbers("timezoneOffset"),
-    _flags("isBot"),
-    _text("userAgent"),
-    _page("pageUrl"),
-    _text("referrerType", "hitType"),
-    _ASN,
-    _GEO,
-)
-
-#: Hits without sessions, as collectors write them. Where they are loaded, all columns but ``trackerId``,
-#: ``date`` and ``pageUrl`` may be missing. ``otherTrackerId`` is a second id of the visitor: that of the page
-#: beside one of the day, or one of the day beside one that lasts.
-RAW_HIT: Final = _schema(
-    _text("projectId", "trackerId", "otherTrackerId", "hitId"),
-    _instants("date", "ingestedAt"),
-    _text("pageUrl", "referrer", "userAgent", "hitType"),
-    _numbers("timezoneOffset"),
-    _flags("isBot"),
-    _text("ip"),
-    _ASN,
-    _GEO,
-)
-
-RAW_EVENT: Final = _schema(
-    _text("_id", "projectId", "nonce", "eventType", "trackerId"), _instants("createdAt"), _json("data")
-)
-
-METRIC: Final = _schema(
-    _text("_id", "projectId", "eventId", "key", "type", "data.type"),
-    _instants("data.date"),
-    _json("data.raw", "data.current"),
-    _flags("data.anonymized", "data.invalid"),
-    _instants("createdAt", "updatedAt", "deletedAt"),
-)
-
-EVENT: Final = _schema(
-    _text("_id", "projectId", "userId"),
-    _instants("eventDate"),
-    _text("eventType"),
-    _flags("attributable"),
-    _instants("expirationPolicy.expiresAt"),
-    _counts("expirationPolicy.retentionDurationInDays"),
-    _texts("expirationPolicy.piiFields"),
-    _instants("expirationPolicy.anonimizedAt"),
-    _json("event", "user", "metrics"),
-    _instants("createdAt", "updatedAt"),
-)
-
-TRASHED_EVENT: Final = _schema(
-    _text("_id", "projectId"),
-    _json("errors"),
-    _text("eventTypeId", "eventTypeRef"),
-    _instants("processingDate", "rawEventDate"),
-)
-
-USER: Final = _schema(
-    _text("_id", "projectId"),
-    _json("fields"),
-    _texts("vendorUserIds", "audienceIds"),
-    _text("mostProbableLocation.source"),
-    _numbers("mostProbableLocation.confidence"),
-    _text("mostProbableLocation.location.type"),
-    _fields(pa.list_(pa.float64()), "mostProbableLocation.location.coordinates"),
-    _counts("eventCount"),
-    _json("eventTypesCount", "eventTypeMeta", "metrics"),
-    _instants("firstEventDate", "lastEventDate"),
-    _counts("interactionCount", "hitCount"),
-    _numbers("averageHitCount", "interactionDuration", "averageInteractionDuration"),
-    _instants("firstInteractionDate", "lastInteractionDate"),
-    _text("firstInteractionNodeId", "lastInteractionNodeId"),
-    _instants("createdAt", "updatedAt"),
-)
-
-#: Members are computed on reading, so ``size`` is that of the instant ``computedAt``.
-AUDIENCE: Final = _schema(
-    _text("_id", "projectId", "name"), _json("condition"), _counts("size"), _instants("computedAt")
-)
-
-EVENT_TYPE: Final = _schema(
-    _text("_id"),
-    _instants("createdAt", "updatedAt", "archivedAt"),
-    _text("projectId", "reference", "name"),
-    _json("fields", "metadata", "phoneParsingConfig"),
-    # Beyond the specification: absent from the JSON if the project's settings apply.
-    _counts("expirationPolicy.retentionDurationInDays"),
-    _texts("expirationPolicy.piiFields"),
-)
-
-CAMPAIGN: Final = _schema(
-    _text("id", "integrationId", "projectId", "name", "campaignSlug"),
-    _flags("active", "explicit"),
-    _instants("createdAt", "updatedAt"),
-)
-
-OUTLAY: Final = _schema(
-    _text("_id", "projectId", "integrationId", "campaignId"),
-    _amount("amount"),
-    _instants("startDate", "endDate"),
-    _text("country", "region"),
-    _instants("deletedAt", "createdAt", "updatedAt"),
-)
-
-INTEGRATION: Final = _schema(
-    _text("_id", "projectId", "vendorId", "type", "name", "currency"),
-    _json("parameters"),
-    _instants("createdAt", "updatedAt", "deletedAt"),
-)
-
-INTERACTION_INSIGHT: Final = _schema(
-    _text("group", "interval"), _counts("sessionCount", "hitCount"), _numbers("durationSum")
-)
-
-#: Views of a page, and the visits that begin, end, or both, with one of them.
-PAGE_INSIGHT: Final = _schema(
-    _text("page", "group", "interval"), _counts("views", "sessions", "users", "entries", "exits", "bounces")
-)
-
-#: Steps of a funnel; shares of the step before and of the first step, and the median time since the former.
-FUNNEL_STEP: Final = _schema(
-    _text("group"),
-    _counts("step"),
-    _text("name"),
-    _counts("count"),
-    _numbers("share", "first_share", "median_seconds"),
-)
-
-#: First views of a page, one per visit.
-PAGE_CONVERSION: Final = _schema(_text("_id", "userId"), _instants("eventDate"))
-
-EVENT_INSIGHT: Final = _schema(_text("identifier", "interval"), _json("values"))
-
-#: Exchange rates to the project's currency, each with its first date.
-RATE: Final = _schema(_text("currency"), _instants("date"), _numbers("rate"))
-
-#: Settings of a project.
-SETTINGS: Final = _schema(
-    _flags("lenientOptionalFields"),
-    _counts("retentionDurationInDays"),
-    _texts("piiFields"),
-    _flags("requireTokenForEvents"),
-    _texts("ingestKeys", "allowedOrigins", "excludedReferrers", "domains", "trafficFilters"),
-    _counts("anonymousNodesPerDay"),
-    _text("holdoutKey"),
-    _flags("respectGpc", "respectDnt", "visitorOfTheDay", "anonymousIdentification"),
-    _text("currency", "timezone"),
-)
-
-#: Holdouts that the service draws; days in UTC as text.
-HOLDOUT: Final = _schema(
-    _text("holdout", "nodeId"), _numbers("share"), _text("firstDay", "lastDay"), _flags("nodeExists")
-)
-
-NODE: Final = _schema(
-    _text("_id", "projectId", "integrationId", "vendorId", "parentId", "type", "name", "externalId"),
-    _text("channel", "campaignSlug", "source", "medium"),
-    _texts("path"),
-    _flags("active"),
-    _instants("createdAt", "updatedAt"),
-)
-
-#: Entries of the audit log.
-AUDIT_LINE: Final = _schema(
-    _text("_id"), _instants("date"), _text("account", "operation", "subject"), _json("details")
-)
-
-#: Keys of service accounts, without the keys themselves.
-KEY: Final = _schema(
-    _text("_id", "clientId", "serviceAccountEmail"),
-    _texts("scopes"),
-    _instants("createdAt", "expiresAt", "revokedAt"),
-)
-
-#: Failed consistency checks of a project.
-FINDING: Final = _schema(_text("check", "problem"), _counts("records"), _texts("examples"))
-
 #: Levels of the traffic-source tree, from the root down.
 NODE_TYPES: Final = ("channel", "integration", "campaign", "adset", "ad", "keyword", "referrer")
 
 RESOURCES: Final[dict[str, pa.Schema]] = {
-    "Interaction": INTERACTION, "Hit": HIT, "RawEvent": RAW_EVENT, "Event": EVENT, "Metric": METRIC,
-    "TrashedEvent": TRASHED_EVENT, "User": USER, "Audience": AUDIENCE, "EventType": EVENT_TYPE,
-    "Campaign": CAMPAIGN, "Outlay": OUTLAY, "Integration": INTEGRATION,
-    "InteractionInsight": INTERACTION_INSIGHT, "EventInsight": EVENT_INSIGHT,
-    "PageInsight": PAGE_INSIGHT, "FunnelStep": FUNNEL_STEP, "PageConversion": PAGE_CONVERSION,
-    "Node": NODE, "Rate": RATE, "Settings": SETTINGS, "Holdout": HOLDOUT, "AuditLine": AUDIT_LINE,
-    "Key": KEY, "Finding": FINDING,
-}  # fmt: skip
+    name: schema for name, schema in _SCHEMAS.items() if name not in {"userAgent", "asn", "geo", "RawHit"}
+}
 
 
 def leaves(schema: pa.Schema, name: str) -> list[str]:
@@ -302,7 +138,7 @@ def user_columns(keys: Iterable[str]) -> pa.Schema:
     for key in keys:
         group, _, rest = key.partition(".")
         if group == "fields" and rest:
-            columns[key] = _json(key)[0]
+            columns[key] = _field("json", key)
         elif group in {"eventTypesCount", "metrics"} and rest:
             is_count = group == "eventTypesCount" or rest.endswith(".count")
             columns[key] = (

@@ -79,10 +79,7 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     gains = np.zeros((len(touched.keys), nodes))
     for chosen, members, values in _games(model, touched, (touched.outcomes.summed()[0] > 0).any(axis=1)):
         gains[chosen[:, None], members] = values(rates)
-    table = sequences.converting().table
-    columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
-    rows = table.filter(table.position > 0).select(*columns).order_by("path_id", "position").to_pyarrow()
-    path = rows["path_id"].dictionary_encode().combine_chunks().indices.to_numpy().astype(np.int64)
+    rows, path = _touchpoints(sequences.converting())
     code = rows["code"].to_numpy().astype(np.int64)
     pairs, pair, times = np.unique(path * nodes + code, return_inverse=True, return_counts=True)
     keys = np.zeros(path.max(initial=-1) + 1, dtype=np.uint64)
@@ -90,6 +87,18 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     of_path = touched.find(keys)
     gain, rate = gains[of_path[path], code], gains[of_path].sum(axis=1)[path]
     numbers_of = {"times": times[pair], "gain": gain, "rate": rate, "share": shares(gain, rate) / times[pair]}
+    return _shared(rows, numbers_of)
+
+
+def _touchpoints(steps: Steps) -> tuple[pa.Table, Codes]:
+    """Return the touchpoints of paths in order, and the number of the path of each."""
+    columns, touched = ["path_id", "node_id", "date", "touch_id", "position", "code"], steps.table
+    rows = touched.filter(touched.position > 0).select(*columns).order_by("path_id", "position").to_pyarrow()
+    return rows, rows["path_id"].dictionary_encode().combine_chunks().indices.to_numpy().astype(np.int64)
+
+
+def _shared(rows: pa.Table, numbers_of: dict[str, Numbers]) -> pa.Table:
+    """Add columns of numbers to touchpoints."""
     shared = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
     for name, numbers in numbers_of.items():
         shared = shared.append_column(name, pa.array(numbers, pa.float64()))
@@ -216,10 +225,8 @@ class Outcomes:
         units = Units.of(self.fold)
         if not has_users:
             units = units.sized(self.counts[:, :2].sum(axis=1))
-        for block in units.blocks(counts.size, bootstrap.replicates):
-            sums = units.sums(index, self.counts, cells=len(cells), replicates=block, seed=bootstrap.seed)
-            for replicate in sums.transpose(0, 2, 1):
-                yield replace(whole, counts=replicate)
+        for replicate in units.replicates(index, self.counts, cells=len(cells), bootstrap=bootstrap):
+            yield replace(whole, counts=replicate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,11 +355,7 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
     rates = outcomes.rates(model.shrinkage)
     part = _parts(rates, path, reduced)
-    remaining = prepared(sequences.converting(), model, sequences.node_ids).table
-    touched = remaining.filter(remaining.position > 0)
-    columns = ["path_id", "node_id", "date", "touch_id", "position", "code"]
-    rows = touched.select(*columns).order_by("path_id", "position").to_pyarrow()
-    path_numbers = rows["path_id"].dictionary_encode().combine_chunks().indices.to_numpy()
+    rows, path_numbers = _touchpoints(prepared(sequences.converting(), model, sequences.node_ids))
     starts = np.flatnonzero(np.diff(path_numbers, prepend=-1))
     row_paths = _split(rows["code"], starts)
     # The steps of a path are consecutive and in order.
@@ -362,10 +365,7 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     begins = np.array([place[encoded] for encoded in row_paths], dtype=np.int64)
     step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows)
     numbers_of = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
-    table = rows.drop_columns(["code"]).rename_columns({"path_id": "event_id"})
-    for name, numbers in numbers_of.items():
-        table = table.append_column(name, pa.array(numbers, pa.float64()))
-    return table
+    return _shared(rows, numbers_of)
 
 
 def _steps(classes: PathClasses, chosen: Codes, *, nodes: int) -> tuple[Codes, Codes, Codes]:

@@ -613,11 +613,15 @@ class Units:
                 summed[position, touched] += matrix @ weights
         return np.asarray(summed.transpose(2, 0, 1))
 
-    def blocks(self, cells: int, replicates: int) -> Iterator[range]:
-        """Yield ranges of replicates whose sums over all cells fit into memory."""
-        together = max(1, _MOST_SUMS // max(cells, 1))
-        for first in range(0, replicates, together):
-            yield range(first, min(first + together, replicates))
+    def replicates(
+        self, cell: Codes, amounts: Numbers, *, cells: int, bootstrap: Uncertainty
+    ) -> Iterator[Numbers]:
+        """Yield the sums of each replicate by cell, computed together where they fit into memory."""
+        together = max(1, _MOST_SUMS // max(cells * amounts.shape[1], 1))
+        for first in range(0, bootstrap.replicates, together):
+            block = range(first, min(first + together, bootstrap.replicates))
+            sums = self.sums(cell, amounts, cells=cells, replicates=block, seed=bootstrap.seed)
+            yield from sums.transpose(0, 2, 1)
 
     def _weights(self, units: slice, replicates: range, seed: int) -> Numbers:
         draws = random_bits(self.keys[units], seed=seed, replicates=replicates)

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import splu
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import has_all_features
-from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
+from attrib_ds.attribution.intervals import Tally, Units, shares
 from attrib_ds.attribution.models import Markov
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import (
@@ -206,8 +206,11 @@ def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
     whole, index = replace(counted, fold=np.zeros_like(counted.fold)).distinct()
     states = States.of(whole, nodes=len(sequences.node_ids))
     yield Chain.of(states)
-    has_users = sequences.paths.has_users
-    for counts in counted.replicates(index, sequences.bootstrap, has_users=has_users):
+    units = Units.of(counted.fold)
+    if not sequences.paths.has_users:
+        units = units.sized(np.where(counted.is_last, counted.counts[:, :2].sum(axis=1), 0.0))
+    cells, bootstrap = len(whole.code), sequences.bootstrap
+    for counts in units.replicates(index, counted.counts, cells=cells, bootstrap=bootstrap):
         yield Chain.of(replace(states, counted=replace(whole, counts=counts)))
 
 
@@ -262,7 +265,7 @@ class Transitions:
         if longest is None or longest.before.shape[1] < model.order:
             longest = _computed(sequences, model)
             sequences.memory[(*key, model.nulls)] = longest
-        return longest._shortened(model.order)._with(nulls=model.nulls)
+        return longest._with(order=model.order, nulls=model.nulls)
 
     @property
     def converts(self) -> Flags:
@@ -289,23 +292,11 @@ class Transitions:
             counts=sum_rows(self.counts, index, len(rows)),
         ), index
 
-    def replicates(self, index: Codes, bootstrap: Uncertainty, *, has_users: bool) -> Iterator[Numbers]:
-        """Yield the counts of summed transitions in each replicate; ``index`` is that of each row."""
-        cells = int(index.max(initial=-1)) + 1
-        units = Units.of(self.fold)
-        if not has_users:
-            units = units.sized(np.where(self.is_last, self.counts[:, :2].sum(axis=1), 0.0))
-        for block in units.blocks(cells * len(COUNTS), bootstrap.replicates):
-            sums = units.sums(index, self.counts, cells=cells, replicates=block, seed=bootstrap.seed)
-            yield from sums.transpose(0, 2, 1)
-
-    def _shortened(self, order: int) -> Transitions:
+    def _with(self, *, order: int, nulls: bool) -> Transitions:
         # Rows with the same shorter history are not summed here because the chain sums them anyway.
-        return replace(self, before=self.before[:, self.before.shape[1] - order :])
-
-    def _with(self, *, nulls: bool) -> Transitions:
+        before = self.before[:, self.before.shape[1] - order :]
         counts = self.counts if nulls else self.counts * [name != "nulls" for name in COUNTS]
-        return replace(self, counts=counts).where(counts[:, :2].sum(axis=1) > 0)
+        return replace(self, before=before, counts=counts).where(counts[:, :2].sum(axis=1) > 0)
 
 
 def _computed(sequences: Sequences, model: Markov) -> Transitions:

@@ -98,13 +98,10 @@ def read_ga4(
     connection = duckdb.connect()
     ga4_events.open_ga4_events(connection, exports)
     _create_ga4_visits(connection, is_last_click=traffic == "last_click")
-    columns = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
-    is_view = "event_name IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", journeys.VIEWS, columns, f"FROM source_events WHERE {is_view}")
     _create_ga4_conversions(connection, by_name)
-    return _assembled(
-        connection, "ga4", "event_name", by_name, stitch=stitch, currency=currency, channels=channels
-    )
+    views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
+    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    return _assembled(connection, "ga4", "event_name", by_name, views, options)
 
 
 def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
@@ -262,26 +259,17 @@ def read_snowplow(
     connection = duckdb.connect()
     snowplow_events.open_snowplow_events(connection, events)
     _create_snowplow_visits(connection)
-    columns = {"view_key": "event_id", "viewed": "occurred"}
-    is_view = "kind IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", journeys.VIEWS, columns, f"FROM source_events WHERE {is_view}")
     _create_snowplow_conversions(connection, by_name)
-    return _assembled(
-        connection, "snowplow", "kind", by_name, stitch=stitch, currency=currency, channels=channels
-    )
+    views = {"view_key": "event_id", "viewed": "occurred"}
+    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    return _assembled(connection, "snowplow", "kind", by_name, views, options)
 
 
 def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
     # The first view has the traffic source; a page ping can be recorded before the view of a slow page.
     marks = ("medium", "source", "term", "content", "campaign", "clickid", "network")
-    opening = [
-        *(f"mkt_{mark}" for mark in marks),
-        "refr_medium",
-        "refr_source",
-        "refr_urlhost",
-        "page",
-        "referrer",
-    ]
+    opening = [f"mkt_{mark}" for mark in marks]
+    opening += ["refr_medium", "refr_source", "refr_urlhost", "page", "referrer"]
     rest = ("agent", "browser", "browser_version", "system", "device_type", "country", "region", "city")
     views_first = "(kind NOT IN ('page_view', 'screen_view'), event_order)"
     source = ", ".join(f"arg_min_null({name}, {views_first}) AS {name}" for name in opening)
@@ -397,20 +385,14 @@ def read_matomo(
     0  organic-search/Google   30.0      EUR
     """
     connection = duckdb.connect()
-    opened = export_tables.open_exports(
-        connection, visits, argument="visits", required=_REQUIRED, opaque=_OPAQUE
-    )
-    export_tables.gather(
-        connection,
-        opened,
-        _matomo_columns,
-        rules={
-            "visit IS NULL": "idVisit is missing",
-            "started IS NULL": "firstActionTimestamp and serverTimestamp are not numbers of seconds",
-            "device IS NULL AND account IS NULL": "visitorId and userId are missing",
-            f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is not a list of actions",
-        },
-    )
+    rules = {
+        "visit IS NULL": "idVisit is missing",
+        "started IS NULL": "firstActionTimestamp and serverTimestamp are not numbers of seconds",
+        "device IS NULL AND account IS NULL": "visitorId and userId are missing",
+        f"details IS NOT NULL AND {_ACTIONS_READ} IS NULL": "actionDetails is not a list of actions",
+    }
+    kind: dict[str, Any] = {"argument": "visits", "required": _REQUIRED, "opaque": _OPAQUE}
+    export_tables.gather(connection, visits, _matomo_columns, rules=rules, **kind)
     # If responses overlap, the latest one is the most complete.
     connection.execute(
         "CREATE TABLE latest_visits AS SELECT * FROM records "
@@ -539,12 +521,12 @@ def _assembled(
     origin: str,
     names: str,
     by_name: dict[str, str],
-    *,
-    stitch: bool,
-    currency: str | None,
-    channels: Frame | None,
+    views: dict[str, str],
+    options: dict[str, Any],
 ) -> Journeys:
     """Build the result of an export of events, which are named by a column."""
+    is_view = f"{names} IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
+    create_table(connection, "views", journeys.VIEWS, views, f"FROM source_events WHERE {is_view}")
     _warn_without_conversions(
         connection,
         names,
@@ -553,9 +535,7 @@ def _assembled(
         advice='Choose among them with conversions=["NAME"]',
     )
     # Two accounts in one session are two on the device, though the session has the last one.
-    return journeys.assemble(
-        connection, origin, stitch=stitch, currency=currency, channels=channels, sightings="source_events"
-    )
+    return journeys.assemble(connection, origin, sightings="source_events", **options)
 
 
 def _warn_without_conversions(

@@ -17,7 +17,7 @@ from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
 from attrib_ds.records import export_tables, text_files
-from attrib_ds.records.sources import ROW, Source, literal, quoted
+from attrib_ds.records.sources import ROW, Source, described, literal, quoted
 
 #: Rows with the sum of others, which reports have above or below them.
 _TOTAL: Final = (
@@ -223,10 +223,7 @@ def _filtered(connection: duckdb.DuckDBPyConnection, source: Source, where: str)
 
 def _selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) -> Source:
     relation = text_files.replace_table(connection, source.relation, query)
-    table = connection.sql(f"FROM {relation}")
-    types = {name: str(kind) for name, kind in zip(table.columns, table.types, strict=True) if name != ROW}
-    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
-    return replace(source, relation=relation, types=types, rows=rows)
+    return described(connection, relation, source.unreadable)
 
 
 def is_log(rows: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import combinations
@@ -179,14 +179,9 @@ def read_journeys(
         check_choice("columns", role, OPTIONS)
     currency = checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
-    with_spend = partial(
-        _with_spend,
-        files=spend,
-        columns=named,
-        currency=currency,
-        formats=replace(formats, sheet=spend_sheet),
-        ignore_case=ignore_case,
-    )
+    of_spend = replace(formats, sheet=spend_sheet)
+    options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
+    with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
@@ -262,13 +257,7 @@ def read_journeys(
 
 
 def _with_spend(
-    journeys: Journeys,
-    *,
-    files: FrameOrPath | Sequence[FrameOrPath] | None,
-    columns: Mapping[str, Named],
-    currency: str | None,
-    formats: own_table.Formats,
-    ignore_case: bool,
+    files: FrameOrPath | Sequence[FrameOrPath] | None, read: Callable[..., Any], journeys: Journeys
 ) -> Journeys:
     """Return the journeys with the spend in files, a frame or several, and their rejected rows."""
     if files is None:
@@ -276,18 +265,8 @@ def _with_spend(
     listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
     if any(_is_same(*pair) for pair in combinations(listed, 2)):
         raise InvalidRequest("spend: two of the files are the same, so that their spend would count twice")
-    parts = [
-        own_paths.read_spend(
-            file,
-            columns=columns,
-            currency=currency,
-            formats=formats,
-            ignore_case=ignore_case,
-            touchpoint_node=journeys.columns.get("touchpoints", {}).get("node"),
-            known_nodes=set(journeys.nodes["_id"]),
-        )
-        for file in listed
-    ]
+    node, known = journeys.columns.get("touchpoints", {}).get("node"), set(journeys.nodes["_id"])
+    parts = [read(file, touchpoint_node=node, known_nodes=known) for file in listed]
     rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
     if len(rejected):
         warn_of_rejected(rejected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from operator import add
@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import errors, schema
-from attrib_ds.records.sources import ROW, UNREADABLE, Source, literal, open_source, quoted
+from attrib_ds.records.sources import ROW, UNREADABLE, Source, described, literal, open_source, quoted
 from attrib_ds.records.text_files import copy_arrow, open_binary
 
 NULL_TEXT = "CAST(NULL AS VARCHAR)"
@@ -83,16 +83,18 @@ def _listed_columns() -> dict[str, dict[str, list[str]]]:
     return listed
 
 
-def open_exports(
+def gather(
     connection: duckdb.DuckDBPyConnection,
     exports: object,
+    columns: Callable[[Export], dict[str, str]],
     *,
+    rules: Mapping[str, str],
     argument: str,
     required: Sequence[Sequence[str]],
     opaque: Collection[str] = (),
     open_path: Callable[[duckdb.DuckDBPyConnection, Path], Source] | None = None,
 ) -> list[Export]:
-    """Open one or several exports as tables.
+    """Copy the rows of one or several exports to the table ``records``, and invalid rows to ``rejected``.
 
     Parameters
     ----------
@@ -100,6 +102,10 @@ def open_exports(
         Database for the tables.
     exports : DataFrame, Arrow table, path, records, or a list of those
         A list of dicts is one export: the records of a service's response.
+    columns : callable
+        Returns the SQL expressions of an export's columns by name.
+    rules : mapping of str to str
+        Reason to reject a row by SQL condition.
     argument : str
         Name of the argument in error messages.
     required : sequence of sequence of str
@@ -138,6 +144,16 @@ def open_exports(
             source = open_source(connection, part, argument=argument, opaque=opaque)
         opened.append(Export(str(part) if is_path else f"{argument} {number}", source))
         _check_columns(opened[-1], required, argument)
+    union = " UNION ALL ".join(export.select(columns(export)) for export in opened)
+    reasons = ", ".join(f"CASE WHEN {wrong} THEN {literal(reason)} END" for wrong, reason in rules.items())
+    connection.execute(f"CREATE TABLE read AS SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({union})")
+    connection.execute("CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM read WHERE reason = ''")
+    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM read WHERE reason <> ''")
+    connection.execute("DROP TABLE read")
+    for export in opened:
+        connection.register("unreadable", export.source.unreadable)
+        connection.execute(f"INSERT INTO rejected SELECT {literal(export.name)}, row, reason FROM unreadable")
+        connection.unregister("unreadable")
     return opened
 
 
@@ -149,39 +165,6 @@ def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: 
         present = list(export.source.columns)
         shown = ", ".join(present[:_MAX_SHOWN]) + (", …" if len(present) > _MAX_SHOWN else "")
         raise errors.InvalidRequest(f"{argument}: {export.name} has no column {names}; its columns: {shown}")
-
-
-def gather(
-    connection: duckdb.DuckDBPyConnection,
-    exports: Iterable[Export],
-    columns: Callable[[Export], dict[str, str]],
-    *,
-    rules: Mapping[str, str],
-) -> None:
-    """Copy the rows of all exports to the table ``records``, and invalid rows to ``rejected``.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Database of the exports.
-    exports : iterable of Export
-        Exports of the same kind.
-    columns : callable
-        Returns the SQL expressions of an export's columns by name.
-    rules : mapping of str to str
-        Reason to reject a row by SQL condition.
-    """
-    exports = list(exports)
-    union = " UNION ALL ".join(export.select(columns(export)) for export in exports)
-    reasons = ", ".join(f"CASE WHEN {wrong} THEN {literal(reason)} END" for wrong, reason in rules.items())
-    connection.execute(f"CREATE TABLE read AS SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({union})")
-    connection.execute("CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM read WHERE reason = ''")
-    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM read WHERE reason <> ''")
-    connection.execute("DROP TABLE read")
-    for export in exports:
-        connection.register("unreadable", export.source.unreadable)
-        connection.execute(f"INSERT INTO rejected SELECT {literal(export.name)}, row, reason FROM unreadable")
-        connection.unregister("unreadable")
 
 
 _TABLE: Final = "page_views"
@@ -220,18 +203,15 @@ def create_page_views(
         f"CREATE TABLE {_TABLE} AS SELECT {number} AS {quoted(ROW)}, {selected} FROM source_events "
         f"WHERE {where}"
     )
-    ((skipped, rows),) = connection.execute(
-        f"SELECT (SELECT count(*) FROM source_events) - count(*), count(*) FROM {_TABLE}"
-    ).fetchall()
+    ((count,),) = connection.execute("SELECT count(*) FROM source_events").fetchall()
     unreadable = connection.execute(f"SELECT {number} AS row, reason FROM rejected ORDER BY row")
     rejected = unreadable.to_arrow_table().cast(UNREADABLE)
-    described = connection.execute(f"DESCRIBE {_TABLE}").fetchall()
-    types = {name: kind for name, kind, *_ in described if name != ROW}
     connection.execute("DROP TABLE source_events; DROP TABLE records; DROP TABLE rejected")
     place = exports[0].source.relation.rsplit(".", 1)[0]
     for export in exports:
         connection.execute(f"DROP TABLE {export.source.relation}")
-    return Source(f"{place}.{_TABLE}", types, rows, rejected), skipped
+    source = described(connection, f"{place}.{_TABLE}", rejected)
+    return source, count - source.rows
 
 
 def _number(exports: Sequence[Export]) -> str:
@@ -469,7 +449,7 @@ def open_access_log(
     scheme = literal(log.site.partition("://")[0] + "://")
     connection.execute(
         f"""
-        CREATE TABLE page_views AS
+        CREATE TABLE {_TABLE} AS
         SELECT row AS {quoted(ROW)}, date,
             'log.' || left(sha256(concat_ws(chr(10), {literal(secret)}, network, agent)), 32) AS trackerId,
             CASE WHEN starts_with(target, '/')
@@ -481,13 +461,10 @@ def open_access_log(
             AND NOT regexp_matches(regexp_replace(target, '[?#].*', ''), {endings})
         """
     )
-    ((count, rows),) = connection.execute(
-        "SELECT (SELECT count(*) FROM requests WHERE date IS NOT NULL), (SELECT count(*) FROM page_views)"
-    ).fetchall()
+    ((count,),) = connection.execute("SELECT count(*) FROM requests WHERE date IS NOT NULL").fetchall()
     connection.execute("DROP TABLE requests; DROP TABLE networks")
-    names = ("trackerId", "date", "pageUrl", "referrer", "userAgent", "ip")
-    types = dict.fromkeys(names, "VARCHAR") | {"date": "TIMESTAMP"}
-    return Source(f"{place}.page_views", types, rows, malformed), count - rows
+    source = described(connection, f"{place}.{_TABLE}", malformed)
+    return source, count - source.rows
 
 
 def _lines(paths: Sequence[Path]) -> pa.RecordBatchReader:

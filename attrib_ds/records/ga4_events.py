@@ -66,19 +66,14 @@ def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> l
     InvalidRequest
         If an export cannot be read.
     """
-    opened = export_tables.open_exports(
-        connection, exports, argument="exports", required=_REQUIRED, opaque=_OPAQUE
-    )
-    export_tables.gather(
-        connection,
-        opened,
-        _columns,
-        rules={
-            "micros IS NULL": "event_timestamp is not a number of microseconds",
-            "event_name IS NULL": "event_name is missing",
-            "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
-            "has_invalid_params": "event_params is not a list of keys and values",
-        },
+    rules = {
+        "micros IS NULL": "event_timestamp is not a number of microseconds",
+        "event_name IS NULL": "event_name is missing",
+        "device IS NULL AND account IS NULL": "user_pseudo_id and user_id are missing",
+        "has_invalid_params": "event_params is not a list of keys and values",
+    }
+    opened = export_tables.gather(
+        connection, exports, _columns, rules=rules, argument="exports", required=_REQUIRED, opaque=_OPAQUE
     )
     _deduplicate_events(connection)
     return opened

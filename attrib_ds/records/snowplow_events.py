@@ -15,7 +15,7 @@ import pyarrow as pa
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import export_tables
 from attrib_ds.records.frames import FrameOrPath
-from attrib_ds.records.sources import UNREADABLE, Source, literal, open_source
+from attrib_ds.records.sources import Source, described, literal, open_source
 from attrib_ds.records.text_files import copy_text
 
 #: Fields of an enriched event in the order of the tab-separated format.
@@ -52,19 +52,13 @@ def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) 
     InvalidRequest
         If the events cannot be read.
     """
-    opened = export_tables.open_exports(
-        connection, events, argument="events", required=_REQUIRED, opaque=_OPAQUE, open_path=_open
-    )
-    export_tables.gather(
-        connection,
-        opened,
-        _columns,
-        rules={
-            "event_id IS NULL": "event_id is missing",
-            "occurred IS NULL": "derived_tstamp and collector_tstamp are not instants",
-            "device IS NULL AND account IS NULL": "domain_userid, network_userid and user_id are missing",
-        },
-    )
+    rules = {
+        "event_id IS NULL": "event_id is missing",
+        "occurred IS NULL": "derived_tstamp and collector_tstamp are not instants",
+        "device IS NULL AND account IS NULL": "domain_userid, network_userid and user_id are missing",
+    }
+    kind: dict[str, Any] = {"argument": "events", "required": _REQUIRED, "opaque": _OPAQUE}
+    opened = export_tables.gather(connection, events, _columns, rules=rules, open_path=_open, **kind)
     _deduplicate_events(connection)
     return opened
 
@@ -91,14 +85,9 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
     except pa.ArrowException as error:
         reason = str(error).split("\n")[0]
         raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}") from error
-    rows = connection.execute(f"SELECT count(*) FROM {copied}").fetchall()[0][0]
-    rejected = [
-        # There is no header, so the first line is the first row.
-        {"row": row + 1, "reason": reason.replace("where the header has", "where an enriched event has")}
-        for row, reason in sorted(unreadable)
-    ]
-    unreadable_rows = pa.Table.from_pylist(rejected, schema=UNREADABLE)
-    return Source(copied, dict.fromkeys(FIELDS, "VARCHAR"), rows, unreadable_rows)
+    # There is no header, so the first line is the first row.
+    header, event = "where the header has", "where an enriched event has"
+    return described(connection, copied, [(row + 1, said.replace(header, event)) for row, said in unreadable])
 
 
 def _columns(export: export_tables.Export) -> dict[str, str]:

@@ -18,7 +18,7 @@ from attrib_ds.records.frames import read_arrow
 from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS, read_sheet
 
-__all__ = ["ROW", "UNREADABLE", "Source", "instant", "literal", "open_source", "quoted"]
+__all__ = ["ROW", "UNREADABLE", "Source", "described", "instant", "literal", "open_source", "quoted"]
 
 UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
@@ -266,7 +266,7 @@ def _open_path(
         check_names(rows.columns, argument)
         return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
     if extension in text_files.DELIMITED:
-        return _described(connection, *text_files.copy_delimited(connection, path, argument, encoding))
+        return described(connection, *text_files.copy_delimited(connection, path, argument, encoding))
     return _from_json_lines(connection, path, argument, opaque)
 
 
@@ -330,7 +330,7 @@ def _from_arrow(
             yield _flattened(batch, opaque)
 
     copied = copy_arrow(connection, pa.RecordBatchReader.from_batches(flat, batches()))
-    return _described(connection, copied, [])
+    return described(connection, copied, [])
 
 
 def _flattened(batch: pa.RecordBatch, opaque: Collection[str]) -> pa.RecordBatch:
@@ -378,7 +378,7 @@ def _from_json_lines(
     if not properties and not unreadable:
         raise empty_file(path, argument)
     check_names(dict.fromkeys(name for name, _, _ in properties), argument, least=0)
-    return _described(
+    return described(
         connection, text_files.replace_table(connection, lines, _pick(properties, lines)), unreadable
     )
 
@@ -462,17 +462,22 @@ def _pick(properties: Sequence[_Property], lines: str) -> str:
     return f"SELECT {quoted(ROW)}{''.join(columns)} FROM (SELECT {quoted(ROW)}, {parts} FROM {lines})"
 
 
-def _described(
-    connection: duckdb.DuckDBPyConnection, relation: str, unreadable: Sequence[tuple[int, str]]
+def described(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    unreadable: Sequence[tuple[int, str]] | pa.Table = (),
 ) -> Source:
+    """Return a table of the database as a source, with the rows that could not be read into it."""
     table = connection.sql(f"FROM {relation}")
     columns = zip(table.columns, table.types, strict=True)
-    positions, reasons = zip(*sorted(unreadable), strict=True) if unreadable else ((), ())
+    if not isinstance(unreadable, pa.Table):
+        positions, reasons = zip(*sorted(unreadable), strict=True) if unreadable else ((), ())
+        unreadable = pa.table([positions, reasons], schema=UNREADABLE)
     return Source(
         relation=relation,
         types={name: str(kind) for name, kind in columns if name != ROW},
         rows=connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0],
-        unreadable=pa.table([positions, reasons], schema=UNREADABLE),
+        unreadable=unreadable,
     )
 
 

@@ -104,13 +104,15 @@ def _parsed(word: str, dates: Iterable[str]) -> str:
 def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[datetime | None, str]]:
     """Return each text's instant, naive and in UTC or None, and the advice for a text that is none."""
     read, said = (sql("trim(word)", dayfirst=dayfirst) for sql in (moment, advice))
-    words = pa.array(sorted({*texts}), pa.string())
-    if not len(words):
-        return {}
-    with duckdb.connect() as connection:
-        connection.register("texts", pa.table({"word": words}))
+    with _table_of(texts) as connection:
         found = connection.execute(f"SELECT word, {read}, {said} FROM texts").fetchall()
     return {word: (at, hint) for word, at, hint in found}
+
+
+def _table_of(texts: Iterable[str]) -> duckdb.DuckDBPyConnection:
+    """Open a database with the distinct words of texts, in the table ``texts``."""
+    words = pa.table({"word": pa.array(sorted({*texts}), pa.string())})
+    return duckdb.connect().register("texts", words)
 
 
 #: Decimal marks.
@@ -212,10 +214,6 @@ def plain_numbers(
     texts: Iterable[str], *, decimal: str | None, place: str, field: str
 ) -> dict[str, str | None]:
     """Return the numbers of a column by their text, with a decimal point and no other separators."""
-    words = pa.array(sorted({*texts}), pa.string())
-    if not len(words):
-        return {}
-    with duckdb.connect() as connection:
-        connection.register("texts", pa.table({"word": words}))
+    with _table_of(texts) as connection:
         mark = decimal_mark(connection, "texts", "trim(word)", decimal=decimal, place=place, field=field)
         return dict(connection.execute(f"SELECT word, {plain('trim(word)', mark)} FROM texts").fetchall())

@@ -97,21 +97,14 @@ class Outcomes:
     conversion_days: NDArray[np.int16]
 
 
-def run_days(
-    scenario: Scenario,
-    population: Population,
-    random: np.random.Generator,
-    *,
-    running: Sequence[bool],
-    withheld: Flags | None = None,
-    is_recorded: bool = True,
-) -> Outcomes:
-    """Simulate all days of a scenario.
+@dataclass(eq=False)
+class Days:
+    """The state of all users, from one day to the next.
 
     The same random numbers are drawn whichever channels run (common random numbers), so that two runs with
     the same seed differ only by the effects of the channels.
 
-    Parameters
+    Attributes
     ----------
     scenario : Scenario
         Channels and their effects.
@@ -125,33 +118,23 @@ def run_days(
         Channels by users: whether the channel is withheld from the user.
     is_recorded : bool, default True
         Whether to return touchpoints; conversions are always returned.
-
-    Returns
-    -------
-    Outcomes
-        Touchpoints up to and including the day of each user's conversion.
     """
-    days = _Days(scenario, population, random, running, withheld, is_recorded=is_recorded)
-    for day in range(scenario.days):
-        days.run(day)
-    return Outcomes(*_concatenate(days.touches), *_concatenate(days.prevented), days.conversion_days)
 
+    scenario: Scenario
+    population: Population
+    random: np.random.Generator
+    running: Sequence[bool]
+    withheld: Flags | None = None
+    is_recorded: bool = True
 
-class _Days:
-    """The state of all users, from one day to the next."""
+    def outcomes(self) -> Outcomes:
+        """Simulate all days; touchpoints are up to and including the day of each user's conversion."""
+        for day in range(self.scenario.days):
+            self.run(day)
+        return Outcomes(*_concatenate(self.touches), *_concatenate(self.prevented), self.conversion_days)
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        population: Population,
-        random: np.random.Generator,
-        running: Sequence[bool],
-        withheld: Flags | None,
-        *,
-        is_recorded: bool,
-    ) -> None:
-        self.scenario, self.population, self.random = scenario, population, random
-        self.running, self.withheld, self.is_recorded = running, withheld, is_recorded
+    def __post_init__(self) -> None:
+        scenario, population, random = self.scenario, self.population, self.random
         self.channels = scenario.channels
         self.positions = {channel.node_id: position for position, channel in enumerate(self.channels)}
         self.count = count = len(population.latent)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
-from attrib_ds.simulation.daily_simulation import Outcomes, Population, node_names, run_days
+from attrib_ds.simulation.daily_simulation import Days, Outcomes, Population, node_names
 from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
 
 #: Users who are simulated together; bounds the memory.
@@ -229,15 +229,12 @@ def _batches(
         if holdout:
             draws = _random(seed, number, "holdout").random((len(scenario.channels), count), np.float32)
             withheld = draws < holdout
-        outcomes = run_days(
-            scenario,
+        random = _random(seed, number, "days")
+        yield (
             population,
-            _random(seed, number, "days"),
-            running=running,
-            withheld=withheld,
-            is_recorded=is_recorded,
+            Days(scenario, population, random, running, withheld, is_recorded).outcomes(),
+            withheld,
         )
-        yield population, outcomes, withheld
 
 
 def _random(seed: int, batch: int, purpose: str) -> np.random.Generator:

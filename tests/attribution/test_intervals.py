@@ -622,7 +622,7 @@ def test_sums_equal_a_loop(given_rows, seed, replicates):
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_blocks_of_units_and_replicates_change_nothing():
+def test_blocks_of_units_and_replicates_change_nothing(monkeypatch):
     keys = np.random.default_rng(0).integers(0, 5_000, 20_000)
     units, cell, amounts = Units.of(keys), keys % 7, (keys % 3 + 1.0)[:, None]
     whole = units.sums(cell, amounts, cells=7, replicates=range(9), seed=1)
@@ -630,8 +630,10 @@ def test_blocks_of_units_and_replicates_change_nothing():
         units.sums(cell, amounts, cells=7, replicates=block, seed=1) for block in (range(4), range(4, 9))
     ]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
-    blocks = list(units.blocks(1 << 23, 5))
-    assert [len(block) for block in blocks] == [2, 2, 1]
+    bootstrap = Uncertainty(0.95, replicates=9, seed=1)
+    monkeypatch.setattr("attrib_ds.attribution.intervals._MOST_SUMS", 4 * 7)
+    alone = list(units.replicates(cell, amounts, cells=7, bootstrap=bootstrap))
+    np.testing.assert_array_equal(whole.transpose(0, 2, 1), alone)
 
 
 def test_a_unit_of_many_users_has_the_mean_of_their_weights():

@@ -367,8 +367,7 @@ def _shared(paths: Paths, model: PathModel, dated: _Dated, calendar: _Calendar) 
     """Sum the credit of a path model from the shares of touchpoints."""
     sequences = Sequences.of(paths)
     shares = to_pandas(path_credits.touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
-    touches = paths.touches
-    last = touches.filter(touches.position == touches.length)
+    last = paths.ends
     events = to_pandas(
         last.select(
             "event_id", "currency", "conversions", worth=last[dated.value], on=last[dated.column]

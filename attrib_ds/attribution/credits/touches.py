@@ -214,9 +214,9 @@ def joined_shares(paths: Paths, shares: pa.Table, *, leaves_rest: bool) -> ir.Ta
         tied = held.mutate(tied=held.count().over(of_key))
         joined = tied.left_join(summed, [tied[name] == summed[f"of_{name}"] for name in _KEY])
         weight = joined.share.fill_null(0.0) / joined.tied
-        parts = [joined.mutate(weight=weight).select(*COLUMNS, "weight"), _outside(touches, held, summed)]
+        parts = [joined.mutate(weight=weight).select(*COLUMNS, "weight"), _outside(paths, held, summed)]
     if leaves_rest:
-        whole = touches.filter(touches.position == touches.length)
+        whole = paths.ends
         by_event = ibis.memtable(shares.select(["event_id", "share"]))
         by_event = by_event.group_by(of_event=by_event.event_id).agg(attributed=total(by_event.share))
         rest = whole.left_join(by_event, whole.event_id == by_event.of_event)
@@ -237,16 +237,16 @@ def _summed(shares: pa.Table, held: ir.Table) -> ir.Table:
     return rows.group_by(keys).agg(share=total(rows.share))
 
 
-def _outside(touches: ir.Table, held: ir.Table, summed: ir.Table) -> ir.Table:
+def _outside(paths: Paths, held: ir.Table, summed: ir.Table) -> ir.Table:
     """Return the shares of touchpoints outside the path, such as those before the lookback."""
     outside = summed.anti_join(held, [summed[f"of_{name}"] == held[name] for name in _KEY])
     outside = outside.filter(outside.share.abs() > _ROUNDING)
-    whole = touches.filter(touches.position == touches.length)
     kept = ["event_id", "user_id", "event_date", "length", "conversions", "value", "currency"]
-    rows = outside.inner_join(whole.select(*kept), outside.of_event_id == whole.event_id)
+    whole = paths.ends.select(*kept)
+    rows = outside.inner_join(whole, outside.of_event_id == whole.event_id)
     age: Any = rows.event_date.delta(rows.of_date, unit="microsecond") / 86_400_000_000.0
     columns = {"node_id": rows.of_node_id, "date": rows.of_date, "age_days": age, "weight": rows.share}
-    columns["position"] = ibis.null(touches.position.type())
+    columns["position"] = ibis.null(held.position.type())
     return rows.mutate(**columns).select(*COLUMNS, "weight")
 
 

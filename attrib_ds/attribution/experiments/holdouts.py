@@ -413,11 +413,9 @@ class _Outcomes:
 
     @classmethod
     def of(cls, paths: Paths, users: pd.Index[str]) -> _Outcomes:
-        touches = paths.touches
-        last = touches.filter(touches.position == touches.length)
         names = ("event_id", "user_id", "event_date", "conversions", "value", "currency")
         # A fixed order makes floating-point sums reproducible.
-        table = last.select(*names).order_by("event_id").to_pyarrow()
+        table = paths.ends.select(*names).order_by("event_id").to_pyarrow()
         number, currencies = sequences.number_currencies(table["currency"], np.ones(len(table), bool))
         rows = to_pandas(table.select(["user_id", "event_date", "conversions", "value"]))
         user = users.get_indexer(pd.Index(rows["user_id"]))

@@ -215,8 +215,7 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
 
 def _converted(paths: Paths) -> tuple[ir.Table, pd.Series[float]]:
     """Return the last touchpoints of paths, and the conversions of each user with some."""
-    touches = paths.touches
-    last = touches.filter(touches.position == touches.length)
+    last = paths.ends
     converted = to_pandas(last.group_by("user_id").agg(count=last.conversions.sum()).to_pyarrow())
     return last, converted.set_index("user_id")["count"].astype("float64")
 

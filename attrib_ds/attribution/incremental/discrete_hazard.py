@@ -377,7 +377,7 @@ def _tally(lost: list[Numbers], histories: Histories, is_shown: Flags) -> Tally:
     """Credit nodes with shares of conversions: of all users, then without each fold."""
     total, *without = [_credited(each, histories, number - 1) for number, each in enumerate(lost)]
     conversions, value = ([each[which] for each in without] for which in (0, 1))
-    return Tally(histories.currencies, *total, is_shown, conversions, value)
+    return Tally(histories.currencies, total[0], total[1], is_shown, conversions, value)
 
 
 def _credited(lost: Numbers, histories: Histories, left_out: int) -> Numbers:

@@ -365,9 +365,8 @@ def touchpoints_of(sequences: Sequences, *more: str) -> ir.Table:
 
 def conversions_of(sequences: Sequences) -> ir.Table:
     """Return one row per conversion."""
-    touches = sequences.paths.touches
-    last = touches.filter(touches.position == touches.length)
-    return last.select("event_id", "user_id", "event_date", "conversions", "value", "currency")
+    kept = ("event_id", "user_id", "event_date", "conversions", "value", "currency")
+    return sequences.paths.ends.select(*kept)
 
 
 def preceding(sequences: Sequences, *more: str) -> ir.Table:

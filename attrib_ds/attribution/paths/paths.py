@@ -428,6 +428,11 @@ class Paths:
         limited = ordered if top is None else ordered.limit(top)
         return to_pandas(limited.select("path", "length", "conversions", "value", "currency").to_pyarrow())
 
+    @property
+    def ends(self) -> ir.Table:
+        """The last touchpoint of each conversion, or its row without one."""
+        return self.touches.filter(self.touches.position == self.touches.length)
+
     def lengths(self) -> pd.DataFrame:
         """Count conversions by the number of touchpoints.
 
@@ -436,8 +441,7 @@ class Paths:
         DataFrame
             One row per length, ascending (0: no touchpoint): ``length`` (Int64), ``conversions`` (float64).
         """
-        touches = self.touches
-        last = touches.filter(touches.position == touches.length)
+        last = self.ends
         counted = last.group_by("length").agg(conversions=last.conversions.sum())
         return to_pandas(counted.order_by("length").to_pyarrow())
 

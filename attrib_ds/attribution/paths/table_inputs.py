@@ -31,53 +31,39 @@ _KINDS: Final = {
 _TYPES: Final = {"text": "string", "timestamp": "timestamp(6)", "number": "float64", "flag": "boolean"}
 
 
+def _kinds(text: str = "", timestamp: str = "", number: str = "", flag: str = "") -> dict[str, str]:
+    """Return the kind of each column from the names of the columns of each kind."""
+    of_kinds = {"text": text, "timestamp": timestamp, "number": number, "flag": flag}
+    return {column: kind for kind, columns in of_kinds.items() for column in columns.split()}
+
+
 #: Required columns of each table, and optional ones, which are null by default.
 TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "interactions": (
-        {"_id": "text", "userId": "text", "nodeId": "text", "startDate": "timestamp"},
-        {
-            "type": "text",
-            "isBot": "flag",
-            "trafficFilterId": "text",
-            "hitCount": "number",
-            "duration": "number",
-        },
+        _kinds("_id userId nodeId", "startDate"),
+        _kinds("type trafficFilterId", number="hitCount duration", flag="isBot"),
     ),
-    "events": ({"_id": "text", "userId": "text", "eventType": "text", "eventDate": "timestamp"}, {}),
-    "metrics": (
-        {"eventId": "text", "key": "text", "type": "text"},
-        {
-            "date": "timestamp",
-            "number": "number",
-            "amount": "number",
-            "currency": "text",
-            "deletedAt": "timestamp",
-        },
-    ),
+    "events": (_kinds("_id userId eventType", "eventDate"), {}),
+    "metrics": (_kinds("eventId key type"), _kinds("currency", "date deletedAt", "number amount")),
     "nodes": (
-        {"_id": "text", "name": "text"},
-        dict.fromkeys(("parentId", "type", "channel", "integrationId", "vendorId", "campaignSlug"), "text")
-        | {"source": "text", "medium": "text"},
+        _kinds("_id name"),
+        _kinds("parentId type channel integrationId vendorId campaignSlug source medium"),
     ),
     "spend": (
-        {"campaignId": "text", "startDate": "timestamp", "endDate": "timestamp", "amount.amount": "number"},
-        {"amount.currency": "text", "deletedAt": "timestamp"},
+        _kinds("campaignId", "startDate endDate", "amount.amount"),
+        _kinds("amount.currency", "deletedAt"),
     ),
-    "users": ({"_id": "text"}, {}),
+    "users": (_kinds("_id"), {}),
     "hits": (
-        {"trackerId": "text", "date": "timestamp", "pageUrl": "text"},
-        dict.fromkeys(("hitId", "referrer", "userAgent", "hitType", "ip", "projectId"), "text")
-        | {"timezoneOffset": "number", "isBot": "flag"}
+        _kinds("trackerId pageUrl", "date"),
+        _kinds("hitId referrer userAgent hitType ip projectId", number="timezoneOffset", flag="isBot")
         | {
             name: "number" if pa.types.is_floating(schema.HIT.field(name).type) else "text"
             for group in ("asn", "geo")
             for name in schema.leaves(schema.HIT, group)
         },
     ),
-    "events of hits": (
-        {"_id": "text", "eventType": "text", "eventDate": "timestamp"},
-        {"trackerId": "text", "userId": "text"},
-    ),
+    "events of hits": (_kinds("_id eventType", "eventDate"), _kinds("trackerId userId")),
 }
 
 
