@@ -17,19 +17,7 @@ from numpy.typing import NDArray
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.intervals import Tally, Uncertainty, Units, shares
 from attrib_ds.attribution.models import ConversionRateShapley, Fractribution, SequenceModel
-from attrib_ds.attribution.paths.sequences import (
-    COUNTS,
-    NOTHING,
-    SETS,
-    WORD,
-    Sequences,
-    Steps,
-    number_currencies,
-    number_rows,
-    prepared,
-    sum_rows,
-    summed,
-)
+from attrib_ds.attribution.paths import sequences as coded
 
 #: Sets, their nodes, and the Shapley values of the nodes as a function of the rates of sets.
 Games = Iterator[tuple[Codes, Codes, Callable[[Numbers], Numbers]]]
@@ -38,7 +26,7 @@ Games = Iterator[tuple[Codes, Codes, Callable[[Numbers], Numbers]]]
 _BLOCK = 1 << 20
 
 
-def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> Tally:
+def credit_conversion_rates(model: ConversionRateShapley, sequences: coded.Sequences) -> Tally:
     """Divide the conversions of each set of nodes in proportion to the Shapley values within it."""
     touched = NodeSets.of(sequences)
     samples = list(touched.outcomes.samples(sequences))
@@ -66,7 +54,7 @@ def credit_conversion_rates(model: ConversionRateShapley, sequences: Sequences) 
     )
 
 
-def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -> pa.Table:
+def share_conversion_rates(model: ConversionRateShapley, sequences: coded.Sequences) -> pa.Table:
     """Divide every conversion among its nodes, and the share of a node equally among its touchpoints.
 
     In addition to the columns of :func:`~attrib_ds.attribution.credits.path_credits.touch_shares` there are
@@ -90,7 +78,7 @@ def share_conversion_rates(model: ConversionRateShapley, sequences: Sequences) -
     return _shared(rows, numbers_of)
 
 
-def _touchpoints(steps: Steps) -> tuple[pa.Table, Codes]:
+def _touchpoints(steps: coded.Steps) -> tuple[pa.Table, Codes]:
     """Return the touchpoints of paths in order, and the number of the path of each."""
     columns, touched = ["path_id", "node_id", "date", "touch_id", "position", "code"], steps.table
     rows = touched.filter(touched.position > 0).select(*columns).order_by("path_id", "position").to_pyarrow()
@@ -173,12 +161,12 @@ class Outcomes:
     @classmethod
     def of(cls, table: pa.Table, row: Codes, has_touch: Flags) -> Outcomes:
         """Read the counts of a table whose rows belong to the groups ``row``."""
-        counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
-        currency, currencies = number_currencies(table["currency"], counts[:, 0] > 0)
+        counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in coded.COUNTS])
+        currency, currencies = coded.number_currencies(table["currency"], counts[:, 0] > 0)
         fold = table["fold"].to_numpy().astype(np.int64)
         return cls(has_touch, row, currency, fold, counts, currencies)
 
-    def samples(self, sequences: Sequences) -> Iterator[Outcomes]:
+    def samples(self, sequences: coded.Sequences) -> Iterator[Outcomes]:
         """Yield the outcomes of all users, then those without each group of users or of each replicate."""
         if sequences.bootstrap is not None:
             yield from self._replicates(sequences.bootstrap, has_users=sequences.paths.has_users)
@@ -217,8 +205,8 @@ class Outcomes:
         return np.append(shares(converted + shrinkage * overall, users + shrinkage), overall)
 
     def _replicates(self, bootstrap: Uncertainty, *, has_users: bool) -> Iterator[Outcomes]:
-        cells, index = number_rows(np.column_stack([self.row, self.currency]))
-        counts = sum_rows(self.counts, index, len(cells))
+        cells, index = coded.number_rows(np.column_stack([self.row, self.currency]))
+        counts = coded.sum_rows(self.counts, index, len(cells))
         row, currency = cells.T
         whole = replace(self, row=row, currency=currency, fold=np.zeros_like(row), counts=counts)
         yield whole
@@ -251,13 +239,13 @@ class NodeSets:
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, sequences: Sequences) -> NodeSets:
+    def of(cls, sequences: coded.Sequences) -> NodeSets:
         """Count the sets in the engine of the paths."""
-        table = sequences.memory.get(SETS)
+        table = sequences.memory.get(coded.SETS)
         if table is None:
             table = sequences.collect(_counted)
         words = [table[name].fill_null(0).to_numpy().astype(np.int64) for name in sequences.words]
-        marks, row = number_rows(np.column_stack(words))
+        marks, row = coded.number_rows(np.column_stack(words))
         labels = _labels(len(sequences.node_ids))
         keys = np.zeros(len(marks), dtype=np.uint64)
         for code, label in enumerate(labels):
@@ -289,14 +277,14 @@ class NodeSets:
         return np.where(keys == 0, len(self.keys) + 1, np.where(is_observed, place, len(self.keys)))
 
 
-def _counted(steps: Steps) -> ir.Table:
+def _counted(steps: coded.Steps) -> ir.Table:
     rows = steps.table
     by_path = rows.group_by("path_id").agg(
         **{name: rows[name].bit_or() for name in steps.words},
         **{name: rows[name].max() for name in steps.of_path},
     )
-    keys = [name for name in by_path.columns if name not in ("path_id", *COUNTS)]
-    return by_path.group_by(keys).agg(**summed(by_path))
+    keys = [name for name in by_path.columns if name not in ("path_id", *coded.COUNTS)]
+    return by_path.group_by(keys).agg(**coded.summed(by_path))
 
 
 def _labels(nodes: int) -> NDArray[np.uint64]:
@@ -305,16 +293,16 @@ def _labels(nodes: int) -> NDArray[np.uint64]:
     These are powers of 2 while they fit, else 64 random bits: any two of a billion sums coincide with
     probability 1/40.
     """
-    if nodes <= WORD:
+    if nodes <= coded.WORD:
         return np.left_shift(np.uint64(1), np.arange(nodes, dtype=np.uint64))
     return np.random.default_rng(nodes).integers(1, np.iinfo(np.uint64).max, nodes, dtype=np.uint64)
 
 
 def _contains(marks: Codes, code: int) -> Flags:
-    return np.asarray((marks[:, code // WORD] >> (code % WORD)) & 1 == 1)
+    return np.asarray((marks[:, code // coded.WORD] >> (code % coded.WORD)) & 1 == 1)
 
 
-def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
+def credit_fractribution(model: Fractribution, sequences: coded.Sequences) -> Tally:
     """Divide the conversions of each distinct path in proportion to the losses without each touchpoint."""
     classes = PathClasses.of(sequences, model)
     outcomes = classes.outcomes
@@ -342,7 +330,7 @@ def credit_fractribution(model: Fractribution, sequences: Sequences) -> Tally:
     )
 
 
-def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
+def share_fractribution(model: Fractribution, sequences: coded.Sequences) -> pa.Table:
     """Divide every conversion among the touchpoints that the transform keeps.
 
     In addition to the columns of :func:`~attrib_ds.attribution.credits.path_credits.touch_shares` there are
@@ -355,7 +343,7 @@ def share_fractribution(model: Fractribution, sequences: Sequences) -> pa.Table:
     path, _, reduced = _steps(classes, chosen, nodes=len(sequences.node_ids))
     rates = outcomes.rates(model.shrinkage)
     part = _parts(rates, path, reduced)
-    rows, path_numbers = _touchpoints(prepared(sequences.converting(), model, sequences.node_ids))
+    rows, path_numbers = _touchpoints(coded.prepared(sequences.converting(), model, sequences.node_ids))
     starts = np.flatnonzero(np.diff(path_numbers, prepend=-1))
     row_paths = _split(rows["code"], starts)
     # The steps of a path are consecutive and in order.
@@ -395,7 +383,7 @@ def _parts(rates: Numbers, path: Codes, reduced: Codes) -> Numbers:
 
 
 _CODE = np.dtype(np.int32)
-_NO_TOUCH = np.array([NOTHING], dtype=_CODE).tobytes()
+_NO_TOUCH = np.array([coded.NOTHING], dtype=_CODE).tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,11 +402,11 @@ class PathClasses:
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, sequences: Sequences, model: SequenceModel) -> PathClasses:
+    def of(cls, sequences: coded.Sequences, model: SequenceModel) -> PathClasses:
         """Find the distinct paths, and count their outcomes."""
 
-        def ordered(steps: Steps) -> ir.Table:
-            kept = prepared(steps, model, sequences.node_ids)
+        def ordered(steps: coded.Steps) -> ir.Table:
+            kept = coded.prepared(steps, model, sequences.node_ids)
             rows = kept.table.mutate(step=ibis.row_number().over(kept.in_order()))
             return rows.select("path_id", "step", *steps.of_path, code=rows.code.cast("int32"))
 

@@ -19,19 +19,8 @@ from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.engines.engine import has_all_features
 from attrib_ds.attribution.intervals import Tally, Units, shares
 from attrib_ds.attribution.models import Markov
+from attrib_ds.attribution.paths import sequences as coded
 from attrib_ds.attribution.paths.paths import Paths, require_paths
-from attrib_ds.attribution.paths.sequences import (
-    COUNTS,
-    NOTHING,
-    SETS,
-    Sequences,
-    Steps,
-    number_currencies,
-    number_rows,
-    prepared,
-    sum_rows,
-    summed,
-)
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
 
@@ -75,14 +64,14 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
     1        null          4.0          0.5
     """
     require_paths(paths)
-    sequences = Sequences.of(paths)
+    sequences = coded.Sequences.of(paths)
     counted = Transitions.of(sequences, Markov(order=order, nulls=nulls))
-    counted = counted.where(counted.code != NOTHING)
+    counted = counted.where(counted.code != coded.NOTHING)
     after = np.column_stack([counted.before[:, 1:], counted.code])
     parts = [
         (counted.before, "node", counted.code, counted.counts[:, :2].sum(axis=1)),
         *(
-            (after, outcome, np.full(len(after), NOTHING), counted.is_last * counted.counts[:, column])
+            (after, outcome, np.full(len(after), coded.NOTHING), counted.is_last * counted.counts[:, column])
             for column, outcome in enumerate(("conversion", "null"))
         ),
     ]
@@ -155,7 +144,7 @@ def removal_effects(
     """
     require_paths(paths)
     model = Markov(order=order, nulls=nulls, transform=transform, steps=steps)
-    sequences = Sequences.of(paths)
+    sequences = coded.Sequences.of(paths)
     states = States.of(Transitions.of(sequences, model), nodes=len(sequences.node_ids))
     chain = Chain.of(states)
     lost, total = chain.lost(), chain.total
@@ -176,7 +165,7 @@ def removal_effects(
     return effects.sort_values(by, ascending=[False, True, True], ignore_index=True)
 
 
-def credit_markov(model: Markov, sequences: Sequences) -> Tally:
+def credit_markov(model: Markov, sequences: coded.Sequences) -> Tally:
     """Credit conversions and value by the removal effects of a chain."""
     chains = _chains(model, sequences)
     whole = next(chains)
@@ -194,7 +183,7 @@ def credit_markov(model: Markov, sequences: Sequences) -> Tally:
     )
 
 
-def _chains(model: Markov, sequences: Sequences) -> Iterator[Chain]:
+def _chains(model: Markov, sequences: coded.Sequences) -> Iterator[Chain]:
     """Yield the chain of all users, then those without each group of users or of each bootstrap sample."""
     counted = Transitions.of(sequences, model)
     if sequences.bootstrap is None:
@@ -256,7 +245,7 @@ class Transitions:
     currencies: list[str | None]
 
     @classmethod
-    def of(cls, sequences: Sequences, model: Markov) -> Transitions:
+    def of(cls, sequences: coded.Sequences, model: Markov) -> Transitions:
         """Count the transitions of a model, or shorten cached ones of a higher order."""
         key = ("transitions", replace(model, order=1, nulls=True))
         longest: Transitions | None = sequences.memory.get((*key, True))
@@ -280,7 +269,7 @@ class Transitions:
     def distinct(self) -> tuple[Transitions, Codes]:
         """Return the sums of rows that differ in counts only, and the index of each row among them."""
         keys = np.column_stack([self.before, self.code, self.is_last, self.currency, self.fold])
-        rows, index = number_rows(keys)
+        rows, index = coded.number_rows(keys)
         before, (code, is_last, currency, fold) = rows[:, :-4], rows[:, -4:].T
         return replace(
             self,
@@ -289,36 +278,36 @@ class Transitions:
             is_last=is_last.astype(bool),
             currency=currency,
             fold=fold,
-            counts=sum_rows(self.counts, index, len(rows)),
+            counts=coded.sum_rows(self.counts, index, len(rows)),
         ), index
 
     def _with(self, *, order: int, nulls: bool) -> Transitions:
         # Rows with the same shorter history are not summed here because the chain sums them anyway.
         before = self.before[:, self.before.shape[1] - order :]
-        counts = self.counts if nulls else self.counts * [name != "nulls" for name in COUNTS]
+        counts = self.counts if nulls else self.counts * [name != "nulls" for name in coded.COUNTS]
         return replace(self, before=before, counts=counts).where(counts[:, :2].sum(axis=1) > 0)
 
 
-def _computed(sequences: Sequences, model: Markov) -> Transitions:
+def _computed(sequences: coded.Sequences, model: Markov) -> Transitions:
     # The chain learns from values, so it uses the original ones; later amounts only scale them.
     learned = replace(sequences, paths=sequences.paths.with_scaled_values())
     # One query counts both transitions and node sets, if both are of the same paths.
     is_same = model == Markov(order=model.order) and learned.paths is sequences.paths
     has_sets = sequences.counts_sets and is_same and has_all_features(sequences.paths.touches)
 
-    def counted(steps: Steps) -> ir.Table:
-        return _counted(prepared(steps, model, sequences.node_ids), model.order, has_sets=has_sets)
+    def counted(steps: coded.Steps) -> ir.Table:
+        return _counted(coded.prepared(steps, model, sequences.node_ids), model.order, has_sets=has_sets)
 
     table = learned.collect(counted, nulls=model.nulls)
     if has_sets:
-        sequences.memory[SETS] = table.filter(table["is_last"])
+        sequences.memory[coded.SETS] = table.filter(table["is_last"])
 
     def integers(name: str) -> Any:
-        return table[name].fill_null(NOTHING).to_numpy().astype(np.int64)
+        return table[name].fill_null(coded.NOTHING).to_numpy().astype(np.int64)
 
     is_last = table["is_last"].to_numpy().astype(bool)
-    counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in COUNTS])
-    currency, currencies = number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
+    counts = np.column_stack([table[name].to_numpy().astype(np.float64) for name in coded.COUNTS])
+    currency, currencies = coded.number_currencies(table["currency"], is_last & (counts[:, 0] > 0))
     transitions = Transitions(
         before=np.column_stack([integers(f"before_{back}") for back in range(model.order, 0, -1)]),
         code=integers("code"),
@@ -331,7 +320,7 @@ def _computed(sequences: Sequences, model: Markov) -> Transitions:
     return transitions.distinct()[0] if has_sets else transitions
 
 
-def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
+def _counted(steps: coded.Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     code, window = steps.table.code, steps.in_order()
     before = {f"before_{back}": code.lag(back).over(window) for back in range(1, order + 1)}
     of_path = ibis.window(group_by=steps.table.path_id)
@@ -341,7 +330,7 @@ def _counted(steps: Steps, order: int, *, has_sets: bool = False) -> ir.Table:
     path_columns = {name: rows[name] for name in ("currency", *sets) if name in rows.columns}
     at_end = [ibis.ifelse(rows.is_last, column, None).name(name) for name, column in path_columns.items()]
     keys = [*before, "code", "is_last", *({"fold"} & set(rows.columns)), *at_end]
-    return rows.group_by(keys).agg(**summed(rows))
+    return rows.group_by(keys).agg(**coded.summed(rows))
 
 
 #: Positions of conversions, gains and losses among the counts of a path.
@@ -390,9 +379,9 @@ class States:
     @classmethod
     def of(cls, counted: Transitions, *, nodes: int) -> States:
         """Encode the states; codes are modulo the number of nodes, as in the transform ``"frequency"``."""
-        before_all = np.full((1, counted.before.shape[1]), NOTHING)
+        before_all = np.full((1, counted.before.shape[1]), coded.NOTHING)
         after = np.column_stack([counted.before[:, 1:], counted.code])
-        states, index = number_rows(np.vstack([before_all, counted.before, after]))
+        states, index = coded.number_rows(np.vstack([before_all, counted.before, after]))
         source, target = np.split(index[1:], 2)
         return cls(counted, source, target, len(states), int(index[0]), _holding(states, nodes))
 
@@ -443,13 +432,13 @@ class Chain:
         """
         # A bootstrap sample may contain no user with a touchpoint.
         kept = (states.counted.fold != without) & (states.counted.counts[:, :2].sum(axis=1) > 0)
-        is_step = kept & (states.counted.code != NOTHING)
+        is_step = kept & (states.counted.code != coded.NOTHING)
         rows, source, target = states.counted.where(is_step), states.source[is_step], states.target[is_step]
         size, weight = states.size, rows.counts[:, :2].sum(axis=1)
         stopped = np.bincount(target[rows.is_last], weight[rows.is_last], size)
         reached = np.bincount(source, weight, size) + stopped
         outcomes = _summed(rows, target, size)
-        nothing = states.counted.where(kept & (states.counted.code == NOTHING))
+        nothing = states.counted.where(kept & (states.counted.code == coded.NOTHING))
         moves = coo_array((weight / reached[source], (source, target)), shape=(size, size))
         return cls(
             states=states,
@@ -561,7 +550,7 @@ def _summed(rows: Transitions, state: Codes, size: int) -> Numbers:
 
 def _holding(states: Codes, nodes: int) -> list[Codes]:
     """Return the states that contain each node."""
-    state, place = np.nonzero(states != NOTHING)
+    state, place = np.nonzero(states != coded.NOTHING)
     held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)
     bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1))
     return [held[first:last, 1] for first, last in pairwise(bounds)]

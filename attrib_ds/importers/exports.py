@@ -11,7 +11,6 @@ import duckdb
 
 from attrib_ds import display, errors
 from attrib_ds.importers import journeys
-from attrib_ds.importers.journeys import Journeys, create_table
 from attrib_ds.records import export_tables, ga4_events, snowplow_events, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath
 
@@ -30,7 +29,7 @@ def read_ga4(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
-) -> Journeys:
+) -> journeys.Journeys:
     """Read the event tables that Google Analytics 4 exports to BigQuery.
 
     Parameters
@@ -159,7 +158,7 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
         "page": "p_page_location",
         "referrer": "p_page_referrer",
     }
-    create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
+    journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
 
 
 def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
@@ -189,7 +188,7 @@ def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict
     rows = (
         f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {is_conversion} AND NOT {is_broken}"
     )
-    create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
+    journeys.create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
 
 
 def read_snowplow(
@@ -199,7 +198,7 @@ def read_snowplow(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
-) -> Journeys:
+) -> journeys.Journeys:
     """Read enriched events of Snowplow.
 
     Parameters
@@ -296,7 +295,7 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "ad": "mkt_content",
         "keyword": "mkt_term",
     }
-    create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
+    journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
 
 
 def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
@@ -312,7 +311,7 @@ def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name:
         "currency": "money",
     }
     rows = f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {columns['kind']} IS NOT NULL"
-    create_table(
+    journeys.create_table(
         connection, "conversions", journeys.CONVERSIONS, columns, f"{rows} AND NOT source_events.is_bot"
     )
 
@@ -337,7 +336,7 @@ def read_matomo(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
-) -> Journeys:
+) -> journeys.Journeys:
     """Read visits with their actions from the reporting API of Matomo.
 
     Parameters
@@ -418,7 +417,7 @@ def read_matomo(
     }
     is_view = f"type = 'action' AND {_SECONDS} IS NOT NULL"
     rows = f"FROM actions WHERE {is_view} QUALIFY row_number() OVER (PARTITION BY {view} ORDER BY number) = 1"
-    create_table(connection, "views", journeys.VIEWS, columns, rows)
+    journeys.create_table(connection, "views", journeys.VIEWS, columns, rows)
     _create_matomo_conversions(connection)
     _warn_without_conversions(
         connection,
@@ -486,7 +485,7 @@ def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
         "page": "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')",
     }
-    create_table(connection, "visits", journeys.VISITS, columns, "FROM latest_visits")
+    journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM latest_visits")
 
 
 def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -513,7 +512,7 @@ def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:
         f"{rows} AND {is_broken}"
     )
     rows += f" AND NOT {is_broken}"
-    create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
+    journeys.create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
 
 
 def _assembled(
@@ -523,10 +522,10 @@ def _assembled(
     by_name: dict[str, str],
     views: dict[str, str],
     options: dict[str, Any],
-) -> Journeys:
+) -> journeys.Journeys:
     """Build the result of an export of events, which are named by a column."""
     is_view = f"{names} IN ('page_view', 'screen_view') AND visit_key IS NOT NULL"
-    create_table(connection, "views", journeys.VIEWS, views, f"FROM source_events WHERE {is_view}")
+    journeys.create_table(connection, "views", journeys.VIEWS, views, f"FROM source_events WHERE {is_view}")
     _warn_without_conversions(
         connection,
         names,

@@ -21,14 +21,6 @@ from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
-from attrib_ds.importers.journeys import (
-    Journeys,
-    assemble,
-    checked_currency,
-    create_table,
-    references,
-    warn_of_rejected,
-)
 from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
@@ -61,7 +53,7 @@ def read_journeys(
     conversion_page: str | None = None,
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
     spend_sheet: str | None = None,
-) -> Journeys:
+) -> journey_tables.Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
     Parameters
@@ -126,7 +118,7 @@ def read_journeys(
 
     Returns
     -------
-    Journeys
+    journey_tables.Journeys
         Each touchpoint as a session without hits, each conversion with the statistic ``revenue`` if it has a
         value, a node (of type ``channel``) for each name. ``journeys.paths()`` builds the paths,
         ``journeys.load(project)`` loads everything into a project.
@@ -173,11 +165,11 @@ def read_journeys(
     0   email          0.5
     1  search          0.5
     """
-    (reference,) = references(event_type).values()
+    (reference,) = journey_tables.references(event_type).values()
     named = dict(columns or {})
     for role in named:
         check_choice("columns", role, OPTIONS)
-    currency = checked_currency(currency)
+    currency = journey_tables.checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     of_spend = replace(formats, sheet=spend_sheet)
     options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
@@ -228,14 +220,14 @@ def read_journeys(
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
-    create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
+    journey_tables.create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
     connection.execute(
         "CREATE TABLE sightings AS SELECT device, account FROM visits "
         "UNION ALL SELECT device, account FROM conversions"
     )
     _join_people(connection)
-    journeys = assemble(
+    journeys = journey_tables.assemble(
         connection,
         "journeys",
         stitch=stitch,
@@ -257,8 +249,10 @@ def read_journeys(
 
 
 def _with_spend(
-    files: FrameOrPath | Sequence[FrameOrPath] | None, read: Callable[..., Any], journeys: Journeys
-) -> Journeys:
+    files: FrameOrPath | Sequence[FrameOrPath] | None,
+    read: Callable[..., Any],
+    journeys: journey_tables.Journeys,
+) -> journey_tables.Journeys:
     """Return the journeys with the spend in files, a frame or several, and their rejected rows."""
     if files is None:
         return journeys
@@ -269,7 +263,7 @@ def _with_spend(
     parts = [read(file, touchpoint_node=node, known_nodes=known) for file in listed]
     rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
     if len(rejected):
-        warn_of_rejected(rejected)
+        journey_tables.warn_of_rejected(rejected)
     _warn_of_overlap([spent for spent, _ in parts])
     return replace(
         journeys,
@@ -592,7 +586,7 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
             "source": f"CASE WHEN {is_referred} THEN {host} ELSE source END",
             "medium": f"CASE WHEN {is_referred} THEN 'referral' ELSE medium END",
         }
-    create_table(connection, "visits", journey_tables.VISITS, columns, rows)
+    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, rows)
 
 
 def _create_conversions(
@@ -610,7 +604,7 @@ def _create_conversions(
         "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
         "amount": "value" if "value" in events.column_names else "NULL",
     }
-    create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
+    journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
 
 
 def _person(rows: pa.Table) -> str:
@@ -664,7 +658,7 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _warn_of_strangers(journeys: Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
+def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:
     """Warn if no conversion has a user of any touchpoint, or all are before the first."""
     first = journeys.interactions["startDate"].min()
     if (journeys.events["eventDate"] < first).all():
