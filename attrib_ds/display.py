@@ -27,7 +27,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def progress(
-    what: str, total: int | Callable[[], int | None], *, done: int = 0, name: str | None = None
+    what: str, total: int | Callable[[], int | None], *, name: str | None = None
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar on standard error on a terminal and in a notebook, after a second.
 
@@ -37,8 +37,6 @@ def progress(
         Unit of the bar, such as ``"rows"``.
     total : int or callable
         Total number; a callable if it is unknown at the start, or changes.
-    done : int, default 0
-        Number already done.
     name : str, optional
         Description of the run.
 
@@ -62,9 +60,7 @@ def progress(
 
     lock = threading.Lock()
     count = total if callable(total) else lambda: total
-    with Bar(
-        desc=name, total=count(), initial=done, unit=f" {what}", file=sys.stderr, delay=_DELAY_SECONDS
-    ) as bar:
+    with Bar(desc=name, total=count(), unit=f" {what}", file=sys.stderr, delay=_DELAY_SECONDS) as bar:
 
         def advance(more: int) -> None:
             with lock:

@@ -222,8 +222,8 @@ class HoldoutWarning(UserWarning):
     """A holdout may not be a fair draw, or its node may not exist."""
 
 
-def warn(message: str, category: type[UserWarning]) -> None:
-    """Warn the first caller outside this package."""
+def warn(message: str, category: type[UserWarning] = InputWarning) -> None:
+    """Warn the first caller outside this package, of odd input by default."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _PASSED:
         level, frame = level + 1, frame.f_back

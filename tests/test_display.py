@@ -26,12 +26,12 @@ def at_once(monkeypatch):
 def test_a_terminal_sees_how_far_it_is(monkeypatch, at_once):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     before = set(threading.enumerate())
-    with progress("rows", 300, done=100) as advance:
+    with progress("rows", 300) as advance:
         advance(150)
         # Those of other tests may end meanwhile.
         assert not set(threading.enumerate()) - before
     last = terminal.getvalue().split("\r")[-1]
-    assert "250/300" in last
+    assert "150/300" in last
     assert "rows" in last
 
 

@@ -27,7 +27,7 @@ _LABELS: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
 INTERVALS = tuple(_LABELS)
 
 
-def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
+def zone_of(name: str) -> ZoneInfo:
     """Return a time zone by its IANA name.
 
     Raises
@@ -39,7 +39,7 @@ def zone_of(name: str, *, argument: str = "timezone") -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
         raise errors.InvalidRequest(
-            f"{argument}: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'"
+            f"timezone: {name!r} is not a time zone; allowed: an IANA name such as 'Europe/Paris'"
         ) from error
 
 

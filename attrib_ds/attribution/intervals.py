@@ -520,11 +520,8 @@ class Tally:
             return uncertainty.between(estimates, self.replicates[:, :, node, currency], limits=limits)
         if not self.without:
             return {name: np.full(len(node), np.nan) for names in BOUNDS.values() for name in names}
-        left_out = np.stack(self.without)[:, node, currency]
-        value = np.full_like(left_out, np.nan)
-        if self.value_without:
-            value = np.stack(self.value_without)[:, node, currency]
-        return uncertainty.without(estimates, np.stack([left_out, value], axis=1), limits=limits)
+        left_out = [np.stack(each)[:, node, currency] for each in (self.without, self.value_without)]
+        return uncertainty.without(estimates, np.stack(left_out, axis=1), limits=limits)
 
 
 def shares(parts: Numbers, whole: Numbers) -> Numbers:

@@ -551,5 +551,4 @@ def _warn_without_conversions(
     errors.warn(
         f"there are no conversions: {expected}. Names in the data: {display.printable(listed)}"
         f"{display.and_others(len(seen), _MAX_NAMES)}. {advice}",
-        errors.InputWarning,
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.display import counted
-from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
+from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
@@ -177,7 +177,7 @@ def read_journeys(
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
-        warn(touch_table.note, InputWarning)
+        warn(touch_table.note)
         visits = exports.read_matomo(touchpoints, stitch=stitch, currency=currency, channels=channels)
         return with_spend(replace(visits, notes=(touch_table.note,)))
     _check_same(touchpoints, conversions)
@@ -238,10 +238,10 @@ def read_journeys(
     )
     notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
     for note in notes:
-        warn(note, InputWarning)
+        warn(note)
     columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
     if journeys.events.empty:
-        warn(f"{conversion_table.name} has no conversions", InputWarning)
+        warn(f"{conversion_table.name} has no conversions")
     else:
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
@@ -282,7 +282,6 @@ def _warn_of_overlap(parts: Sequence[pd.DataFrame]) -> None:
             f"spend: {len(repeated):,} {'row is' if len(repeated) == 1 else 'rows are'} in several files, "
             f"such as {amount:,.2f} for {node!r}, and count several times. If reports overlap, leave out the "
             "days of one",
-            InputWarning,
         )
 
 
@@ -492,7 +491,6 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
             f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
             "were exported or pasted twice, drop them; otherwise name a column of ids with "
             "columns={'conversion': COLUMN}",
-            InputWarning,
         )
 
 
@@ -509,7 +507,6 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "
             "with the value of a row with columns={'value': COLUMN}, or leave one row of each",
-            InputWarning,
         )
 
 
@@ -654,7 +651,6 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
     warn(
         f"{count:,} {'cell has' if count == 1 else 'cells have'} several users, such as {joined[0]!r}: the "
         "touchpoints of all of them lead to the conversion, and they count as one user",
-        InputWarning,
     )
 
 
@@ -665,7 +661,6 @@ def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, 
         warn(
             f"all conversions are before the first touchpoint ({first:%Y-%m-%d %H:%M}), so that none "
             "is attributed. Check the periods of both, and the order of day and month",
-            InputWarning,
         )
     if journeys.events["userId"].isin(journeys.interactions["userId"]).any():
         return
@@ -674,7 +669,6 @@ def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, 
         f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
         f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
         "columns={'user': COLUMN, 'conversion_user': COLUMN}",
-        InputWarning,
     )
 
 
@@ -693,5 +687,4 @@ def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
             "users of conversions differ from those of touchpoints by case, leading zeros or a final .0 only "
             f"({count:,}, such as {spelling!r} from {known!r}), so that their conversions are not "
             "attributed. Write users alike in both",
-            InputWarning,
         )

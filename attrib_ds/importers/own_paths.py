@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import and_others
-from attrib_ds.errors import InputWarning, closest, warn
+from attrib_ds.errors import closest, warn
 from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
@@ -159,7 +159,7 @@ def read_spend(
             named["node"] = of_touchpoints
     is_report = table.format is not None and "node" not in named
     if table.format is not None and is_report:
-        warn(table.note, InputWarning)
+        warn(table.note)
         table.take_word("node", table.find("campaign", {}))
     else:
         node = table.find_node_like(touchpoint_node, named)
@@ -174,7 +174,7 @@ def read_spend(
         table.take_date([day])
     rows, rejected = table.read(may_be_empty=True)
     if not rows.num_rows:
-        warn(f"{table.name} has no rows, so that no spend is known", InputWarning)
+        warn(f"{table.name} has no rows, so that no spend is known")
     if ignore_case:
         rows = merge_case(rows, name=table.name)
     if table.format is not None and is_report:
@@ -255,7 +255,6 @@ def _warn_of_unknown(spend: pd.DataFrame, known_nodes: Collection[str], name: st
         f"{name} has spend of nodes without a touchpoint, which get rows of their own: "
         f"{', '.join(said)}{and_others(len(unknown), _MAX_NODES)}. "
         "Leave out totals, and write names as in the touchpoints",
-        InputWarning,
     )
 
 
@@ -300,7 +299,6 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
             f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. ignore_case=False keeps them apart",
-            InputWarning,
         )
     return rows
 
@@ -320,7 +318,6 @@ def _warn_of_punctuation(rows: pa.Table, name: str) -> None:
         warn(
             f"in {name}, names of nodes that differ by spaces and punctuation only are credited apart: "
             f"{shown}{and_others(len(alike), _MAX_NAMES)}. Write them alike if they are one",
-            InputWarning,
         )
 
 

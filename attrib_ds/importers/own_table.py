@@ -384,7 +384,6 @@ class OwnTable:
             f"{display.printable(repr(example))}, are no times of day such as 14:05, so that the days of "
             f"{day!r} "
             "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
-            errors.InputWarning,
         )
 
     # -- reading cells

@@ -18,7 +18,7 @@ from attrib_ds.attribution.models import Model, Participation, PathModel
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.rules import rule_credits
 from attrib_ds.display import counted
-from attrib_ds.errors import InputWarning, NotSupported, warn
+from attrib_ds.errors import NotSupported, warn
 from attrib_ds.records.frames import TEXT, Frame
 
 
@@ -164,7 +164,6 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
             f"unattributed: {lost:,.0f} of {counted(total, 'conversions')}: where={paths.settings['where']} "
             "leaves out touchpoints, not conversions. To leave out conversions too, filter them or their "
             "users: where=at.event(...), or where=at.user(...)",
-            InputWarning,
         )
     # Of few conversions, half are many.
     many = max(min(_MANY, total / 2), total / 10)
@@ -174,7 +173,6 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
             f"lookback: {missed:,.0f} of {counted(total, 'conversions')} had touchpoints before the lookback "
             f"of {paths.settings['lookback']} and none within it: unattributed. If decisions take "
             "longer, pass a longer lookback; at.compare_lookbacks shows the credits under several",
-            InputWarning,
         )
 
 

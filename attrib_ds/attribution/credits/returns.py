@@ -97,7 +97,6 @@ def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[
         errors.warn(
             f"spend: has nodes without a touchpoint, which earn nothing: {listed}. Write nodes as "
             "in the touchpoints, and leave out totals",
-            errors.InputWarning,
         )
 
 

@@ -149,13 +149,13 @@ def credit_series(
     calendar = _Calendar.of(paths, dated, zone, interval if bounds else "day")
     if len(by_rule) < len(chosen):
         paths = paths.computed()
-    by_day = _by_rules(paths, by_rule, dated, calendar, uncertainty) if by_rule else {}
+    by_day = _by_rules(paths, by_rule, calendar, uncertainty) if by_rule else {}
     for label, model in chosen.items():
         if isinstance(model, Markov):
             own = replace(calendar, interval=interval)
-            by_day[label] = _by_chains(paths, model, dated, own, uncertainty)
+            by_day[label] = _by_chains(paths, model, own, uncertainty)
         elif isinstance(model, PathModel):
-            by_day[label] = _by_shares(paths, model, dated, calendar, uncertainty)
+            by_day[label] = _by_shares(paths, model, calendar, uncertainty)
     series = _by_period({label: by_day[label] for label in chosen}, interval, spent, bounds)
     series["start"] = starts_of(series["start"], zone)
     days = [] if all(rows.empty for rows in by_day.values()) else [calendar.newest]
@@ -227,6 +227,7 @@ class _Calendar:
     interval: str
     first: datetime
     last: datetime
+    dated: _Dated
 
     @classmethod
     def of(cls, paths: Paths, dated: _Dated, zone: ZoneInfo, interval: str) -> _Calendar:
@@ -237,7 +238,8 @@ class _Calendar:
         found = [pd.Timestamp(end) for end in ends if end is not None] or [pd.Timestamp(0)]
         # Windows may end at another date than the one that counts, such as that of a state.
         margin = pd.Timedelta(days=800) if paths.window is None else pd.Timedelta(paths.window.longest)
-        return cls(zone, interval, (min(found) - margin).to_pydatetime(), max(found).to_pydatetime())
+        first, last = (min(found) - margin).to_pydatetime(), max(found).to_pydatetime()
+        return cls(zone, interval, first, last, dated)
 
     @property
     def newest(self) -> pd.Timestamp:
@@ -257,14 +259,10 @@ class _Calendar:
 
 
 def _by_rules(
-    paths: Paths,
-    chosen: dict[str, Model],
-    dated: _Dated,
-    calendar: _Calendar,
-    uncertainty: Uncertainty | None,
+    paths: Paths, chosen: dict[str, Model], calendar: _Calendar, uncertainty: Uncertainty | None
 ) -> dict[str, pd.DataFrame]:
     """Sum the credit of every rule by node, currency and day; by period if there are bounds."""
-    models = list(chosen.values())
+    models, dated = list(chosen.values()), calendar.dated
     rows = rules.weighted_touches(paths, models)
     on = rows.date.coalesce(rows[dated.column]) if dated.by_touch else rows[dated.column]
     rows = rows.mutate(on=on, value=rows[dated.value])
@@ -307,15 +305,15 @@ def _bounded(credits: pd.DataFrame, bounds_of: Callable[[Codes], dict[str, Numbe
 
 
 def _by_chains(
-    paths: Paths, model: Markov, dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
+    paths: Paths, model: Markov, calendar: _Calendar, uncertainty: Uncertainty | None
 ) -> pd.DataFrame:
     """Credit nodes by a chain for each period."""
-    if dated.by_touch or dated.later is not None:
+    if calendar.dated.by_touch or calendar.dated.later is not None:
         raise InvalidRequest(
             f"date: {model.name} credits nodes, not touchpoints, so it has no credit by the dates of "
             "touchpoints or of later amounts; allowed: 'event'"
         )
-    touches = calendar.place(paths.touches.mutate(on=paths.touches[dated.column]))
+    touches = calendar.place(paths.touches.mutate(on=paths.touches[calendar.dated.column]))
     converted = paths.touches if paths.converted is None else paths.converted
     points = paths.touchpoints
     ended = None
@@ -336,10 +334,10 @@ def _by_chains(
 
 
 def _by_shares(
-    paths: Paths, model: PathModel, dated: _Dated, calendar: _Calendar, uncertainty: Uncertainty | None
+    paths: Paths, model: PathModel, calendar: _Calendar, uncertainty: Uncertainty | None
 ) -> pd.DataFrame:
     """Sum the credit of a path model by node, currency and day; by period if there are bounds."""
-    credits = _shared(paths, model, dated, calendar)
+    credits = _shared(paths, model, calendar)
     if uncertainty is None:
         return credits
     tables = {"touches": paths.touches, "touchpoints": paths.touchpoints, "observed": paths.observed}
@@ -350,7 +348,7 @@ def _by_shares(
             for name, table in tables.items()
             if table is not None
         }
-        left_out = _shared(replace(paths, **kept), model, dated, calendar).set_index(_CELL)[measures]
+        left_out = _shared(replace(paths, **kept), model, calendar).set_index(_CELL)[measures]
         without.append(left_out.reindex(cells).fillna(0.0).to_numpy(float).T)
     samples, is_sum = np.stack(without), not (model.signed or isinstance(model, DiscreteHazard))
     currency = pd.factorize(credits["currency"])[0].astype(np.int64) + 1
@@ -363,9 +361,9 @@ def _by_shares(
     return _bounded(credits, bounds_of)
 
 
-def _shared(paths: Paths, model: PathModel, dated: _Dated, calendar: _Calendar) -> pd.DataFrame:
+def _shared(paths: Paths, model: PathModel, calendar: _Calendar) -> pd.DataFrame:
     """Sum the credit of a path model from the shares of touchpoints."""
-    sequences = Sequences.of(paths)
+    sequences, dated = Sequences.of(paths), calendar.dated
     shares = to_pandas(path_credits.touch_shares(model, sequences))[["event_id", "node_id", "date", "share"]]
     last = paths.ends
     events = to_pandas(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted
-from attrib_ds.errors import InputWarning, InvalidRequest, check_choice, warn
+from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
@@ -220,13 +220,11 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
         warn(
             f"adjustments: no conversion has the event_id of {found['lost']:,} of "
             f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing",
-            InputWarning,
         )
     if found["same"] and found["same"] == found["count"] - found["lost"]:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
             "changes, such as -30.0 for a refund",
-            InputWarning,
         )
 
 
