@@ -282,9 +282,8 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
     is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
     is_click = f"NOT ({is_marked}) AND coalesce(mkt_clickid, mkt_network) IS NOT NULL"
     medium = (
-        "CASE refr_medium WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'email' THEN 'email' "
-        "WHEN 'paid' THEN 'cpc' WHEN 'unknown' THEN 'referral' WHEN 'internal' THEN NULL "
-        "ELSE CASE WHEN refr_medium IS NOT NULL THEN 'referral' END END"
+        "CASE WHEN refr_medium IN ('social', 'email') THEN refr_medium WHEN refr_medium = 'search' THEN "
+        "'organic' WHEN refr_medium = 'paid' THEN 'cpc' WHEN refr_medium <> 'internal' THEN 'referral' END"
     )
     site = f"CASE WHEN ({medium}) IS NOT NULL THEN coalesce(refr_source, refr_urlhost) END"
     columns = {
@@ -468,9 +467,8 @@ def _numbered_actions(export: export_tables.Export) -> dict[str, str]:
 def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
     is_campaign = "kind = 'campaign'"
     medium = (
-        "CASE kind WHEN 'search' THEN 'organic' WHEN 'social' THEN 'social' WHEN 'website' THEN 'referral' "
-        "WHEN 'ai-assistant' THEN 'ai-assistant' WHEN 'direct' THEN NULL "
-        "ELSE CASE WHEN kind IS NOT NULL THEN 'referral' END END"
+        "CASE WHEN kind IN ('social', 'ai-assistant') THEN kind WHEN kind = 'search' THEN 'organic' "
+        "WHEN kind <> 'direct' THEN 'referral' END"
     )
     columns = {
         "visit_key": "visit",

@@ -23,16 +23,6 @@ ORDERS = """order_id;client_id;order_date;revenue;currency
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(name, text):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 def table(credits, *columns):
     return credits[list(columns)].to_numpy().tolist()
 

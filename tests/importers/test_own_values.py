@@ -9,16 +9,6 @@ from attrib_ds.importers.own_paths import read_sequences, read_spend
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(name, text):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 def orders(**columns):
     length = max(map(len, columns.values()))
     return pd.DataFrame({"user": ["u"] * length, "date": ["2025-01-02"] * length} | columns)

@@ -199,9 +199,8 @@ class Effects:
             names |= {f"{ratio}{side}": f"incremental_{ratio}{side}" for side in ("", "_low", "_high")}
         found = joined.rename(columns=names)
         keys = ["node_id", "node_name", "currency", "spend"]
-        numbers = [*(name for name in ("caused", "low", "high") if name in found)]
-        numbers += [name for name in ("value", "value_low", "value_high") if name in found]
-        numbers += [name for name in names.values() if name in found and name != "caused"]
+        wanted = ["caused", "low", "high", "value", "value_low", "value_high", *names.values()]
+        numbers = [name for name in dict.fromkeys(wanted) if name in found]
         # Spend without an effect is not spend without effect.
         found.loc[~found["node_id"].isin(rows["node_id"]), numbers] = np.nan
         return found[[*keys, *numbers]]
