@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -29,7 +28,6 @@ _TOOK_PLACE: Final = (
     "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
     "|gewonnen|versandt|geliefert"
 )
-_warn: Final = partial(errors.warn, category=errors.InputWarning)
 #: Numbers that a spreadsheet shows with an exponent.
 _ROUNDED: Final = r"[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}"
 _NO_REFUND: Final = "[^1-9a-z]*|false|f|no?|nein|none|null|nan"
@@ -80,7 +78,7 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
     # Between the copies may be a header, and below them a total.
     if distinct > 2 and once <= min(2, distinct // 6):
         few = f" but {once}" if once else ""
-        _warn(
+        errors.warn(
             f"every row of {table.name}{few} occurs {least:,} times or more, and each counts. Leave out "
             "the copies"
         )
@@ -90,7 +88,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
     """Warn of amounts below zero: a refund in a row of its own counts as a conversion."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
-        _warn(
+        errors.warn(
             f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 "
             f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "
             "out and pass them to the paths as adjustments"
@@ -102,7 +100,7 @@ def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
         is_rounded = f"regexp_full_match({table.source.word(str(column))}, '{_ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
-            _warn(
+            errors.warn(
                 f"{table.name} has {display.counted(count, 'rows')} with an id such as 1.23E+12 in "
                 f"{column!r}: a spreadsheet has rounded it, so that different ids may be one. Export the "
                 "file anew, or open it with that column as text"
@@ -119,7 +117,7 @@ def warn_of_refunds(table: own_table.OwnTable) -> None:
             advice = "Leave them out if they are no conversions"
             if _is_numeric(table, column):
                 advice = f"If the value includes them, name them with columns={{'refund': {column!r}}}"
-            _warn(
+            errors.warn(
                 f"{table.name} has {display.counted(count, 'rows')} with a refund in {column!r}, which is "
                 f"not subtracted. {advice}"
             )
@@ -171,7 +169,7 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
     ]
     left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
-        _warn(
+        errors.warn(
             f"no column of {table.name} is known as the value, so that conversions have none; columns of "
             f"numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}"
         )
@@ -200,7 +198,7 @@ def warn_of_statuses(table: own_table.OwnTable) -> None:
         if column in kinds:
             is_known, counts = len(found) > 1, [(name, count) for name, count, *_ in found]
         if is_known and counts:
-            _warn(
+            errors.warn(
                 f"{table.name} has rows whose {column} is "
                 f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}, "
                 "and they count as conversions. Leave them out of the file if they are none"
