@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -236,10 +237,11 @@ class HazardEffects(effects.Effects):
         Controls fail if their credit exceeds a quarter of the net effect of the other nodes, a twentieth of
         their sizes, and sampling error at a significance level of 0.01: the verdict is ``"confounded"``.
         They pass if their credit is certainly less than a quarter of the net effect, in two one-sided tests
-        at 5 %. The verdict is ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node
-        clusters at the checkout; and otherwise ``"cannot tell"``, as without controls. The test of activity
-        says how much the adjustment for it matters, and does not enter the verdict. ``"clear"`` does not
-        prove a model right.
+        at 10 %, with the adjustment for activity, or without it where that changes the net effect by at most
+        a half; if they fail with the adjustment and pass without, the tests disagree. The verdict is
+        ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node clusters at the
+        checkout; and otherwise ``"cannot tell"``, as without controls. The row on activity says how much the
+        adjustment matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
         """
         models.check_level("confidence", confidence)
         chosen = self._controls(controls)
@@ -756,8 +758,11 @@ class HazardEffects(effects.Effects):
         self, controls: Sequence[str], confidence: float, *, is_warning: bool = False
     ) -> judgement.Judgement:
         """Judge the model, in all currencies together, and warn if it is confounded."""
-        credits, is_control = self._by_fold(self.fit, controls)
+        credits, is_control = self._by_fold(self.fit), self._is_control(controls)
         of_controls = judgement.check_controls(credits, is_control, controls, confidence=confidence)
+        if of_controls.result in ("failed", "cannot tell"):
+            unadjusted = self._by_fold(self._unadjusted)
+            of_controls = judgement.reconsidered(of_controls, credits, unadjusted, is_control)
         net, further = credits[:, ~is_control].sum(axis=1), self.sample.further
         in_sessions = further is not None
         checks = [
@@ -766,7 +771,7 @@ class HazardEffects(effects.Effects):
             judgement.check_checkout(self.at_checkout, controls, in_sessions=in_sessions),
         ]
         if further is not None:
-            credits, _ = self._by_fold(replace(self.fit, further=further.anyway()), controls)
+            credits = self._by_fold(replace(self.fit, further=further.anyway()))
             anyway = credits[:, ~is_control].sum(axis=1)
             checks.append(judgement.check_sessions(net, anyway, confidence=confidence))
         judged = judgement.judge(checks)
@@ -776,19 +781,25 @@ class HazardEffects(effects.Effects):
 
     def _check_activity(self, controls: Sequence[str], confidence: float) -> judgement.Check:
         """Compare the net effect with that of a model in which all users are equally active."""
-        with threadpool_limits(1, user_api="blas"):
-            fits = self.fit, self.sample.without_activity().fit(is_jackknife=True)
-        nets = [
-            each[:, ~is_control].sum(axis=1)
-            for each, is_control in (self._by_fold(fit, controls) for fit in fits)
-        ]
+        is_other = ~self._is_control(controls)
+        nets = [self._by_fold(fit)[:, is_other].sum(axis=1) for fit in (self.fit, self._unadjusted)]
         return judgement.check_activity(*nets, confidence=confidence)
 
-    def _by_fold(self, fit: HazardFit, controls: Sequence[str]) -> tuple[Numbers, Flags]:
-        """Return the credits of nodes: of all users, then without each fold; and which are of controls."""
+    @cached_property
+    def _unadjusted(self) -> HazardFit:
+        """The model in which all users are equally active."""
+        if not self.sample.design.plain[:, -1].any():
+            return self.fit
+        with threadpool_limits(1, user_api="blas"):
+            return self.sample.without_activity().fit(is_jackknife=True)
+
+    def _by_fold(self, fit: HazardFit) -> Numbers:
+        """Return the credits of nodes: of all users, then without each fold."""
         tally = fit.credits()
-        credits = np.stack([each[:-1].sum(axis=1) for each in (tally.conversions, *tally.without)])
-        return credits, np.isin(self.sample.node_ids, list(controls))
+        return np.stack([each[:-1].sum(axis=1) for each in (tally.conversions, *tally.without)])
+
+    def _is_control(self, controls: Sequence[str]) -> Flags:
+        return np.isin(self.sample.node_ids, list(controls))
 
     def _controls(self, given: Sequence[str] | None) -> tuple[str, ...]:
         return self.controls if given is None else _checked_controls(given, self.sample.node_ids)

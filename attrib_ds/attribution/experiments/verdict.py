@@ -1,7 +1,7 @@
 """Tests of a model of effects, and the verdict that rests on them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -24,6 +24,9 @@ _MIN_SHARE: Final = 0.05
 SIGNIFICANCE: Final = 0.01
 #: Significance level of each of the two tests that the credit of controls is negligible.
 _EQUIVALENCE: Final = 0.1
+#: Largest change of the net effect without the adjustment for activity, relative to it, that both models
+#: may differ by and agree: a truth halfway between them is within a quarter.
+_AGREEMENT: Final = 2 * NEGLIGIBLE_SHARE
 #: Numbers of users beyond these times those at hand are no advice.
 _MOST_TIMES: Final = 100.0
 #: Significance level at which there are effects at all.
@@ -121,21 +124,58 @@ def check_controls(
     bounds = ratio_bounds(part, whole, confidence)
     found = f"They earn {part[0]:,.0f} conversions"
     if is_failed(of_controls, max(NEGLIGIBLE_SHARE * abs(net[0]), _MIN_SHARE * whole[0])):
-        found += (
-            f", {bounds[0]:.0%} of the size of the other effects: exposure and conversions have a common "
-        )
-        return Check(name, "failed", f"{found}cause that the model lacks.", holdout, *bounds)
-    room = NEGLIGIBLE_SHARE * net * np.sign(net[0])
-    distance = room[0] - abs(part[0])
-    error = max(float(jackknife_error((room + sign * part)[1:])) for sign in (1, -1))
-    reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
-    if distance > reach * error:
+        found += f", {bounds[0]:.0%} of the size of the other effects: exposure and conversions have a common"
+        return Check(name, "failed", f"{found} cause that the model lacks.", holdout, *bounds)
+    distance, reach = _room(part, net)
+    if distance > reach:
         found += f", certainly less than {NEGLIGIBLE_SHARE:.0%} of the net effect of the others."
         return Check(name, "passed", found, "", *bounds)
     found += f", and may earn more than {NEGLIGIBLE_SHARE:.0%} of the net effect of the others."
-    times = (reach * error / distance) ** 2 if distance > 0 else np.inf
+    times = (reach / distance) ** 2 if distance > 0 else np.inf
     more = f"{times:,.1f} times as many users, or " if times < _MOST_TIMES else ""
     return Check(name, "cannot tell", found, f"{more}{holdout}", *bounds)
+
+
+def reconsidered(
+    check: Check, credits: arrays.Numbers, unadjusted: arrays.Numbers, is_control: arrays.Flags
+) -> Check:
+    """Return the check of controls after a look at a model in which all users are equally active.
+
+    The adjustment for activity takes part of the effects of paid nodes for activity, and then makes up for it
+    by negative credit of the controls. So controls that earn a negligible share without it have passed, if
+    both models agree on the net effect; and if they fail with it only, the tests disagree.
+
+    Parameters
+    ----------
+    check : Check
+        From :func:`check_controls`, which did not pass.
+    credits, unadjusted : float array, shape (1 + GROUPS, n_nodes)
+        Credits of nodes under both models: of all users, then without each group.
+    is_control : bool array, shape (n_nodes,)
+        Which of them are controls.
+    """
+    part, net = unadjusted[:, is_control].sum(axis=1), unadjusted[:, ~is_control].sum(axis=1)
+    distance, reach = _room(part, net)
+    if distance <= reach:
+        return check
+    found = (
+        f"{check.explanation} Without the adjustment for activity they certainly earn less than that share"
+    )
+    adjusted = credits[0, ~is_control].sum()
+    if check.result == "failed":
+        return replace(check, result="cannot tell", explanation=f"{found}: the tests disagree.")
+    if abs(net[0] - adjusted) > _AGREEMENT * abs(adjusted):
+        return check
+    found = f"{found}, and the net effect is similar."
+    return replace(check, result="passed", explanation=found, settled_by="")
+
+
+def _room(part: arrays.Numbers, net: arrays.Numbers) -> tuple[float, float]:
+    """Return how far credit of controls is below the negligible share, and how far it must be."""
+    room = NEGLIGIBLE_SHARE * net * np.sign(net[0])
+    error = max(float(jackknife_error((room + sign * part)[1:])) for sign in (1, -1))
+    reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
+    return float(room[0] - abs(part[0])), reach * error
 
 
 def is_failed(of_controls: arrays.Numbers, negligible: float) -> bool:
@@ -174,9 +214,8 @@ def check_effects(net: arrays.Numbers) -> Check:
     if net[0] < -reach * error:
         found += " That they prevent conversions is less likely than that buyers are reached in other ways."
         return Check("effects", "cannot tell", found, "a randomised holdout")
-    return Check(
-        "effects", "cannot tell", f"{found} It may be nothing.", "more users, or a randomised holdout"
-    )
+    found += " It may be nothing."
+    return Check("effects", "cannot tell", found, "more users, or a randomised holdout")
 
 
 def check_checkout(nodes: pd.DataFrame, controls: Sequence[str], *, in_sessions: bool = False) -> Check:
@@ -205,16 +244,11 @@ def check_sessions(net: arrays.Numbers, anyway: arrays.Numbers, *, confidence: f
         "If the sessions that nodes opened had come anyway, they would cause "
         f"{anyway[0]:,.0f} conversions instead of {net[0]:,.0f}"
     )
-    reach = float(student.ppf(1 - _EQUIVALENCE, intervals.GROUPS - 1))
-    if abs(change[0]) + reach * float(jackknife_error(change[1:])) < NEGLIGIBLE_SHARE * abs(net[0]):
+    distance, reach = _room(change, net)
+    if distance > reach:
         return Check("replacement of sessions", "passed", f"{found}: it hardly matters.", "", *bounds)
-    return Check(
-        "replacement of sessions",
-        "cannot tell",
-        f"{found}. Paths do not show who would have come anyway.",
-        "a randomised holdout",
-        *bounds,
-    )
+    found += ". Paths do not show who would have come anyway."
+    return Check("replacement of sessions", "cannot tell", found, "a randomised holdout", *bounds)
 
 
 def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidence: float) -> Check:
@@ -230,13 +264,9 @@ def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidenc
     found = f"Without the adjustment for it, all nodes together would cause {unadjusted[0]:,.0f} conversions "
     if abs(change[0]) <= least:
         return Check(name, "passed", f"{found}instead of {net[0]:,.0f}: it hardly matters.", "", *bounds)
-    return Check(
-        name,
-        "failed",
-        f"{found}instead of {net[0]:,.0f}: active users buy more, and the effects rest on the adjustment.",
-        "covariates of users that predict purchases (covariates=), or a randomised holdout",
-        *bounds,
-    )
+    found += f"instead of {net[0]:,.0f}: the effects rest on the adjustment, as where active users buy more."
+    settled_by = "covariates of users that predict purchases (covariates=), or a randomised holdout"
+    return Check(name, "failed", found, settled_by, *bounds)
 
 
 def ratio_bounds(

@@ -151,6 +151,30 @@ def test_controls_pass_only_if_their_share_is_certainly_small(
     assert (found.low, found.high) == pytest.approx(bounds, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("adjusted", "unadjusted", "net", "result"),
+    [
+        # Without the adjustment: 100 + 1.328 * 100 is less than a quarter of 1,000, 120 + 1.328 * 100 is more.
+        (-200.0, -100.0, 1_000.0, "passed"),
+        (-200.0, -120.0, 1_000.0, "cannot tell"),
+        # A quarter of 1,500 is 375; beyond that, the models disagree on the net effect.
+        (-200.0, 240.0, 1_500.0, "passed"),
+        (-200.0, 0.0, 1_510.0, "cannot tell"),
+        (-600.0, -100.0, 1_000.0, "cannot tell"),  # the tests disagree
+        (-600.0, -400.0, 1_000.0, "failed"),
+        (600.0, 0.0, -1_000.0, "cannot tell"),
+    ],
+)
+def test_controls_with_credit_due_to_the_adjustment_for_activity(adjusted, unadjusted, net, result):
+    is_control = np.array([True, False])
+    check = checked([adjusted], [100.0], [1_000.0], [0.0])
+    credits, equal = sampled([adjusted, 1_000.0], [100.0, 0.0]), sampled([unadjusted, net], [100.0, 0.0])
+    found = verdict.reconsidered(check, credits, equal, is_control)
+    assert found.result == result
+    assert ("disagree" in found.explanation) == (check.result != "cannot tell" and result == "cannot tell")
+    assert bool(found.settled_by) == (result != "passed")
+
+
 def test_controls_that_cannot_tell_say_how_many_more_users_it_takes():
     # The room is 250 - 30 = 220 and the reach 1.328 * 300 = 398: (398 / 220) ** 2 = 3.3 times as many.
     found = checked([30.0], [300.0], [1_000.0], [0.0])
