@@ -237,9 +237,9 @@ class HazardEffects(effects.Effects):
         Controls fail if their credit exceeds a quarter of the net effect of the other nodes, a twentieth of
         their sizes, and sampling error at a significance level of 0.01: the verdict is ``"confounded"``.
         They pass if their credit is certainly less than a quarter of the net effect, in two one-sided tests
-        at 10 %, with the adjustment for activity, or without it where that changes the net effect by at most
-        a half; if they fail with the adjustment and pass without, the tests disagree. The verdict is
-        ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node clusters at the
+        at 10 %. Where the net effect without the adjustment for activity differs by at most a half, they also
+        pass by that test without it; if they fail with it and pass without, the tests disagree. The verdict
+        is ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node clusters at the
         checkout; and otherwise ``"cannot tell"``, as without controls. The row on activity says how much the
         adjustment matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
         """

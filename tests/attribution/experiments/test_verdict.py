@@ -162,7 +162,7 @@ def test_controls_pass_only_if_their_share_is_certainly_small(
         (-200.0, 0.0, 1_510.0, "cannot tell"),
         (-600.0, -100.0, 1_000.0, "cannot tell"),  # the tests disagree
         (-600.0, -400.0, 1_000.0, "failed"),
-        (600.0, 0.0, -1_000.0, "cannot tell"),
+        (-600.0, 0.0, 1_510.0, "failed"),
     ],
 )
 def test_controls_with_credit_due_to_the_adjustment_for_activity(adjusted, unadjusted, net, result):
