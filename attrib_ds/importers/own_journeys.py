@@ -501,8 +501,8 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
         "(SELECT conversion, min(value) AS least, max(value) AS most FROM lines GROUP BY conversion "
         "HAVING count(*) > 1)"
     ).fetchall()
-    if several > 1 and several == alike:
-        value = table.columns["value"]
+    value = str(table.columns["value"])
+    if several == alike and several > (0 if "total" in folded(value) else 1):
         warn(
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "

@@ -147,6 +147,14 @@ class TestLines:
     def test_conversions_without_an_amount_stay(self):
         assert len(at.read_journeys(CLICKS, orders(total=[10.0, None])).events) == 2
 
+    @pytest.mark.parametrize(("name", "is_named"), [("order_total", True), ("amount", False)])
+    def test_the_total_of_a_single_order_is_not_added_up_in_silence(self, name, is_named):
+        lines = pd.DataFrame({"order_id": ["1", "1", "2"], "user": "u", "date": DAYS[0], name: [95, 95, 30]})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InputWarning)
+            assert len(at.read_journeys(CLICKS, lines, aggregate=True).events) == 2
+        assert ["is the same in all rows" in str(each.message) for each in caught] == [True] * is_named
+
     def test_totals_in_every_line_are_not_added_up_in_silence(self):
         lines = pd.concat([orders(total=[10.0, 20.0])] * 2)
         with pytest.warns(InputWarning, match="'total' is the same in all rows of each conversion"):

@@ -39,6 +39,7 @@ CASES = {
         "3 orders from 7 lines, 1 cancelled, 1 failed, 1 pending payment left out",
     ),
     "stripe": (CLICKS, ORDERS, "3 payments from 6 rows, 1 failed, 1 refunded, 1 not captured left out"),
+    "magento": (CLICKS, ORDERS, "3 orders from 4 rows, 1 canceled left out; Total Refunded subtracted"),
     "stripe_balance": (
         CLICKS,
         ORDERS,
