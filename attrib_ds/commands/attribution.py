@@ -75,7 +75,7 @@ def attribute(options: argparse.Namespace) -> None:
             read, credits, rejected = _attributed(options)
     except errors.InvalidRequest as error:
         raise errors.InvalidRequest(as_options(error.message)) from error
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in read.counts.items())
+    counts = ", ".join(display.counted(count, kind) for kind, count in read.counts.items())
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")

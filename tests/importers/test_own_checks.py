@@ -526,13 +526,15 @@ def test_swapped_tables_are_named():
 
 def test_the_command_says_that_conversions_have_no_value(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    CLICKS.to_csv("clicks.csv", index=False)
+    CLICKS[:1].to_csv("clicks.csv", index=False)
     for columns in ({}, {"total": [10, 20]}):
         orders(**columns).to_csv("orders.csv", index=False)
         main(
             ["attribute", "--touchpoints", "clicks.csv", "--conversions", "orders.csv", "--models", "linear"]
         )
-        assert ("Conversions have no value: no column of amounts" in capsys.readouterr().out) != bool(columns)
+        printed = capsys.readouterr().out
+        assert printed.startswith("Read 1 touchpoint, 2 conversions.")
+        assert ("Conversions have no value: no column of amounts" in printed) != bool(columns)
 
 
 def test_rejected_rows_are_told_in_options_of_the_command(tmp_path, monkeypatch, capsys):
