@@ -769,7 +769,9 @@ def _store_sessions(
         with tables.arrow_view(connection, _with_missing(connection, resolved.agents)) as view:
             inserted += connection.execute(
                 f"INSERT INTO interactions ({columns}) SELECT {', '.join(values.values())} "
-                "FROM temp.sessions AS session JOIN temp.first_hits AS hit USING (session) "
+                # DuckDB hashes the second of two tables of the same transaction: the narrow one. Rows come
+                # in the order of the first, that of arrival.
+                "FROM temp.first_hits AS hit JOIN temp.sessions AS session USING (session) "
                 f"LEFT JOIN {view} AS agent ON agent.ua = hit.userAgent "
                 f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
             ).fetchall()[0][0]

@@ -342,6 +342,10 @@ def check_raw_hits(
     resolved = traffic_sources.resolve_hits(
         connection, raw, rules=rules, span=hits.SPAN, into=f"{place}.resolved_hits"
     )
+    for name in staged.columns:
+        # What is stored is in the resolved hits.
+        if name not in ("trackerId", "serverDate", "hitId", _OTHER):
+            connection.execute(f"ALTER TABLE {staged.relation} DROP COLUMN {quoted(name)}")
     connection.execute(
         f"INSERT INTO {staged.problems} SELECT row, 0, 'pageUrl, referrer or userAgent: ' || problem "
         f"FROM {resolved.relation} ANTI JOIN {staged.problems} USING (row) WHERE problem IS NOT NULL"
