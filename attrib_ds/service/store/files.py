@@ -32,7 +32,7 @@ _ADVICE: Final = {
     # A file from which not all bytes can be read is shorter than it says.
     "[Cc]hecksum|[Cc]orrupt|Could not read (enough|all) bytes|SQLITE_CORRUPT|SQLITE_NOTADB": DAMAGED,
     "Out of Memory|failed to allocate|could not allocate": (
-        "there is not enough memory; ask for less at once, or give the process more"
+        "there is not enough memory; ask for less at once, or set ATTRIB_DS_MEMORY to more, such as 4GB"
     ),
 }
 _OTHERS: Final = 0o077

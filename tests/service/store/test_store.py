@@ -161,6 +161,13 @@ def test_the_memory_of_a_project_can_be_bounded(path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_MEMORY", "300 MiB")
     with closing(Store.open(path, "shop")) as store, store.cursor() as cursor:
         assert cursor.execute("SELECT current_setting('memory_limit')").fetchall() == [("300.0 MiB",)]
+    monkeypatch.setenv("ATTRIB_DS_MEMORY", "20 MiB")
+    with (
+        closing(Store.open(path, "shop")) as store,
+        pytest.raises(ServiceFailure, match="set ATTRIB_DS_MEMORY to more"),
+        store.read() as backend,
+    ):
+        backend.con.execute("SELECT len(list(range)) FROM range(3_000_000)").fetchall()
     monkeypatch.setenv("ATTRIB_DS_MEMORY", "much")
     with pytest.raises(Unavailable, match="memory"):
         Store.open(path, "shop")
