@@ -228,6 +228,12 @@ def test_of_the_parts_of_two_days_the_second_is_written_again(tmp_path):
     assert [hits_of(part) for part in parts_of(tmp_path)] == [[uuid(1)], [uuid(2)], [uuid(3)]]
 
 
+@pytest.fixture
+def no_thread(monkeypatch):
+    """Leave the journals of other processes to the test: of two that open one at once, neither may have it."""
+    monkeypatch.setattr(Collector, "_work", lambda collector: None)
+
+
 class Refusing(Folder):
     """A folder that is away."""
 
@@ -235,6 +241,7 @@ class Refusing(Folder):
         raise Unavailable("away")
 
 
+@pytest.mark.usefixtures("no_thread")
 def test_a_journal_of_another_project_is_left_to_it(tmp_path):
     folder, journals = Folder.open(tmp_path, argument="to"), tmp_path / "journals"
     with closing(Collector("shop", Refusing(*folder), journals=journals, read=settings())) as left:
@@ -246,6 +253,7 @@ def test_a_journal_of_another_project_is_left_to_it(tmp_path):
     assert [pq.ParquetFile(part).read()["projectId"].to_pylist() for part in parts_of(tmp_path)] == [["shop"]]
 
 
+@pytest.mark.usefixtures("no_thread")
 @pytest.mark.parametrize(("name", "hits"), [("shop.duckdb", 1), (DEAD, 0)])
 def test_a_queue_of_a_project_is_no_journal(tmp_path, name, hits):
     """Its events may be all there is of them, even where its name is that of a journal."""
@@ -350,6 +358,7 @@ def test_a_part_whose_writing_seemed_to_fail_is_written_again(tmp_path):
     assert not (tmp_path / "journal.queue").exists()
 
 
+@pytest.mark.usefixtures("no_thread")
 def test_journals_of_dead_processes_are_written_by_the_next_and_those_of_living_ones_are_not(tmp_path):
     folder, journals = Folder.open(tmp_path, argument="to"), tmp_path / "journals"
     (journals / "shop").mkdir(parents=True)
