@@ -28,7 +28,7 @@ _MOST_WAITING: Final = 50_000
 #: Most hits that one transaction puts into sessions.
 _LARGEST_PORTION: Final = 5_000
 #: A transaction costs about the same for one hit and for hundreds, so that hits gather while nobody reads.
-_ENOUGH: Final = 500
+_ENOUGH: Final = 1_000
 _SECONDS_TO_GATHER: Final = 300.0
 _log: Final = logging.getLogger(__name__)
 
