@@ -207,7 +207,7 @@ def create_page_views(
     unreadable = connection.execute(f"SELECT {number} AS row, reason FROM rejected ORDER BY row")
     rejected = unreadable.to_arrow_table().cast(UNREADABLE)
     connection.execute("DROP TABLE source_events; DROP TABLE records; DROP TABLE rejected")
-    place = exports[0].source.relation.rsplit(".", 1)[0]
+    place = exports[0].source.relation.rpartition(".")[0]
     for export in exports:
         connection.execute(f"DROP TABLE {export.source.relation}")
     source = described(connection, f"{place}.{_TABLE}", rejected)
@@ -417,7 +417,7 @@ def open_access_log(
         If a file cannot be read.
     """
     lines = copy_arrow(connection, _lines(log.paths))
-    place = lines.rsplit(".", 1)[0]
+    place = lines.rpartition(".")[0]
     parts = ", ".join(literal(part) for part in _PARTS)
     connection.execute(
         f"""

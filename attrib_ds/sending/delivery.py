@@ -214,8 +214,8 @@ def _work_concurrently(
     try:
         for future in [pool.submit(work, part) for part in parts]:
             # In short waits: a signal that comes just before a wait begins is seen when it ends.
-            while not future.done():
-                wait([future], timeout=_POLL_SECONDS)
+            while wait([future], timeout=_POLL_SECONDS).not_done:
+                pass
             future.result()
     except BaseException:
         stop.set()

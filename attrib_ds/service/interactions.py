@@ -381,8 +381,7 @@ def _create_campaign(
 def _text(name: str, value: object) -> str:
     """Return an id as text; refuse other values."""
     field = f"node_data/{name}"
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    text = str(value) if is_whole or isinstance(value, str) else ""
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if not text.strip() or len(text) > _LONGEST:
         raise errors.InvalidRequest(
             f"{field}: {json_values.shown(value)} is not allowed; expected text of 1 to {_LONGEST} "

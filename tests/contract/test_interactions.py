@@ -1,6 +1,7 @@
 """Requests about interactions and nodes."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from attrib_ds.contract import Request
 from attrib_ds.filters import event, interaction, node, user
@@ -207,6 +208,29 @@ def test_groups_refused(refusal):
 def test_intervals_refused(refusal):
     for refused in ["hour", "Day", "decade", "fortnight", "", "day ", 1]:
         assert refusal("interaction_insights", interval=refused).startswith("interval: "), refused
+
+
+def test_windows_of_funnels(ask, refusal):
+    accepted = ["session", "1s", "90min", "36h", "30D", "366D"]
+    for window in accepted:
+        assert ask("funnel", steps=["/", "/till"], window=window).window == window
+    assert ask("funnel", steps=["/", "/till"], window=timedelta(minutes=2)).window == "120s"
+    for window in [
+        "",
+        "0s",
+        "01h",
+        "1",
+        "h",
+        "1.5h",
+        "-1h",
+        "1w",
+        "367D",
+        "31622401s",
+        5,
+        timedelta(0),
+        timedelta(seconds=0.5),
+    ]:
+        assert refusal("funnel", steps=["/", "/till"], window=window).startswith("window: "), window
 
 
 PERIOD = {"since": "2025-01-01T00:00:00Z", "until": "2025-01-31T00:00:00Z"}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from datetime import UTC
+from datetime import UTC, timedelta
 
 import pandas as pd
 import pytest
@@ -278,6 +278,35 @@ def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
     )
     with at.sync(shop, file, overlap=overlap) as mirror:
         assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
+
+
+@pytest.mark.parametrize(
+    ("scope", "since", "expected"),
+    [
+        # Never mirrored: the whole period, and nothing older that has changed.
+        ("new", None, (None, None, None)),
+        ("new", "02-15", ("02-15", None, "02-15")),
+        # Mirrored until February 10 by a run that began on February 20: two days more of both.
+        (None, None, ("02-08", "02-18", None)),
+        (None, "02-01", ("02-01", "02-18", None)),
+        ("01-01", "02-15", ("02-08", "02-18", "01-01")),
+        ("02-05", "01-15", ("01-15", "02-18", "01-15")),
+    ],
+)
+def test_what_a_run_reads_again(scope, since, expected):
+    def instant(day):
+        return day and f"2025-{day}T00:00:00.000Z"
+
+    state = {}
+    if scope != "new":
+        state |= {"through": instant("02-10"), "changed": instant("02-20"), "scope": instant(scope)}
+    period = {"since": instant(since), "until": None}
+    run = mirroring.plan_run(state, period, timedelta(days=2))
+    assert (run["since"], run["changed"], run["scope"]) == tuple(map(instant, expected))
+    # An interrupted run of the same period goes on; of another one, a new run begins.
+    assert mirroring.plan_run(state | {"run": run}, period, timedelta(days=2)) is run
+    other = mirroring.plan_run(state | {"run": run}, period | {"until": instant("03-01")}, timedelta(days=2))
+    assert other["asked"]["until"] == instant("03-01")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from support.law_examples import examples
 
 from attrib_ds import plots
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.plots import style
+from attrib_ds.plots import credit_plots, style
 from attrib_ds.records.frames import TEXT
 
 
@@ -421,6 +421,31 @@ def test_lines_of_equal_return_end_at_the_edge_and_leave_the_limits_to_the_point
     assert ratios(ax) == pytest.approx([1, 2, 5])
     assert all(line.get_xdata()[-1] == ax.get_xlim()[1] for line in ax.get_lines())
     assert 300 < ax.get_ylim()[1] < 400
+
+
+@pytest.mark.parametrize(
+    ("spend", "value", "scales", "limits", "linear"),
+    [
+        ([10, 500], [300, 9_000], ("linear", "linear"), None, None),
+        ([0, 5_000], [300, 9_000], ("linear", "linear"), None, None),
+        ([10, 501], [-300, 0], ("linear", "linear"), None, None),
+        ([10, 501], [80, 9_000], ("log", "log"), (40, 18_000), None),
+        # Linear below the power of ten under the least value above zero.
+        ([10, 501], [80, 0], ("log", "symlog"), (-1.5, 160), 10),
+        ([10, 501], [80, -30], ("log", "symlog"), (-60, 160), 10),
+        # A bound that is tiny beside the others does not stretch the axis: 10 is a hundred-thousandth.
+        ([10, 501], [1e6, 2], ("log", "symlog"), (-1.5, 2e6), 10),
+    ],
+)
+def test_scales_of_returns(spend, value, scales, limits, linear):
+    ax = Figure().subplots()
+    credit_plots._scale(ax, np.array(spend, float), np.array(value, float))
+    assert (ax.get_xscale(), ax.get_yscale()) == scales
+    if limits is not None:
+        assert ax.get_xlim() == (5, 1_503)
+        assert ax.get_ylim() == pytest.approx(limits)
+    if linear is not None:
+        assert ax.yaxis.get_transform().linthresh == linear
 
 
 @pytest.mark.slow

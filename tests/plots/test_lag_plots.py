@@ -90,6 +90,12 @@ def test_tick_labels_name_their_unit_and_stand_apart(low, high):
     assert not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
 
 
+@pytest.mark.parametrize(("weight", "are_whole"), [(1.0, True), (0.5, False)])
+def test_whole_weights_have_whole_ticks(weight, are_whole):
+    ticks = plots.lags(lags_of([1, 2], [1, 2], weight)).get_yticks()
+    assert (ticks == np.round(ticks)).all() == are_whole
+
+
 def test_negative_weights_are_drawn():
     ax = plots.lags(lags_of([1, 2], [1, 2], [-1.0, -3.0]))
     assert histograms(ax)[0][0].sum() == -4

@@ -71,6 +71,8 @@ def test_paths_are_aligned_at_the_conversion_and_start_where_they_begin():
     assert bands(ax) == [(0, 1), (0, 1), (1, 2), (1, 1)]
     assert ticks(ax) == ["1 before", "last touch", "conversion"]
     assert legend(ax) == ["A", "B", "C"]
+    # The same margin on both sides of the columns at 0, 1 and 2.
+    assert ax.get_xlim() == (-0.15, 2.15)
     assert ax.get_title(loc="left") == "Last 2 touches before 3 conversions"
 
 

@@ -1,12 +1,15 @@
 """Text in spreadsheets stays text, whoever chose it."""
 
 import io
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import openpyxl
 import pandas as pd
 
 from attrib_ds.records.written_files import csv_text, escaped, read_sheet, write_excel
 
+PARIS = ZoneInfo("Europe/Paris")
 FORMULAS = [
     *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("https://example.com","x")'),
     *(
@@ -68,6 +71,8 @@ def test_workbooks_hold_text_as_text_and_instants_in_utc():
         {
             "name": ["=1+1", "https://example.com", "12"],
             "date": pd.to_datetime(["2025-01-02T03:04:05Z"] * 3).tz_convert("Europe/Paris"),
+            # As rows of other programs have them; the name of a column may be a number.
+            2025: pd.Series([datetime(2025, 1, 2, 4, 4, 5, tzinfo=PARIS), None, 1.5], dtype=object),
         }
     )
     file = io.BytesIO()
@@ -78,7 +83,13 @@ def test_workbooks_hold_text_as_text_and_instants_in_utc():
     assert [(cell.value, cell.data_type, cell.hyperlink) for cell in cells] == [
         (text, "s", None) for text in frame["name"]
     ]
-    assert book["credits"]["B2"].value == pd.Timestamp("2025-01-02T03:04:05").to_pydatetime()
+    assert book["credits"]["B2"].value == datetime(2025, 1, 2, 3, 4, 5)
+    assert [book["credits"][f"C{row}"].value for row in (1, 2, 3, 4)] == [
+        "2025",
+        datetime(2025, 1, 2, 3, 4, 5),
+        None,
+        1.5,
+    ]
 
 
 def test_lines_of_a_title_above_the_header_are_left_out(tmp_path):

@@ -2,15 +2,17 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
+import duckdb
 import pytest
 from support.service_records import order, send, table, visit
 
 from attrib_ds import schema
 from attrib_ds.contract import OPERATIONS, build
-from attrib_ds.errors import InvalidRequest, NotSupported, ProjectInUse, Unavailable
+from attrib_ds.errors import InvalidRequest, NotSupported, ProjectInUse, ServiceFailure, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.loading import REJECTED
 
@@ -114,6 +116,25 @@ def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
     again = Service.open("shop", path)
     assert send(again, "search_interactions", limit=0).total == sum(written)
     again.close()
+
+
+def test_a_file_that_the_database_has_closed_is_opened_again(service):
+    send(service, "load_records", resource="interactions", source=table(visit(1)))
+    with pytest.raises(ServiceFailure, match="database failed"), service._shared_access():
+        raise duckdb.FatalException("cannot checkpoint")
+    # What would not wait is refused until somebody who can wait has opened the file.
+    assert service._start(Future) is None
+    assert send(service, "search_interactions").read().num_rows == 1
+    assert service._start(Future) is not None
+
+
+def test_a_project_in_memory_is_never_opened_again():
+    """It would be empty."""
+    with closing(Service.open("shop", ":memory:")) as service:
+        send(service, "load_records", resource="interactions", source=table(visit(1)))
+        with pytest.raises(ServiceFailure), service._shared_access():
+            raise duckdb.FatalException("cannot checkpoint")
+        assert send(service, "search_interactions").read().num_rows == 1
 
 
 def test_closing_lets_go_of_the_file_even_while_tables_are_held(service, tmp_path):

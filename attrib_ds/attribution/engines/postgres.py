@@ -41,23 +41,14 @@ class _Compiler(PostgresCompiler):  # type: ignore[misc]
             op, arg=_by_bytes(op.arg, arg), ascending=ascending, nulls_first=nulls_first
         )
 
-    def visit_Min(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
-        return super().visit_Min(op, arg=_by_bytes(op.arg, arg), where=where)
+    def _extremum(self, op: Any, *, arg: Any, where: Any) -> Any:
+        return getattr(super(), f"visit_{type(op).__name__}")(op, arg=_by_bytes(op.arg, arg), where=where)
 
-    def visit_Max(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
-        return super().visit_Max(op, arg=_by_bytes(op.arg, arg), where=where)
+    def _comparison(self, op: Any, *, left: Any, right: Any) -> Any:
+        return self.binop(self.BINARY_INFIX_OPS[type(op)], _by_bytes(op.left, left), right)
 
-    def visit_Less(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
-        return super().visit_Less(op, left=_by_bytes(op.left, left), right=right)
-
-    def visit_LessEqual(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
-        return super().visit_LessEqual(op, left=_by_bytes(op.left, left), right=right)
-
-    def visit_Greater(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
-        return super().visit_Greater(op, left=_by_bytes(op.left, left), right=right)
-
-    def visit_GreaterEqual(self, op: Any, *, left: Any, right: Any) -> Any:  # noqa: N802
-        return super().visit_GreaterEqual(op, left=_by_bytes(op.left, left), right=right)
+    visit_Min = visit_Max = _extremum  # noqa: N815
+    visit_Less = visit_LessEqual = visit_Greater = visit_GreaterEqual = _comparison  # noqa: N815
 
 
 def _by_bytes(value: Any, sql: Any) -> Any:

@@ -32,3 +32,23 @@ def test_missing_tables_and_privileges_are_named(postgres, postgres_server):
     with pytest.raises(errors.NotSupported, match="temporary tables in database .*; .* grant TEMPORARY"):
         at.attribute(paths, "markov")
     reader.disconnect()
+
+
+def test_text_is_compared_by_bytes():
+    """The locale of a database may put "b" before "B"; numbers have none."""
+    pytest.importorskip("psycopg")
+    rows = ibis.table({"name": "string", "size": "int64"}, name="rows")
+    name, size = rows["name"], rows["size"]
+    compared = [rows.filter(each) for each in (name < "b", name <= "b", name > "b", name >= "b")]
+    for query in [*compared, name.min(), name.max(), rows.order_by("name")]:
+        assert _sql(query).count('("t0"."name") COLLATE "C"') == 1
+    for query in [rows.filter(size < 3), size.max(), rows.order_by("size")]:
+        assert "COLLATE" not in _sql(query)
+    assert _sql(compared[1]).endswith("""COLLATE "C" <= 'b'""")
+    assert _sql(name.max()).startswith("SELECT MAX(")
+
+
+def _sql(query):
+    from attrib_ds.attribution.engines.postgres import Postgres
+
+    return Postgres.compiler.to_sqlglot(query).sql("postgres")

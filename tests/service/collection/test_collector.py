@@ -155,18 +155,6 @@ def test_parts_whose_columns_have_other_types_are_loaded_and_wrong_ones_are_name
         at.load(shop, hits=folder)
 
 
-def test_links_of_a_folder_to_itself_are_not_followed_again(tmp_path):
-    folder = Folder.open(tmp_path, argument="hits")
-    folder.write("day=2025-01-31/a.parquet", one_hit())
-    for name in ("again", "loop"):
-        (tmp_path / "day=2025-01-31" / name).symlink_to(tmp_path)
-    elsewhere = tmp_path / "_elsewhere"
-    Folder.open(elsewhere, argument="hits").write("b.parquet", one_hit())
-    (tmp_path / "linked").symlink_to(elsewhere)
-    found = [part.path.removeprefix(f"{tmp_path}/") for part in folder.find()]
-    assert found == ["day=2025-01-31/a.parquet", "linked/b.parquet"]
-
-
 def json_of(each):
     return each | {name: each[name].isoformat() for name in ("serverDate", "ingestedAt")}
 

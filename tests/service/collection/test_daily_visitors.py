@@ -5,7 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from attrib_ds import instants
-from attrib_ds.service.collection.daily_visitors import DailySalt
+from attrib_ds.service.collection.daily_visitors import DailySalt, tracker_of
 from attrib_ds.service.store.store import Store
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
@@ -47,3 +47,13 @@ def test_g239_the_salt_lasts_for_a_day_of_the_project(monkeypatch):
         # The process has forgotten it too: not even a clock that is put back makes it count again.
         now["is"] = datetime(2025, 7, 2, 22, tzinfo=UTC)
         assert salt.visitor(HOME, FIREFOX) is None
+
+
+def test_g239_a_browser_without_an_id_is_known_by_its_visitor_of_the_day_or_its_page():
+    cases = {
+        ("p-1", "day.5f"): "day.5f p-1",
+        ("p-1", None): "page.p-1 p-1",
+        (None, "day.5f"): "day.5f",
+        (None, None): "hit.7",
+    }
+    assert {case: tracker_of(case[0], visitor=case[1], hit_id="7") for case in cases} == cases

@@ -10,7 +10,11 @@ import pytest
 from support.http_caller import Caller
 
 import attrib_ds as at
+from attrib_ds.contract import interactions
+from attrib_ds.service.http import pages
+from attrib_ds.service.http.limits import ServiceRequest
 from attrib_ds.service.http.server import ServerOptions, running
+from attrib_ds.service.store.settings import ProjectSettings
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 SHOP = "https://shop.example"
@@ -87,6 +91,36 @@ def three_pages(site, *, address=HOME, first=1, **headers):
     site.view(
         first + 2, "/till", tracker=f"p-{first + 2}", referrer=f"{SHOP}/boots", address=address, **headers
     )
+
+
+@pytest.mark.parametrize(
+    ("keeps", "tracker", "visitor", "signal", "expected"),
+    [
+        (True, "cookie", "day.5f", "0", "cookie day.5f"),
+        (True, "cookie", None, "0", "cookie"),
+        (False, "p-1", "day.5f", "0", "day.5f p-1"),
+        (False, "p-1", None, "0", "page.p-1 p-1"),
+        (False, None, "day.5f", "0", "day.5f"),
+        (True, None, None, "0", f"hit.{uuid(1)}"),
+        # Against the signal no id lasts; that of the page does not.
+        (True, "cookie", None, "1", f"hit.{uuid(1)}"),
+        (False, "p-1", None, "1", "p-1"),
+    ],
+)
+def test_g239_under_which_id_a_hit_is_accepted(keeps, tracker, visitor, signal, expected):
+    hit = {
+        "projectId": "shop",
+        "hitId": uuid(1),
+        "pageUrl": SHOP,
+        "trackerId": tracker,
+        "isPersistent": keeps,
+    }
+    request = ServiceRequest(
+        {"type": "http", "headers": [(b"sec-gpc", signal.encode())], "client": (HOME, 1)}
+    )
+    given = {name: value for name, value in hit.items() if value is not None}
+    record = pages._record(interactions.read_hit(given), request, ProjectSettings(), visitor)
+    assert (record["id"], record["trackerId"], record["address"]) == (uuid(1), expected, None)
 
 
 @pytest.mark.slow
