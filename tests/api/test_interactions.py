@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from support.address_databases import write_asn, write_geo
 
 import attrib_ds as at
 from attrib_ds import (
@@ -582,3 +583,18 @@ def test_several_event_types(tmp_path):
             for given in ("lead", ("lead", "call"))
         }
         assert counted == {"lead": ["lead"], ("lead", "call"): ["call", "lead"]}
+
+
+def test_raw_hits_alone_are_looked_up_in_databases(tmp_path):
+    hit = {
+        "trackerId": "t-1",
+        "date": "2025-02-01T10:00:00Z",
+        "pageUrl": "https://shop.example/",
+        "ip": "203.0.113.7",
+    }
+    nodes = pd.DataFrame({"_id": ["ads"], "type": ["campaign"], "name": ["Ads"]})
+    databases = {"geo": write_geo(tmp_path / "geo.mmdb"), "asn": write_asn(tmp_path / "asn.mmdb")}
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, nodes=nodes, hits=pd.DataFrame([hit]), **databases)
+        found = at.search_interactions(shop)
+        assert found[["geo.city", "asn.asnId"]].values.tolist() == [["Paris", "AS3215"]]

@@ -103,6 +103,26 @@ def test_g237_texts_are_cut_and_the_hit_is_marked(store):
     assert read(store, 'SELECT max(len("pageUrl.hostname")) FROM hits') == [(253,)]
 
 
+def test_g237_accepted_hits_of_an_earlier_version_are_cut_likewise(store):
+    """It bounded nothing, and kept no mark."""
+    page, referrer = SHOP + "y" * 3_000, "https://news.example/" + "z" * 3_000
+    cases = [(page, None, None), (SHOP, referrer, False), (SHOP, None, True), (SHOP, None, None)]
+    collect(
+        store,
+        *(
+            record(number) | dict(zip(("pageUrl", "referrer", "truncated"), case, strict=True))
+            for number, case in enumerate(cases)
+        ),
+    )
+    lengths = 'truncated, len("pageUrl.pathname"), len(referrer)'
+    assert read(store, f"SELECT {lengths} FROM hits ORDER BY id") == [
+        (True, 2_048 - len(SHOP) + 1, None),
+        (True, 1, 2_048),
+        (True, 1, None),
+        (False, 1, None),
+    ]
+
+
 def test_g237_loaded_hits_are_cut_likewise(store):
     usual = {"trackerId": "t", "date": "2025-01-31T12:00:00Z", "pageUrl": SHOP}
     cases = [

@@ -352,7 +352,6 @@ def test_the_command_line_lists_and_revokes_the_same_keys(call, home, tmp_path, 
     assert ask_token(Caller(server), written).status == 400
 
 
-@pytest.mark.slow
 def test_a_server_can_refuse_to_create_keys(home, accounts, pair):
     key = accounts.create(projects=["shop"])
     with running(home, options=ServerOptions(new_keys=False)) as url:
