@@ -1,5 +1,8 @@
 """Parts of a folder: which files are found, and what of them is read."""
 
+import os
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -67,3 +70,19 @@ def test_a_url_or_a_folder_is_one(tmp_path):
         False,
         False,
     ]
+
+
+def test_a_part_has_its_name_once_its_content_is_on_the_disk(tmp_path, monkeypatch):
+    folder, flushed, flush = Folder.open(tmp_path, argument="hits"), [], os.fsync
+
+    def note(handle):
+        flushed.append((os.fstat(handle).st_ino, os.fstat(handle).st_size, found(folder)))
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    folder.write("day=1/a.parquet", ROWS)
+    (part,) = folder.find()
+    content, *folders = flushed
+    assert content == (Path(part.path).stat().st_ino, part.size, [])
+    # Then its name, and that of its folder.
+    assert [inode for inode, *_ in folders] == [each.stat().st_ino for each in (tmp_path / "day=1", tmp_path)]
