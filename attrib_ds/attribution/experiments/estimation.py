@@ -27,7 +27,7 @@ from attrib_ds.attribution.incremental.sensitivity import sensitivity_rows
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import InvalidRequest, NotSupported, check_choice
+from attrib_ds.errors import ConfoundingWarning, InvalidRequest, NotSupported, check_choice, warn
 from attrib_ds.records.frames import TEXT, Frame, to_pandas
 
 _ALL_OBSERVED: Final = ObservedShares(None, {None: (1.0, 0.0)})
@@ -78,8 +78,8 @@ def estimate_effects(
     Warns
     -----
     ConfoundingWarning
-        If the verdict of the controls is ``"confounded"``, or the touchpoints of nodes cluster in the 30
-        minutes before conversions.
+        If the verdict of the controls is ``"confounded"``, the touchpoints of nodes cluster in the 30
+        minutes before conversions, or effects change if users' earlier conversions are adjusted for.
     TruncatedUsers
         If the table of observed users lacks those who were never touched.
 
@@ -239,8 +239,9 @@ class HazardEffects(effects.Effects):
         They pass if their credit is certainly less than a quarter of the net effect, in two one-sided tests
         at 10 %. Where the net effect without the adjustment for activity differs by at most a half, they also
         pass by that test without it; if they fail with it and pass without, the tests disagree. The verdict
-        is ``"clear"`` if controls pass, the net effect is above zero at 1 %, and no node clusters at the
-        checkout; and otherwise ``"cannot tell"``, as without controls. The row on activity says how much the
+        is ``"clear"`` if controls pass, the net effect is above zero at 1 %, no node clusters at the
+        checkout, and users' earlier conversions hardly change the effects where many convert again; and
+        otherwise ``"cannot tell"``, as without controls. The row on activity says how much the
         adjustment matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
         """
         models.check_level("confidence", confidence)
@@ -763,8 +764,8 @@ class HazardEffects(effects.Effects):
         if of_controls.result in ("failed", "cannot tell"):
             unadjusted = self._by_fold(self._unadjusted)
             of_controls = judgement.reconsidered(of_controls, credits, unadjusted, is_control)
-        net, further = credits[:, ~is_control].sum(axis=1), self.sample.further
-        in_sessions = further is not None
+        of_paid, further = credits[:, ~is_control], self.sample.further
+        net, in_sessions = of_paid.sum(axis=1), further is not None
         checks = [
             of_controls,
             judgement.check_effects(net),
@@ -774,6 +775,15 @@ class HazardEffects(effects.Effects):
             credits = self._by_fold(replace(self.fit, further=further.anyway()))
             anyway = credits[:, ~is_control].sum(axis=1)
             checks.append(judgement.check_sessions(net, anyway, confidence=confidence))
+        converted = self.sample.histories.event_user
+        # With fewer who convert again, earlier conversions cannot matter.
+        again = len(converted) - len(np.unique(converted))
+        if again > judgement.NEGLIGIBLE_SHARE * np.abs(of_paid[0]).sum():
+            adjusted = self._by_fold(self._after_conversions)[:, ~is_control]
+            names = [str(node) for node in np.array(self.sample.node_ids)[~is_control]]
+            checks.append(judgement.check_earlier_conversions(of_paid, adjusted, names))
+            if is_warning and checks[-1].result == "failed":
+                warn(f"{self.label}: {checks[-1].explanation}", ConfoundingWarning)
         judged = judgement.judge(checks)
         if is_warning and judged.verdict == "confounded":
             judgement.warn_of_confounding(self.label, of_controls)
@@ -792,6 +802,12 @@ class HazardEffects(effects.Effects):
             return self.fit
         with threadpool_limits(1, user_api="blas"):
             return self.sample.without_activity().fit(is_jackknife=True)
+
+    @cached_property
+    def _after_conversions(self) -> HazardFit:
+        """The model that knows the earlier conversions of users."""
+        with threadpool_limits(1, user_api="blas"):
+            return self.sample.after_conversions().fit(is_jackknife=True)
 
     def _by_fold(self, fit: HazardFit) -> Numbers:
         """Return the credits of nodes: of all users, then without each fold."""

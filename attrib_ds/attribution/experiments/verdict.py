@@ -248,6 +248,25 @@ def check_sessions(net: arrays.Numbers, anyway: arrays.Numbers, *, confidence: f
     return Check("replacement of sessions", "cannot tell", found, "a randomised holdout", *bounds)
 
 
+def check_earlier_conversions(
+    credits: arrays.Numbers, adjusted: arrays.Numbers, node_ids: Sequence[str]
+) -> Check:
+    """Compare effects with those of a model that knows the earlier conversions of users.
+
+    Who has converted may be reached more often than others, as by an e-mail to customers, and convert again
+    whatever reaches them. Both arguments have the shape (1 + GROUPS, n_nodes).
+    """
+    name, change = "earlier conversions", adjusted - credits
+    if not is_failed(change, NEGLIGIBLE_SHARE * float(np.abs(credits[0]).sum())):
+        return Check(name, "passed", "That users have converted before hardly changes the effects.")
+    node = int(np.abs(change[0]).argmax())
+    found = (
+        f"Adjusted for earlier conversions of users, {node_ids[node]} would cause {adjusted[0, node]:,.0f} "
+        f"conversions instead of {credits[0, node]:,.0f}: effects rest on who converts again."
+    )
+    return Check(name, "failed", found, "first conversions alone, which end observations; or a holdout")
+
+
 def check_activity(net: arrays.Numbers, unadjusted: arrays.Numbers, *, confidence: float) -> Check:
     """Compare net effects with those of a model in which all users are equally active."""
     name, change = "activity of users", unadjusted - net

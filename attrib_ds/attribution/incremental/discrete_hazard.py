@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.incremental.histories import Histories, preceding
+from attrib_ds.attribution.incremental.histories import Histories, preceding, standardised
 from attrib_ds.attribution.incremental.person_periods import Design, Periods, adstock_at, sample_periods
 from attrib_ds.attribution.incremental.sessions import BEFORE, Further, Sessions, days_cut_off
 from attrib_ds.attribution.intervals import GROUPS, Tally
@@ -134,6 +134,21 @@ class HazardSample:
     def without_activity(self) -> HazardSample:
         """Return the data of a regression in which all users are equally active."""
         return replace(self, design=self.design.without_activity())
+
+    def after_conversions(self) -> HazardSample:
+        """Return the data of a regression that knows users' earlier conversions, and how recent they are."""
+        histories, periods, plain = self.histories, self.periods, self.design.plain
+        order = np.lexsort((histories.event_time, histories.event_user))
+        every = replace(
+            histories,
+            touch_user=histories.event_user[order],
+            touch_node=np.zeros(len(order), np.int64),
+            touch_time=histories.event_time[order],
+        )
+        lives = [*half_lives_of(self.model), np.inf]
+        earlier = adstock_at(every, periods.user, periods.moment - BEFORE, nodes=1, half_lives=lives)[:, 0]
+        columns = [plain[:, :1], standardised(np.log1p(earlier, dtype=np.float64)), plain[:, 1:]]
+        return replace(self, design=replace(self.design, plain=np.column_stack(columns)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,6 +219,76 @@ def test_sessions_that_may_have_come_anyway_leave_effects_open(anyway, error, re
     assert verdict.check_sessions(net, net + change, confidence=0.95).result == result
 
 
+@pytest.mark.parametrize(
+    ("change", "error", "result"),
+    [
+        ([0.0, -400.0], 30.0, "failed"),
+        # A quarter of the effects' sizes is no more than that, and 400 may be 0 if the error is 200.
+        ([0.0, -200.0], 30.0, "passed"),
+        ([0.0, -400.0], 200.0, "passed"),
+        # Changes of different nodes do not cancel.
+        ([290.0, -300.0], 30.0, "failed"),
+    ],
+)
+def test_effects_that_earlier_conversions_change_are_open(change, error, result):
+    credits = sampled([100.0, 700.0], [0.0, 0.0])
+    adjusted = credits + sampled(change, [error, error])
+    found = verdict.check_earlier_conversions(credits, adjusted, ["ad", "letter"])
+    assert found.result == result
+    assert ("letter would cause" in found.explanation) == (result == "failed")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="to customers"),
+        pytest.param(False, id="to all", marks=pytest.mark.slow),
+    ],
+)
+def subscribers(request):
+    """Users who buy by chance and again every ten days, and letters without an effect: to customers or to all."""
+    random, users, days = np.random.default_rng(4), 300, 40
+    first = random.integers(0, 60, users)
+    bought = [(user, day) for user in range(users) for day in range(first[user], days, 10)]
+    since = first if request.param else np.zeros(users)
+    is_sent = random.random((users, days)) < 0.2
+    sent = [(user, day) for user, day in zip(*np.nonzero(is_sent), strict=True) if day > since[user]]
+    seen = list(zip(*np.nonzero(random.random((users, days)) < 0.05), strict=True))
+
+    def rows(kind, pairs, hour):
+        user, day = np.transpose(pairs)
+        date = (
+            pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(day, unit="D") + pd.Timedelta(hours=hour)
+        )
+        return pd.DataFrame({"user_id": [f"u{each}" for each in user], "date": date, **kind})
+
+    touchpoints = pd.concat([rows({"node_id": "letter"}, sent, 8), rows({"node_id": "direct"}, seen, 9)])
+    conversions = rows({}, bought, 20)
+    conversions["event_id"] = [f"e{number}" for number in range(len(conversions))]
+    begin = pd.Timestamp("2026-01-01", tz="UTC")
+    observed = pd.DataFrame({"user_id": [f"u{user}" for user in range(users)], "since": begin})
+    observed["until"] = begin + pd.Timedelta(days=days)
+    return request.param, Paths.from_frames(touchpoints, conversions, users=observed)
+
+
+def test_letters_to_customers_who_buy_again_are_found_out(subscribers):
+    is_to_customers, paths = subscribers
+    if is_to_customers:
+        with pytest.warns(ConfoundingWarning, match="letter would cause"):
+            effects = estimate_effects(paths, controls=["direct"])
+        found = effects.verdict().set_index("test").loc["earlier conversions"]
+        assert (found["verdict"], found["result"]) == ("cannot tell", "failed")
+        # A first conversion has none before it, as periods of users who have not converted.
+        sample = effects.sample
+        so_far = sample.after_conversions().design.plain[:, len(sample.model.half_lives) + 1]
+        assert so_far[sample.periods.is_case].min() == so_far.min()
+    else:
+        effects = estimate_effects(paths, controls=["direct"])
+        assert (
+            "failed" not in effects.verdict().set_index("test")["result"].drop("activity of users").tolist()
+        )
+
+
 def nodes_at(*, is_at_checkout, share=0.5):
     return pd.DataFrame({"share": [share, 0.0], "is_at_checkout": [is_at_checkout, False]}, index=["a", "b"])
 
