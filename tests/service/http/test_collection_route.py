@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import duckdb
 import pytest
+from starlette.datastructures import Headers
 from support.address_databases import IN_PARIS, OF_ORANGE, damage, write_asn, write_geo
 from support.http_caller import Caller
 from support.queued_records import queued
@@ -16,7 +17,10 @@ import attrib_ds as at
 from attrib_ds import instants
 from attrib_ds.errors import Unavailable
 from attrib_ds.service.collection.hits import HitIntake
+from attrib_ds.service.http import projects
+from attrib_ds.service.http.errors import HttpError
 from attrib_ds.service.http.server import Rate, ServerOptions, running
+from attrib_ds.service.store.settings import ProjectSettings
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0"
 PAGE = "https://shop.example/boots?utm_source=google&utm_medium=cpc&utm_campaign=spring"
@@ -311,6 +315,35 @@ def test_an_invalid_hit_is_refused_with_its_reason_and_stores_nothing(home):
     assert queued(home / "shop.duckdb", "hits") == []
 
 
+@pytest.mark.parametrize(
+    ("headers", "ingest_key", "status"),
+    [
+        ({"origin": "https://shop.example"}, "k", None),
+        ({"origin": "https://shop.example", "x-ingest-key": "k"}, None, None),
+        ({"origin": "https://shop.example"}, None, 401),
+        ({"origin": "https://shop.example"}, "x", 401),
+        ({"origin": "https://shop.example.evil"}, "k", 403),
+        ({}, "k", 403),
+        # An image has no origin, but a referrer.
+        ({"referer": "https://shop.example/till"}, "k", None),
+        ({"referer": "https://other.example/"}, "k", 403),
+    ],
+)
+def test_keys_and_origins_of_pages(headers, ingest_key, status):
+    def check(settings):
+        try:
+            projects.check_page(Headers(headers), settings, ingest_key=ingest_key)
+        except HttpError as error:
+            return error.status
+        return None
+
+    shop = ("https://shop.example",)
+    assert check(ProjectSettings(ingest_keys=("other", "k"), allowed_origins=shop)) == status
+    assert check(ProjectSettings(allowed_origins=shop)) == (403 if status == 403 else None)
+    assert check(ProjectSettings(ingest_keys=("k",))) == (401 if status == 401 else None)
+    assert check(ProjectSettings()) is None
+
+
 @pytest.mark.slow
 def test_keys_and_origins_of_the_project_hold_for_hits(home):
     key = "k" * 16
@@ -318,15 +351,12 @@ def test_keys_and_origins_of_the_project_hold_for_hits(home):
     with serving(home) as url:
         post = posting(url)
         assert post(hit(1), Origin="https://shop.example").status == 401
-        assert post(hit(2, ingestKey="x" * 16), Origin="https://shop.example").status == 401
         assert post(hit(3, ingestKey=key), Origin="https://shop.example.evil").status == 403
         assert post(hit(4, ingestKey=key)).status == 403
         assert post(hit(5, ingestKey=key), Origin="https://shop.example").status == 202
         assert post(hit(6), Origin="https://shop.example", X_Ingest_Key=key).status == 202
-        # An image has no origin, but a referrer.
         pixel = f"/c?projectId=shop&ingestKey={key}&hitId={uuid(7)}"
         assert post(None, "GET", pixel, Referer="https://shop.example/till").status == 200
-        assert post(None, "GET", pixel, Referer="https://other.example/").status == 403
     assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(5), uuid(6), uuid(7)}
 
 
