@@ -367,7 +367,7 @@ class CustomWeights(Model):
     """
 
     weight: Callable[[Any], Any] = field(repr=False)
-    label: str = field(default="custom_weights", repr=False)
+    label: str = "custom_weights"
 
     def __post_init__(self) -> None:
         if not callable(self.weight):

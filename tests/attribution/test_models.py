@@ -47,3 +47,4 @@ def test_models_are_values():
     assert PositionBased() == PositionBased(first=0.4, last=0.4)
     assert PositionBased(milestones={"lead": 0.1}) == PositionBased(milestones=(("lead", 0.1),))
     assert len({Linear(), Linear(), LinearRamp()}) == 2
+    assert repr(CustomWeights(max, "longest")) == "CustomWeights(label='longest')"

@@ -13,7 +13,7 @@ from functools import cache, partial
 from hashlib import sha384
 from importlib.resources import files
 from itertools import islice
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from cryptography.fernet import Fernet, InvalidToken
 from starlette.datastructures import Headers
@@ -403,8 +403,7 @@ def _pixel() -> Response:
     return Response(_PIXEL, media_type="image/gif")
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """The tracking script as it is served.
 
     Parameters
