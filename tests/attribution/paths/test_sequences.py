@@ -34,22 +34,21 @@ def classes_of(paths, model):
     return {tuple(path): tuple(count) for path, count in zip(shown, counts.tolist(), strict=True)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transform", "steps", "expected"),
     [
-        ("unique", None, "d a b b c d c c"),
-        ("unique", 3, "d c c"),
-        ("unique", 9, "d a b b c d c c"),
-        ("exposure", None, "d a b c d c"),
+        pytest.param("unique", None, "d a b b c d c c", marks=pytest.mark.slow),
+        pytest.param("unique", 3, "d c c", marks=pytest.mark.slow),
+        pytest.param("unique", 9, "d a b b c d c c", marks=pytest.mark.slow),
+        pytest.param("exposure", None, "d a b c d c", marks=pytest.mark.slow),
         ("exposure", 5, "b c d c"),  # the last five, then the transform
-        ("first", None, "d a b c"),
+        pytest.param("first", None, "d a b c", marks=pytest.mark.slow),
         ("first", 4, "c d"),
-        ("frequency", None, "d2 a b2 c3"),
+        pytest.param("frequency", None, "d2 a b2 c3", marks=pytest.mark.slow),
         ("frequency", 4, "c3 d"),
     ],
 )
-@pytest.mark.parametrize("made", [paths_of, users_of])
+@pytest.mark.parametrize("made", [paths_of, pytest.param(users_of, marks=pytest.mark.slow)])
 def test_transforms(transform, steps, expected, made):
     paths = made([(LONG, 2, 5.0, 3)])
     wanted = tuple((step[0], int(step[1:] or 1)) for step in expected.split())
