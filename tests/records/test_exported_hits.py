@@ -12,6 +12,7 @@ from support.export_rows import ga4_rows, snowplow_rows
 from support.export_schemas import GA4, SNOWPLOW, arrow, leaves, without
 
 from attrib_ds.records import ga4_events, snowplow_events
+from attrib_ds.records.export_tables import AccessLog, open_access_log
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
 from attrib_ds.records.snowplow_events import SnowplowHits, open_snowplow_hits
 
@@ -229,3 +230,25 @@ def test_snowplow_is_read_where_it_lies():
     ]
     expected = sorted(map(comparable, reference_exports.snowplow_hits(rows)), key=str)
     assert read_in_place(snowplow_events, rows, SNOWPLOW) == expected
+
+
+def test_page_views_of_an_access_log(tmp_path):
+    line = '203.0.113.7 - - [31/Jan/2025:12:00:{:02} +0100] "{}" 200 5 "{}" "Firefox"\n'
+    file = tmp_path / "access.log"
+    requests = [
+        ("GET /boots HTTP/1.1", "https://news.example/"),
+        ("POST /c HTTP/1.1", "-"),
+        ("GET / HTTP/1.1", "-"),
+    ]
+    lines = [line.format(second, *request) for second, request in enumerate(requests)]
+    file.write_text("".join([lines[0], "no request\n", *lines[1:]]), encoding="utf-8")
+    log = AccessLog(file, site="https://shop.example")
+    hits, skipped, source = read(lambda connection, log: open_access_log(connection, log, secret="s"), log)
+    assert (skipped, source.unreadable["row"].to_pylist()) == (1, [1])
+    shown = [(hit["pageUrl"], hit["referrer"], hit["userAgent"], str(hit["date"])) for hit in hits]
+    assert shown == [
+        ("https://shop.example/boots", "https://news.example/", "Firefox", "2025-01-31 11:00:00"),
+        ("https://shop.example/", None, "Firefox", "2025-01-31 11:00:02"),
+    ]
+    # One visitor: the same network and the same user agent on one day.
+    assert len({hit["trackerId"] for hit in hits}) == 1
