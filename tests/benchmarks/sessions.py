@@ -8,6 +8,7 @@ engine.
 """
 
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -62,9 +63,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             apart(write, folder, options.memory, count)
             for name, step in STEPS.items():
-                spent, figures = apart(step, folder, options.memory)
-                figures = {"hits/s": count / spent["seconds"], **figures}
-                rows.append(Row("sessions", name, f"{count:,} hits", **spent, figures=figures))
+                used, figures = apart(step, folder, options.memory)
+                figures = {"hits/s": count / used["seconds"], **figures}
+                rows.append(Row("sessions", name, f"{count:,} hits", **used, figures=figures))
             size = sum(part.stat().st_size for part in Path(folder).glob("bench.duckdb*"))
             rows[-1].figures["MB of file per million hits"] = size / millions / 1e6
     report(compared(rows, PLAIN), options.json)
@@ -84,6 +85,10 @@ def write(folder: str, memory: str, count: int) -> None:
         connection.execute(
             "COPY (SELECT id AS hitId, trackerId, serverDate AS date, 'https://shop.example/' || search AS pageUrl, "
             f"referrer, userAgent FROM hits) TO '{folder}/hits.parquet'"
+        )
+        connection.execute(
+            "COPY (SELECT id AS _id, trackerId, 'order' AS eventType, serverDate + INTERVAL 1 MINUTE AS eventDate "
+            f"FROM hits WHERE hash(id) % 60 = 0) TO '{folder}/orders.parquet'"
         )
 
 
@@ -109,20 +114,30 @@ def load(folder: str, memory: str) -> tuple[dict, dict]:
     with at.connect("bench", path=Path(folder) / "bench.duckdb") as project:
         with project.transport._store.cursor() as cursor:
             cursor.execute("SET GLOBAL memory_limit = ?", [memory])
-        spent = measured(lambda: at.load(project, hits=Path(folder) / "hits.parquet"))
-        return spent, {"sessions": project.send("search_interactions", limit=0, bots=None).total}
+        used = measured(lambda: at.load(project, hits=Path(folder) / "hits.parquet"))
+        return used, {"sessions": project.send("search_interactions", limit=0, bots=None).total}
 
 
 STEPS = {PLAIN: gap_rule, "all session rules": all_rules, "load: read, resolve, store": load}
 
 
-def measured(job) -> dict[str, float]:
-    """Return seconds, processor seconds and peak memory of a call in this process."""
-    started, before = time.perf_counter(), time.process_time()
+def measured(job, process: int | None = None) -> dict[str, float]:
+    """Return seconds, processor seconds and peak memory of a call in this process, and in another that it uses."""
+    started, before = time.perf_counter(), spent(process)[0]
     job()
-    seconds, processor = time.perf_counter() - started, time.process_time() - before
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "processor": processor, "peak_mb": peak}
+    seconds, (after, peak) = time.perf_counter() - started, spent(process)
+    return {"seconds": seconds, "processor": after - before, "peak_mb": peak}
+
+
+def spent(process: int | None) -> tuple[float, float]:
+    """Return processor seconds and peak megabytes of this process so far, and of another."""
+    seconds, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if process is not None:
+        ticks = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        seconds += (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        peak += next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return seconds, peak / 1024
 
 
 if __name__ == "__main__":
