@@ -63,6 +63,13 @@ def test_an_empty_value_of_a_path_that_does_not_convert_is_zero(write):
     assert sequences.counts == {"paths": 2}
 
 
+@pytest.mark.parametrize(("more", "expected"), [({}, {"NOK"}), ({"currency": ["SEK"]}, {"SEK"})])
+def test_the_value_of_a_path_has_the_currency_of_its_column_or_the_one_named(more, expected):
+    frame = pd.DataFrame({"path": ["a > b"], "conversions": [2], "value": [10.0]} | more)
+    paths = read_sequences(frame, currency="NOK").paths
+    assert set(attribute(paths, "linear")["currency"]) == expected
+
+
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
