@@ -36,7 +36,7 @@ def test_missing_tables_and_privileges_are_named(postgres, postgres_server):
 
 def test_text_is_compared_by_bytes():
     """The locale of a database may put "b" before "B"; numbers have none."""
-    pytest.importorskip("psycopg")
+    pytest.importorskip("psycopg", reason="PostgreSQL needs psycopg; pip install 'attrib-ds[postgres]'")
     rows = ibis.table({"name": "string", "size": "int64"}, name="rows")
     name, size = rows["name"], rows["size"]
     compared = [rows.filter(each) for each in (name < "b", name <= "b", name > "b", name >= "b")]
