@@ -362,8 +362,7 @@ class OwnTable:
         if day is None:
             column = self.find("date", named, required=required, called=called)
             return [] if column is None else [column]
-        at = self._moment(day)
-        if not self.scalar(f"coalesce(bool_and({at} = date_trunc('day', {at})), false)"):
+        if not self._are_days(self._moment(day)):
             return [day]
         if clocks:
             return [day, clocks[0]]
@@ -372,6 +371,13 @@ class OwnTable:
         if others and not instants:
             self._warn_of_times(others[0], day)
         return instants[:1] or [day]
+
+    def _are_days(self, at: str, *, unless: str = "false") -> bool:
+        """Return whether SQL is midnight in every row, and a condition holds in none."""
+        # How a moment is written is a long text, which DuckDB reads once.
+        rows = f"(SELECT {at} AS moment, {unless} AS other FROM {self.source.relation})"
+        days = "coalesce(bool_and(moment = date_trunc('day', moment) AND NOT other), false)"
+        return bool(self.connection.execute(f"SELECT {days} FROM {rows}").fetchall()[0][0])
 
     def _is_mostly(self, column: str, sql: str) -> bool:
         """Return whether SQL is not NULL for more than half of the values of a column."""
@@ -638,10 +644,8 @@ class OwnTable:
         kind = self.source.types[column] if isinstance(column, str) else ""
         if not isinstance(column, str) or not re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
             return False
-        at, has_clock = self._select["date"], f"contains({self.source.word(column)}, ':')"
-        is_midnight = f"{at} = date_trunc('day', {at})"
-        days = f"{is_midnight} AND NOT {has_clock}" if kind == "VARCHAR" else is_midnight
-        return bool(self.scalar(f"bool_and({days})"))
+        has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
+        return self._are_days(self._select["date"], unless=has_clock)
 
     # -- reading rows
 
