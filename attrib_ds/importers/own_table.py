@@ -115,6 +115,11 @@ class OwnTable:
             self.source = of_services.open_log(connection, rows, argument)
         else:
             self.source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+        if not self.source.columns:
+            first = self.source.unreadable.slice(0, 1).to_pylist()[0]
+            raise errors.InvalidRequest(
+                f"{argument}: {self.name} has no readable rows (row {first['row']}: {first['reason']})"
+            )
         #: What was understood of an export of another service.
         self.note = ""
         self.format = of_services.recognised(

@@ -1,7 +1,7 @@
 """Opens a frame, an Arrow table or a file as a DuckDB table."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,8 +28,8 @@ _EXTENSIONS: Final = (*text_files.DELIMITED, *_JSON_LINES, *_PARQUET, *WORKBOOKS
 _MOST_PROPERTIES: Final = 2_000
 _MOST_LEVELS: Final = 16
 _MOST_ROWS_OF_GROUP: Final = 50_000_000
-#: As many as DuckDB keeps in a group.
-_ROWS_OF_BATCH: Final = 122_880
+#: Bytes of the rows of a small Parquet file.
+_MOST_DECODED: Final = 2**30
 #: Bytes of a column of a part, and rows of it, in memory at a time: not all of a row group.
 BUFFER_BYTES: Final = 4 * 2**20
 BATCH_ROWS: Final = 8_192
@@ -226,7 +226,8 @@ def open_source(
         if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
             return _from_arrow(connection, read_arrow(argument, source), argument, opaque)
     except (pa.ArrowException, duckdb.Error, OSError, EOFError, UnicodeError) as error:
-        reason = str(error).split("\n")[0]
+        # What a reader of batches raises, comes back by Arrow and DuckDB.
+        reason = str(error).split("\n")[0].rpartition("IOError: ")[2].partition(". Detail: ")[0]
         name = f"{str(source)!r} " if isinstance(source, str | Path) else ""
         raise InvalidRequest(f"{argument}: {name}cannot be read: {reason}") from error
     raise InvalidRequest(
@@ -259,7 +260,9 @@ def _open_path(
     if extension in _PARQUET:
         with pa.parquet.ParquetFile(path) as file:
             check_parquet(file.metadata, path.name, path.stat().st_size, argument=argument)
-            batches = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(_ROWS_OF_BATCH))
+            most = max(_MOST_DECODED, text_files.MOST_FOLD * path.stat().st_size)
+            bounded = _bounded(file.iter_batches(BATCH_ROWS), most)
+            batches = pa.RecordBatchReader.from_batches(file.schema_arrow, bounded)
             return _from_arrow(connection, batches, argument, opaque)
     if extension in WORKBOOKS:
         rows = read_sheet(path, argument=argument)
@@ -288,6 +291,19 @@ def check_parquet(metadata: pa.parquet.FileMetaData, name: str, size: int, *, ar
                     f"{argument}: {name!r} has {number:,} {what} in a row group; allowed: {most:,}; "
                     "write it with smaller row groups"
                 )
+
+
+def _bounded(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file; it may repeat a long text in many rows at the cost of a few bytes."""
+    held = 0
+    for batch in batches:
+        for values in batch.columns:
+            held += (values.dictionary_decode() if pa.types.is_dictionary(values.type) else values).nbytes
+        if held > most:
+            raise OSError(
+                f"its rows have more than {most:,} bytes; allowed is {text_files.MOST_FOLD} times its size"
+            )
+        yield batch
 
 
 def _to_arrow(frame: pd.DataFrame, opaque: Collection[str]) -> pa.Table:

@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -325,9 +326,12 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
     check_content(path, argument)
     is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
-    if not is_delimited or not path.is_file() or _marked_encoding(path) is not None:
+    if not is_delimited or not path.is_file():
         return None
-    line = _first_foreign_line(path)
+    try:
+        line = None if _marked_encoding(path) is not None else _first_foreign_line(path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
     if line is not None and encoding is None:
         raise InvalidRequest(
             f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "

@@ -9,9 +9,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import IO, Any, BinaryIO, Final, Self
+from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
@@ -212,10 +215,6 @@ _MOST_COLUMNS_READ: Final = 2_000
 _MOST_PARTS: Final = 1_000
 _MOST_BYTES_OF_WORKBOOK: Final = 2**30
 _BYTES_AT_ONCE: Final = 2**20
-#: Column and row of a cell or of the last one of a sheet, or a row alone.
-_PLACE: Final = re.compile(
-    rb'\bre?f?="(?:[A-Z]{1,9}[0-9]{1,9}:)?([A-Z]{1,9})([0-9]{1,9})"|<row[^>]*\br="([0-9]{1,9})"'
-)
 #: Errors of damaged files, whose parts are read one by one; those of XML parsers are syntax errors.
 _DAMAGES: Final = (ValueError, TypeError, KeyError, SyntaxError, EOFError, BadZipFile, zlib.error)
 
@@ -278,31 +277,47 @@ def _check_workbook(path: Path, argument: str) -> None:
         total = sum(part.file_size for part in parts)
         if total > _MOST_BYTES_OF_WORKBOOK:
             problem = f"{total:,} bytes unpacked; allowed: {_MOST_BYTES_OF_WORKBOOK:,}"
-        sheets = [part for part in parts if part.filename.startswith("xl/worksheets/")]
-        for part in sheets if not problem else ():
-            cells, rows, columns, tail = 0, 0, 0, b""
+        # A sheet may have any name.
+        for part in parts if not problem else ():
             with archive.open(part) as content:
-                while (piece := content.read(_BYTES_AT_ONCE)) and max(cells, rows * columns) <= _MOST_CELLS:
-                    text, mark, tail = (tail + piece).rpartition(b"<")
-                    tail = mark + tail
-                    places = _PLACE.findall(text)
-                    cells += text.count(b"<c ") + text.count(b"<c>")
-                    rows = max([rows, *(int(row or 0) for pair in places for row in pair[1:])])
-                    columns = max([columns, *map(_column_number, {column for column, *_ in places})])
+                cells, columns = _extent(content)
             if columns > _MOST_COLUMNS_READ:
                 problem = f"a cell in column {columns:,}; allowed: {_MOST_COLUMNS_READ:,} columns"
-            elif max(cells, rows * columns) > _MOST_CELLS:
+            elif cells > _MOST_CELLS:
                 problem = f"more than {_MOST_CELLS:,} cells in a sheet"
     if problem:
         raise errors.InvalidRequest(f"{argument}: the workbook {path.name!r} has {problem}; save it as CSV")
 
 
-def _column_number(name: bytes) -> int:
-    """Return the number of a column by its letters: 27 for AA."""
-    number = 0
-    for letter in name:
-        number = 26 * number + letter - 64
-    return number
+def _extent(content: IO[bytes]) -> tuple[float, int]:
+    """Return how many cells a sheet makes of XML, and its last column; no cells if it is none.
+
+    Rows and cells say where they are, and the sheet where it ends, in every way that its reader understands.
+    """
+    cells, rows, columns = 0, 0.0, 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal cells, rows, columns
+        kind = name.rpartition(" ")[2]
+        if kind == "row":
+            rows = max(rows + 1, float(attributes.get("r", 0)))
+        elif kind in {"c", "dimension"}:
+            cells += kind == "c"
+            last = attributes.get("r" if kind == "c" else "ref", "").rpartition(":")[2]
+            letters = "".join(takewhile(str.isalpha, last))
+            columns = max(
+                columns, reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters[:9].upper(), 0)
+            )
+            rows = max(rows, int(last[len(letters) :] or 0))
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = start
+    # Where this fails, the reader of the workbook fails too.
+    with suppress(expat.ExpatError, ValueError):
+        while (piece := content.read(_BYTES_AT_ONCE)) and max(cells, rows * columns) <= _MOST_CELLS:
+            parser.Parse(piece)
+    # A row without cells is read with the columns of the others.
+    return max(cells, rows * max(columns, 1)), columns
 
 
 @contextmanager

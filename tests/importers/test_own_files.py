@@ -68,6 +68,25 @@ def test_file_formats(write, tmp_path, kind):
     assert attribute(journeys.paths(), "last_touch")["conversions"].sum() == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "damage", "problem"),
+    [
+        ("a.csv.gz", lambda packed: packed[:-9], "'a.csv.gz' cannot be read: Compressed file ended before"),
+        ("a.csv.gz", lambda packed: packed + b"garbage", "'a.csv.gz' cannot be read: Not a gzipped file"),
+        ("a.csv.gz", lambda packed: packed[:12] + b"\xff\xff" + packed[14:], "'a.csv.gz' cannot be read: "),
+        (
+            "a.ndjson",
+            lambda _: b'{"user": "\\ud800x"}\n',
+            r"a.ndjson has no readable rows \(row 0: not valid JSON\)",
+        ),
+    ],
+)
+def test_damaged_files_are_named(write, tmp_path, name, damage, problem):
+    (tmp_path / name).write_bytes(damage(gzip.compress(TOUCHES.encode())))
+    with pytest.raises(errors.InvalidRequest, match=f"^touchpoints: {problem}"):
+        read_journeys(tmp_path / name, write("orders.csv", ORDERS))
+
+
 def test_touchpoints_that_are_alike_are_several(write):
     line = "u,2025-01-01T10:00:00Z,search\n"
     journeys = read_journeys(write("touches.csv", TOUCHES + line), write("orders.csv", ORDERS))

@@ -295,6 +295,29 @@ def test_stages_may_be_in_another_language(name, stage, tmp_path):
     assert journeys.events["statistics.revenue.amount"].sum() == 20000
 
 
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        (
+            "hubspot",
+            "Datensatz-ID,Deal-Name,Deal-Phase,Abschlussdatum,-,Betrag,Währung,-,Zugeordnete Kontakt-IDs",
+        ),
+        (
+            "salesforce",
+            "Opportunity-Name,Opportunity-ID,Phase,Betrag,Betrag Währung,Schlussdatum,-,-,Kontakt-ID",
+        ),
+    ],
+)
+def test_headers_of_deals_may_be_german(name, header, tmp_path):
+    touchpoints, deals = files_of(name)
+    frame = pd.read_csv(deals, dtype=str)
+    frame.columns = header.split(",")
+    frame.drop(columns="-").to_csv(tmp_path / "deals.csv", index=False)
+    journeys, said = quiet(touchpoints, tmp_path / "deals.csv")
+    assert "2 won " in said
+    assert journeys.events["statistics.revenue.amount"].sum() == 20000
+
+
 def test_refunds_that_are_rows_of_paypal_and_woocommerce_are_left_out(tmp_path):
     header, *rows = (EXPORTS / "paypal.csv").read_text().splitlines()
     refund = rows[0].replace("90.00", "-90.00").replace("4XA", "4XR")

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.records import text_files
+from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import open_source
 from attrib_ds.records.written_files import read_sheet
 
@@ -54,9 +54,16 @@ def sheet_of(rows, dimension="A1"):
         ('<row r="1"><c r="XFD1"><v>1</v></c></row>', "A1", "column 16,384; allowed: 2,000 columns"),
         ('<row r="1"><c r="A1"><v>1</v></c></row>', "A1:ALL1048576", "more than 10,000,000 cells"),
         ('<row r="1048576"><c r="ALL1"><v>1</v></c></row>', "A1", "more than 10,000,000 cells"),
+        ("<row r = '9999999999'/>", "A1", "more than 10,000,000 cells"),
+        (
+            '<x:row xmlns:x="http://schemas.openxmlformats.org/spreadsheetml/2006/main" r="2e7"/>',
+            "A1",
+            "more than",
+        ),
+        ('<row r="&#57;9999999"/>', "A1", "more than 10,000,000 cells"),
         pytest.param("cells", "A1", "more than 10,000,000 cells", marks=pytest.mark.slow),
     ],
-    ids=["columns", "dimension", "row", "cells"],
+    ids=["columns", "dimension", "row", "digits", "prefix", "entity", "cells"],
 )
 def test_a_workbook_with_too_many_cells_is_refused(tmp_path, rows, dimension, problem):
     if rows == "cells":
@@ -64,6 +71,12 @@ def test_a_workbook_with_too_many_cells_is_refused(tmp_path, rows, dimension, pr
     path = workbook(tmp_path / "a.xlsx", sheet_of(rows, dimension))
     assert path.stat().st_size < 2**20
     refused(path, problem)
+
+
+def test_a_sheet_is_found_under_any_name_and_in_any_encoding(tmp_path):
+    sheet = '<?xml version="1.0" encoding="utf-16"?>' + sheet_of('<row r="20000000"/>')
+    path = workbook(tmp_path / "a.xlsx", sheet_of(""), **{"xl/other.bin": sheet.encode("utf-16")})
+    refused(path, "more than 10,000,000 cells")
 
 
 @pytest.mark.slow
@@ -112,6 +125,20 @@ def test_a_parquet_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypa
     nothing = pa.nulls(60_000_000, pa.bool_())
     parquet.write_table(pa.table({"a": nothing}), path, row_group_size=60_000_000)
     refused(path, "60,000,000 rows in a row group; allowed: 50,000,000")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_parquet_file_that_repeats_a_long_text_is_refused(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(sources, "_MOST_DECODED", 2**20)
+    monkeypatch.setattr(text_files, "MOST_FOLD", 1)
+    path = tmp_path / "a.parquet"
+    for count in (1_000, 2_000):
+        same = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), ["x" * 1_000])
+        parquet.write_table(pa.table({"a": same.cast(kind)}), path)
+        if count == 1_000:
+            assert opened(path).rows == count
+    assert path.stat().st_size < 10_000
+    refused(path, "cannot be read: its rows have more than 1,048,576 bytes; allowed is 1 times its size$")
 
 
 def test_content_within_its_bound_is_read_to_the_end(tmp_path, monkeypatch):
