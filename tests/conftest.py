@@ -13,6 +13,7 @@ import pytest
 from _pytest.doctest import DoctestItem
 from cryptography.hazmat.primitives import serialization
 from hypothesis import settings
+from support.flaky_tests import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401
 
 from attrib_ds import connect, load, sample_project
 from attrib_ds.errors import Unavailable
