@@ -46,6 +46,7 @@ def pytest_collection_modifyitems(items):
             "sample_project()" in example.source for example in item.dtest.examples
         ):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.sample_example)
 
 
 _HOMES = itertools.count()
