@@ -19,7 +19,11 @@ SECONDS = 900
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
     config = session.config
-    if hasattr(config, "workerinput") or exitstatus != pytest.ExitCode.TESTS_FAILED or config.getoption("maxfail"):
+    if (
+        hasattr(config, "workerinput")
+        or exitstatus != pytest.ExitCode.TESTS_FAILED
+        or config.getoption("maxfail")
+    ):
         return
     stats = config.pluginmanager.getplugin("terminalreporter").stats
     reports = [*stats.get("failed", ()), *stats.get("error", ())]
@@ -63,7 +67,9 @@ def _passes_alone(config, name):
         options += ["-n", "0"]
     command = [sys.executable, "-m", "pytest", *options, "-x", str(config.rootpath / name)]
     try:
-        finished = subprocess.run(command, cwd=given.dir, stdout=subprocess.DEVNULL, timeout=SECONDS, check=False)
+        finished = subprocess.run(
+            command, cwd=given.dir, stdout=subprocess.DEVNULL, timeout=SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         return False
     return finished.returncode == 0
