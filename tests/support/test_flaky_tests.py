@@ -48,12 +48,14 @@ def test_what_passes_alone_is_named_and_does_not_fail_the_run(run):
     assert "1 passed, 2 flaky" in finished.stdout
 
 
+@pytest.mark.slow
 def test_three_flaky_tests_fail_the_run(run):
     finished = run(dict.fromkeys(("a", "b", "c", "d"), WITH_COMPANY), "-p", "xdist", "-n", "1", "test_it.py")
     assert finished.returncode == 1
     assert "3 flaky tests fail the run" in finished.stdout
 
 
+@pytest.mark.slow
 def test_what_fails_alone_fails_the_run(run):
     finished = run({"first": WITH_COMPANY, "second": WITH_COMPANY, "wrong": ALWAYS})
     assert finished.returncode == 1
@@ -62,6 +64,7 @@ def test_what_fails_alone_fails_the_run(run):
     assert "1 failed, 1 passed, 1 flaky" in finished.stdout
 
 
+@pytest.mark.slow
 def test_nothing_is_tried_again_where_the_first_failure_stops_the_run(run):
     finished = run({"first": WITH_COMPANY, "second": WITH_COMPANY}, "-x")
     assert finished.returncode == 1
