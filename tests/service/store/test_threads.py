@@ -24,12 +24,12 @@ PROGRAM = """
 
     def work(owner):
         owner.stopped.wait(60)
-        sum(range(5_000_000))
+        sum(range(200_000))
         os.write(1, b"ended\\n")
 
     def drop():
         is_over.wait(60)
-        sum(range(5_000_000))
+        sum(range(200_000))
         os.write(1, b"dropped\\n")
 
     owner = Owner()
