@@ -13,6 +13,7 @@ import pytest
 from _pytest.doctest import DoctestItem
 from cryptography.hazmat.primitives import serialization
 from hypothesis import settings
+from support.flaky_tests import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401
 
 from attrib_ds import connect, load, sample_project
 from attrib_ds.errors import Unavailable
@@ -45,6 +46,7 @@ def pytest_collection_modifyitems(items):
             "sample_project()" in example.source for example in item.dtest.examples
         ):
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.sample_example)
 
 
 _HOMES = itertools.count()

@@ -5,7 +5,7 @@ From the root of a checkout with the group ``lint`` installed::
     python tools/audit.py
 
 The data comes from PyPI's advisory database. The exit code is 1 if a package has a known vulnerability. Where
-the data cannot be had, as without a network, one line says so and the exit code is 0.
+the data cannot be had in three tries, as without a network, one line says so and the exit code is 0.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 
 #: Seconds to wait for the data of a package.
 TIMEOUT = 15
+TRIES = 3
 UNKNOWN = "dependency audit: the data on vulnerabilities could not be had from PyPI"
 
 
@@ -33,13 +34,16 @@ def main() -> int:
         "--progress-spinner=off",
         f"--timeout={TIMEOUT}",
     ]
-    finished = subprocess.run(
-        [*command, "--skip-editable", "--local"], capture_output=True, text=True, check=False
-    )
-    try:
-        packages = json.loads(finished.stdout)["dependencies"]
-    except (ValueError, KeyError):
-        reason = finished.stderr.strip().splitlines()[-1:] or ["no output"]
+    for _ in range(TRIES):
+        finished = subprocess.run(
+            [*command, "--skip-editable", "--local"], capture_output=True, text=True, check=False
+        )
+        try:
+            packages = json.loads(finished.stdout)["dependencies"]
+            break
+        except (ValueError, KeyError):
+            reason = finished.stderr.strip().splitlines()[-1:] or ["no output"]
+    else:
         print(f"{UNKNOWN}: {reason[0][:200]}")
         return 0
     audited = [package for package in packages if "vulns" in package]

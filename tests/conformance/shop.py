@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from conformance.transports import Project, carry_out, load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from support.waiting import eventually
 
 _numbers = itertools.count(1)
 
@@ -181,15 +178,6 @@ def trashed(project: Any, id: str) -> dict:
 def trash(project: Any, **parts: Any) -> dict:
     """Send an invalid event and return the trashed event."""
     return trashed(project, project.send("create_event", body=event(project, **parts)).ok())
-
-
-def eventually(look: Callable[[], Any], seconds: float = 20) -> Any:
-    """Repeat a request until it returns a value, and return that."""
-    until = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < until, f"no value within {seconds} seconds"
-        time.sleep(0.01)
-    return answer
 
 
 def predicate(field: str, operator: str, *value: Any) -> dict:

@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from support.http_caller import Caller
+from support.waiting import eventually
 from support.website import ARGUMENTS, CHROMIUM, site
 
 import attrib_ds as at
@@ -131,10 +131,7 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
                 with page.expect_response("**/events"):
                     page.reload()
             with at.connect("my-shop", url=f"http://127.0.0.1:{port}", key="key.json") as shop:
-                deadline = time.monotonic() + 30
-                while at.search_interactions(shop, columns=["hitCount"])["hitCount"].sum() < 4:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.1)
+                eventually(lambda: at.search_interactions(shop, columns=["hitCount"])["hitCount"].sum() == 4)
             exec(credit, names)
     credits = names["credits"]
     assert credits[["node_id", "conversions"]].values.tolist() == [[node, 1.0]]

@@ -166,9 +166,9 @@ def test_ten_thousand_values_cost_about_as_much_as_ten(field):
 
 
 def _timed(table, predicate, expected):
-    started_at = time.perf_counter()
+    started_at = time.process_time()
     assert table.filter(to_ibis(predicate, table)).count().to_pyarrow().as_py() == expected
-    return time.perf_counter() - started_at
+    return time.process_time() - started_at
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import nbformat
 import pandas as pd
 import pytest
+from support.waiting import eventually
 from support.website import ARGUMENTS, CHROMIUM
 
 from attrib_ds import connect, create_event_type
@@ -50,13 +50,14 @@ def serving(command, port, folder, **environment):
         env={**os.environ, **environment},
     )  # fmt: skip
     try:
-        for _ in range(TIMEOUT * 5):
-            if process.poll() is not None:
-                pytest.fail(f"the server ended: {(folder / 'server.log').read_text()[-2000:]}")
+
+        def is_listening():
+            assert process.poll() is None, (folder / "server.log").read_text()[-2000:]
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), timeout=5).close()
-                break
-            time.sleep(0.2)
+                return True
+
+        eventually(is_listening)
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):

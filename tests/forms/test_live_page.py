@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -11,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from support.http_caller import Caller
+from support.waiting import eventually
 from support.widget_tree import shown
 
 import attrib_ds as at
@@ -213,8 +213,7 @@ def test_a_hit_that_the_server_collects_appears(tmp_path):
         assert len(page.run()["visits"]) == 0
         assert Caller(url)("POST", "/c", hit, User_Agent=FIREFOX).status == 202
         # Half a second later it is in a session.
-        while not len(page.run()["visits"]):
-            time.sleep(0.1)
+        eventually(lambda: len(page.run()["visits"]))
         assert page.results["visits"]["group"].tolist() == ["google/cpc"]
         assert "attrib-new" in shown(page)
 

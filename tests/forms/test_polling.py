@@ -39,6 +39,10 @@ class Page:
         self.shown.append(outcome)
         assert threading.current_thread() is threading.main_thread()
 
+    async def has_begun(self):
+        while not self.readers:
+            await asyncio.sleep(0.001)
+
     async def has_shown(self, count):
         while len(self.shown) < count:
             await asyncio.sleep(0.001)
@@ -66,7 +70,7 @@ def test_ticks_during_a_read_and_too_soon_after_it_read_nothing():
         for _ in range(5):
             page.polling.tick()
         # The kernel goes on meanwhile.
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         page.may_read.set()
         await page.has_shown(1)
         page.now = 2.4
@@ -119,7 +123,7 @@ def test_a_kernel_that_ends_during_a_read_leaves_no_error(recwarn):
 
     async def test():
         page.polling.tick()
-        await asyncio.sleep(0.01)
+        await page.has_begun()
 
     running(test())
     page.may_read.set()
@@ -128,19 +132,22 @@ def test_a_kernel_that_ends_during_a_read_leaves_no_error(recwarn):
 
 
 ENDING = """
-import asyncio, threading, time
+import asyncio, atexit, threading
 from attrib_ds.forms.live_page import Polling
 
-started = threading.Event()
+started, is_over = threading.Event(), threading.Event()
 
 def read():
     started.set()
-    time.sleep(0.3)
+    is_over.wait(60)
+    sum(range(200_000))
     print("read", flush=True)
 
 async def main():
     Polling(read, print, seconds=5.0).tick()
     started.wait()
+    # Called before what waits for the thread, which is registered by now.
+    atexit.register(is_over.set)
 
 asyncio.run(main())
 """

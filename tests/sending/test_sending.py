@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 
 import numpy as np
 import pandas as pd
@@ -130,14 +129,17 @@ def test_without_keys_rows_are_sent_in_their_order_by_one_thread():
 
 def test_rows_of_one_key_keep_their_order_and_the_others_do_not_wait():
     order = []
-    meet = threading.Barrier(3, timeout=10)
+    meet, last_of_another = threading.Barrier(3, timeout=30), threading.Event()
 
     def send(positions):
         (row,) = positions
         if row < 3:
             meet.wait()
-        time.sleep(0.012 - row / 1_000)
+        if row == 0:
+            assert last_of_another.wait(30)
         order.append(row)
+        if row == 11:
+            last_of_another.set()
         return [("sent", str(row), None)]
 
     told = send_rows(INDEX, send, keys=[row % 3 for row in INDEX])

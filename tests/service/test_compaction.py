@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 from datetime import timedelta
 
@@ -15,6 +14,7 @@ import pytest
 from support.identified_users import declare, user_of
 from support.service_records import send
 from support.user_invariants import rows_of
+from support.waiting import eventually
 
 from attrib_ds import instants
 from attrib_ds.contract import OPERATIONS, build
@@ -200,10 +200,7 @@ def test_the_service_compacts_by_itself_half_a_day_after_an_erasure(file, filled
     age_erasure(service, 13)
     service.close()
     with closing(Service.open("shop", file)) as again:
-        deadline = time.monotonic() + 20
-        while found(file.parent) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert found(file.parent) == []
+        eventually(lambda: found(file.parent) == [])
         assert rows_of(again, "SELECT count(*) FROM settings WHERE name = 'erasedSince'") == [(0,)]
 
 
@@ -213,7 +210,7 @@ def test_closing_ends_a_compaction(file, filled, monkeypatch):
 
     def slow(connection, catalog, part):
         begun.set()
-        connection.execute("SELECT count(*) FROM range(10_000_000_000) AS a").fetchall()
+        connection.execute("SELECT count(*) FROM range(1_000_000_000_000_000) AS a").fetchall()
         original(connection, catalog, part)
 
     monkeypatch.setattr(backup, "copy_database", slow)
@@ -227,13 +224,10 @@ def test_closing_ends_a_compaction(file, filled, monkeypatch):
 
     worker = threading.Thread(target=compact)
     worker.start()
-    assert begun.wait(10)
-    time.sleep(0.2)
-    started = time.monotonic()
+    assert begun.wait(60)
     service.close()
-    worker.join(10)
+    worker.join()
     assert len(failures) == 1
-    assert time.monotonic() - started < 10
     with closing(Service.open("shop", file)) as again:
         assert send(again, "check_project").read().num_rows == 0
 

@@ -1,7 +1,6 @@
 """The service as the client's transport sees it."""
 
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -91,14 +90,15 @@ def test_threads_read_tables_at_the_same_time(service):
 def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
     path = tmp_path / "shop.duckdb"
     service = Service.open("shop", path)
-    written, begun = [], threading.Event()
+    written, enough = [], threading.Event()
 
     def write(number):
         for each in range(10_000):
             visits = [visit(1_000_000 * number + 10 * each + i) for i in range(3)]
             send(service, "load_records", resource="interactions", source=table(*visits))
             written.append(3)
-            begun.set()
+            if len(written) > 5 * turn:
+                enough.set()
 
     def read(_):
         while True:
@@ -108,8 +108,7 @@ def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(write, number) for number in range(2)]
         running += [pool.submit(read, number) for number in range(2)]
-        begun.wait(20)
-        time.sleep(0.1 * turn)
+        assert enough.wait(60)
         service.close()
     for each in running:
         assert isinstance(each.exception(), Unavailable)

@@ -15,7 +15,7 @@ from attrib_ds.keys import KeyFile, Secret
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 FORM = "application/x-www-form-urlencoded"
 #: Long enough for a machine under load; a test that waits so long has failed.
-TIMEOUT = 30
+TIMEOUT = 120
 
 
 @dataclass(frozen=True)

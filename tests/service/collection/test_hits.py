@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import closing
 from datetime import timedelta
 
 import pytest
 from support.queued_records import queued
 from support.service_records import send
+from support.waiting import eventually
 
 from attrib_ds import instants
 from attrib_ds.contract.interactions import read_hit
@@ -18,9 +18,10 @@ from attrib_ds.service import Service
 from attrib_ds.service.collection import hits
 from attrib_ds.service.collection.hits import HitIntake, pending_hit
 from attrib_ds.service.identity.tombstones import bury
+from attrib_ds.service.store import intake as intakes
 from attrib_ds.service.store.store import Store
 
-SECONDS = 30
+SECONDS = 120
 
 
 def record(number, tracker_id="t-1", page="https://shop.example/"):
@@ -81,29 +82,29 @@ def test_a_hit_that_is_sent_twice_counts_once(store):
 
 def test_hits_gather_until_somebody_reads_or_enough_have_come(monkeypatch):
     monkeypatch.setattr(hits, "_ENOUGH", 3)
+    monkeypatch.setattr(intakes, "_SECONDS_TO_CATCH_UP", SECONDS)
     with closing(Service.open("shop", ":memory:")) as service:
         service.start_hit(record(1)).result(SECONDS)
-        time.sleep(0.1)
         assert service.waiting()["hits"] == 1
         assert send(service, "search_interactions").read()["hitCount"].to_pylist() == [1]
+        # The mover notes a moment after readers have the hits that all are there.
+        eventually(lambda: service._hits._up_to_date_at > 0)
         # A reader does not wait for the hits of the last half second.
         service.start_hit(record(2)).result(SECONDS)
-        service._hits._up_to_date_at = time.monotonic() + SECONDS
+        monkeypatch.setattr(intakes, "_SECONDS_BEHIND", 1_000_000)
         assert send(service, "search_interactions").read()["hitCount"].to_pylist() == [1]
-        service._hits._up_to_date_at = time.monotonic() - 1
+        monkeypatch.setattr(intakes, "_SECONDS_BEHIND", 0)
         assert service.tables().interactions.hitCount.to_pyarrow().to_pylist() == [2]
         for number in (3, 4, 5):
             service.start_hit(record(number)).result(SECONDS)
-        deadline = time.monotonic() + SECONDS
-        while service.waiting()["hits"] and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert service.waiting()["hits"] == 0
+        eventually(lambda: service.waiting()["hits"] == 0)
 
 
 def test_one_reader_waits_for_hits_that_a_long_transaction_holds_up(store, monkeypatch):
     waited = []
     intake = HitIntake(store)
     monkeypatch.setattr(intake, "wait", lambda seconds: bool(waited.append(seconds)))
+    monkeypatch.setattr(intakes, "_SECONDS_BEHIND", 1_000_000)
     intake.catch_up()
     intake.catch_up()
     assert waited == [2.0]
@@ -111,6 +112,8 @@ def test_one_reader_waits_for_hits_that_a_long_transaction_holds_up(store, monke
 
 
 def test_readers_do_not_fail_with_the_hits(monkeypatch, caplog):
+    monkeypatch.setattr(intakes, "_SECONDS_TO_CATCH_UP", SECONDS)
+
     def fail(*_, **__):
         raise OSError("no")
 
@@ -120,16 +123,16 @@ def test_readers_do_not_fail_with_the_hits(monkeypatch, caplog):
             service.start_hit(record(1)).result(SECONDS)
             assert send(service, "search_interactions").total == 0
         assert "hits of shop wait: no" in caplog.text
-        service._hits._up_to_date_at = time.monotonic() - 1
+        monkeypatch.setattr(intakes, "_SECONDS_BEHIND", 0)
         assert send(service, "search_interactions").total == 1
 
 
 def test_the_date_of_ingestion_is_that_of_acceptance(store):
     """G-242: one portion holds many requests, in another order than their views."""
     intake = HitIntake(store)
-    intake.submit(record(1)).result(SECONDS)
-    time.sleep(0.005)  # dates have milliseconds
-    late = record(2)
+    early, late = record(1), record(2)
+    early["ingestedAt"] -= timedelta(seconds=1)
+    intake.submit(early).result(SECONDS)
     intake.submit(late | {"serverDate": late["serverDate"] - timedelta(minutes=5)}).result(SECONDS)
     intake.close(timeout=SECONDS)
     listed = send(Service(store, ":memory:"), "list_hits", firstHitId=late["id"]).read()

@@ -1,13 +1,15 @@
 """Limits of a client: rates (G-185 to G-187), and size, values and memory of bodies (G-136, G-228)."""
 
+import gc
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
-from support.http_caller import TIMEOUT, Caller, token_of
+from support.http_caller import Caller, token_of
 from support.raw_http import connected, one_response, statuses
 from support.signing import Clock
+from support.waiting import eventually
 
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.errors import HttpError
@@ -289,10 +291,11 @@ def measured_health(url):
 
     def ask():
         call = Caller(url)
-        while not is_done.wait(0.01):
+        while not (is_done.is_set() and longest[1:]):
             started_at = time.process_time()
             assert call("GET", "/health/live").status == 200
             longest.append(max(longest[-1], time.process_time() - started_at))
+            is_done.wait(0.01)
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -332,7 +335,6 @@ def test_g228_no_body_holds_up_others(call):
     ]:
         with measured_health(call.url) as longest:
             reply = call("POST", path, body)
-            time.sleep(0.1)
         assert reply.status == status, reply.content[:300]
         assert len(reply.content) < 10_000, (path, body)
         assert longest[-1] < 1, (path, body)
@@ -373,16 +375,14 @@ def test_g228_bodies_in_flight_share_their_memory(tmp_path, caplog):
         head = f"POST {SEARCH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {call.token}\r\n"
         fields = f"Content-Length: {MEBIBYTE - 100}\r\n\r\n"
         body = b"{}" + b" " * (MEBIBYTE - 102)
-        deadline = time.monotonic() + TIMEOUT
-        with ExitStack() as stack:
-            reply = None
-            while reply is None or reply.status != 503:
-                assert time.monotonic() < deadline
-                # The other request would take the rest of the memory if this one had not arrived yet.
-                stack.close()
-                slow = stack.enter_context(connected(url, (head + fields).encode() + body[:-1]))
-                time.sleep(0.3)
-                reply = call("POST", SEARCH, b"{}" + b" " * 200)
+        (budget,) = [
+            found for found in gc.get_objects() if isinstance(found, BodyBudget) and found.left == MEBIBYTE
+        ]
+        with connected(url, (head + fields).encode() + body[:-1]) as slow:
+            # The other request would take the rest of the memory if this one had not arrived yet.
+            eventually(lambda: budget.left < 200)
+            reply = call("POST", SEARCH, b"{}" + b" " * 200)
+            assert reply.status == 503
             assert reply.headers["Retry-After"] == "1"
             assert Caller(url)("POST", EVENTS, b"{}" + b" " * 200).status == 503
             assert Caller(url)("GET", "/health/live").status == 200
@@ -391,10 +391,9 @@ def test_g228_bodies_in_flight_share_their_memory(tmp_path, caplog):
             assert statuses(one_response(slow)) == [404]
         # Also after a client that goes away.
         with connected(url, (head + fields).encode() + body[:-1]):
-            pass
-        while (reply := call("POST", SEARCH, body[:-100])).status == 503:
-            assert time.monotonic() < deadline
-        assert reply.status == 404
+            eventually(lambda: budget.left < 200)
+        eventually(lambda: budget.left == MEBIBYTE)
+        assert call("POST", SEARCH, body[:-100]).status == 404
     # An overloaded server does not fill its log with tracebacks.
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 

