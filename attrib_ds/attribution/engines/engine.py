@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -12,7 +12,9 @@ from typing import Any, Final
 import ibis
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
+import pyarrow as pa
 
+from attrib_ds import sql_results
 from attrib_ds.errors import InvalidRequest, NotSupported
 
 #: Ibis names of the engines on which the tests compare results with those of DuckDB.
@@ -130,6 +132,24 @@ def dialect_of(expression: Any) -> str:
     """Return the Ibis name of the engine that computes an expression."""
     backends = [*expression.op().find(ops.DatabaseTable), *expression.op().find(ops.SQLQueryResult)]
     return str(backends[0].source.name) if backends else "duckdb"
+
+
+def batches_of(table: ir.Table, rows: int) -> Iterator[pa.RecordBatch]:
+    """Compute a table, and yield its rows in batches where the engine can."""
+    backend = table._find_backend(use_default=True)
+    if backend.name != "duckdb":
+        return iter(table.to_pyarrow_batches(chunk_size=rows))
+    # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 2 lacks.
+    backend._run_pre_execute_hooks(table)
+    return iter(sql_results.read_batches(backend.con, backend.compile(table), rows))
+
+
+def table_names(backend: Any) -> list[str]:
+    """Return the names of the tables and views of an engine's current schema."""
+    if backend.name != "duckdb":
+        return list(backend.list_tables())
+    # Not `list_tables` of Ibis 12, for the same reason.
+    return [name for (name,) in backend.con.execute("SHOW TABLES").fetchall()]
 
 
 def has_all_features(expression: Any) -> bool:
