@@ -81,6 +81,22 @@ def read_row(
     return rows[0] if rows else None
 
 
+def in_microseconds(values: Any) -> Any:
+    """Return an Arrow array with instants truncated to microseconds, before DuckDB reads it.
+
+    DuckDB 2 would round them, and Ibis 12 does not know its type of nanoseconds with a time zone.
+
+    Examples
+    --------
+    >>> in_microseconds(pa.array([1_999], pa.timestamp("ns", "UTC"))).cast(pa.int64()).to_pylist()
+    [1]
+    """
+    kind = values.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return values.cast(pa.timestamp("us", kind.tz), safe=False)
+    return values
+
+
 def _run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters) -> Any:
     if _HAS_RELATIONS:
         return connection.sql(query, params=parameters)

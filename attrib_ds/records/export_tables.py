@@ -238,7 +238,7 @@ def with_parameters(page: str, parameters: Mapping[str, str]) -> str:
     >>> import duckdb
     >>> page = with_parameters("'https://shop.example/?utm_source=a#top'",
     ...                        {"utm_source": "'b'", "utm_medium": "'e mail'", "gclid": "NULL"})
-    >>> duckdb.sql(f"SELECT {page}").fetchone()[0]
+    >>> duckdb.execute(f"SELECT {page}").fetchone()[0]
     'https://shop.example/?utm_source=a&utm_medium=e%20mail#top'
     """
     added = " || ".join(
@@ -301,7 +301,7 @@ def selected_url_parts(page: str, prefix: str) -> str:
     --------
     >>> import duckdb
     >>> parts = selected_url_parts("'https://shop.example:8443/boots?size=42'", "page")
-    >>> duckdb.sql(f'SELECT "page.origin", "page.search", "page.hash" FROM (SELECT {parts})').fetchone()
+    >>> duckdb.execute(f'SELECT "page.origin", "page.search", "page.hash" FROM (SELECT {parts})').fetchone()
     ('https://shop.example:8443', '?size=42', '')
     """
     names = ", ".join(map(literal, _GROUPS))

@@ -488,5 +488,5 @@ def test_malformed_arrow_data_are_refused(column):
 def test_an_array_that_is_nested_without_end_is_refused(connection, tmp_path):
     file = tmp_path / "deep.json"
     file.write_text("[" * 8_000 + "]" * 8_000)
-    with pytest.raises(InvalidRequest, match=r"nodes: .*deep.json' is not valid JSON: .*recursion"):
+    with pytest.raises(InvalidRequest, match=r"nodes: .*deep.json' is nested too deeply"):
         open_source(connection, file, argument="nodes")

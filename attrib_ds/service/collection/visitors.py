@@ -249,7 +249,7 @@ def capture_sql(filters: Sequence[str], *, captured: str) -> str:
     >>> import duckdb
     >>> sql = capture_sql(["hostname:test.shop.example", "userAgent:Probe"], captured="[]")
     >>> hit = "(SELECT 'shop.example' AS page_host, 'probe/2' AS userAgent)"
-    >>> duckdb.sql(f"SELECT {sql} FROM {hit}").fetchone()
+    >>> duckdb.execute(f"SELECT {sql} FROM {hit}").fetchone()
     ('userAgent:Probe',)
     """
     branches = "".join(
