@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import duckdb
-import ibis
 import pyarrow as pa
 from pydantic.alias_generators import to_camel
 
 from attrib_ds import errors, instants, sql_results
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
 from attrib_ds.contract.interactions import opportunity_type
@@ -476,7 +476,7 @@ class Service:
         # One connection per thread: tables of several calls can be joined, and threads do not block.
         backend = getattr(self._thread_local, "backend", None)
         if backend is None:
-            backend = ibis.duckdb.from_connection(self._store.open_cursor())
+            backend = DuckDB.from_connection(self._store.open_cursor())
             self._thread_local.backend = backend
         return Tables(
             interactions=backend.table("interactions"),

@@ -13,6 +13,8 @@ import ibis
 import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import pyarrow as pa
+import sqlglot as sg
+from ibis.backends.duckdb import Backend
 
 from attrib_ds import sql_results
 from attrib_ds.errors import InvalidRequest, NotSupported
@@ -21,6 +23,19 @@ from attrib_ds.errors import InvalidRequest, NotSupported
 CHECKED: Final = ("clickhouse", "duckdb", "postgres", "pyspark")
 
 _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B)")
+
+
+class DuckDB(Backend):  # type: ignore[misc]
+    """DuckDB of the package itself, with the columns of tables read without a deprecated call of Ibis 12."""
+
+    def get_schema(
+        self, table_name: str, *, catalog: str | None = None, database: str | None = None
+    ) -> ibis.Schema:
+        """Return the columns of a table; raises an error of DuckDB if there is none."""
+        table = sg.table(table_name, db=database, catalog=catalog, quoted=True).sql(self.dialect)
+        read = self.compiler.type_mapper.from_string
+        columns = self.con.execute(f"DESCRIBE {table}").fetchall()
+        return ibis.schema({name: read(kind, nullable=null == "YES") for name, kind, null, *_ in columns})
 
 
 def engine(memory: str | None = None) -> Any:
@@ -39,7 +54,7 @@ def engine(memory: str | None = None) -> Any:
     """
     if memory is not None and not (isinstance(memory, str) and _MEMORY.fullmatch(memory)):
         raise InvalidRequest.value("memory", memory, "an amount of memory such as '4GB' or '512MB'")
-    backend = ibis.duckdb.connect()
+    backend = DuckDB().connect()
     backend.con.execute("SET TimeZone = 'UTC'")
     # By default, an in-memory database spills to the working directory.
     spill_folder = Path(tempfile.gettempdir()) / f"attrib_ds.{id(backend):x}.tmp"

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
-import ibis
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
@@ -329,7 +329,7 @@ class Store:
             If the database failed.
         """
         with _translate_errors(), self.cursor() as cursor:
-            backend = ibis.duckdb.from_connection(cursor)
+            backend = DuckDB.from_connection(cursor)
             cursor.begin()
             yield backend
 
