@@ -549,7 +549,8 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
         raise _not_a_project(file) from error
     if "newer version" in message or "version number" in message:
         raise Unavailable(
-            f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb"
+            f"path: {str(file)!r} was written by DuckDB {files.written_by(file)}, in a format that DuckDB "
+            f"{duckdb.__version__} cannot read; upgrade duckdb"
         ) from error
     raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}") from error
 
