@@ -192,9 +192,6 @@ def _nodes(tree: object) -> Iterator[tuple[Node, int]]:
             yield node, level
             # Expressions, tables and queries have a type by name; types of values are objects.
             below = level + isinstance(node.get("type"), str)
-            # DuckDB 1 nests a chain of set operations.
-            if node.get("type") == "SET_OPERATION_NODE":
-                below += max(len(_sides(node)) - 2, 0)
             stack.extend((member, below) for member in node.values())
         elif isinstance(node, list):
             stack.extend((member, level) for member in node)

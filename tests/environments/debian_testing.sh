@@ -11,9 +11,7 @@ pythons=("${@:-3.14}")
 [ $# -gt 0 ] || pythons=(3.14 3.15)
 
 if [ ! -x "$root/usr/bin/python3" ]; then
-    # Where a mirror is configured, debootstrap takes it as this machine's apt does.
-    mirror=$(grep -rhoE '(https?|file)://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2> /dev/null | grep -v security | head -1 || true)
-    debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv testing "$root" ${mirror:+"$mirror"} > /dev/null
+    debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv testing "$root" > /dev/null
 fi
 
 # What this machine needs to reach registries: apt's and pip's settings, certificates, variables.

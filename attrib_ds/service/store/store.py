@@ -476,7 +476,7 @@ def open_file(
     ProjectInUse
         If the file is open elsewhere.
     Unavailable
-        If the file was written by a newer version of DuckDB, or cannot be opened.
+        If DuckDB cannot read the format of the file, or it cannot be opened.
     """
     if str(path) == MEMORY:
         if read_only:
