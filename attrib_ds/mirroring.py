@@ -14,13 +14,13 @@ from operator import and_, or_
 from pathlib import Path
 from typing import Any, Final
 
-import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import instants, schema
 from attrib_ds.attribution.calendar import parse_duration
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.display import progress
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
@@ -134,7 +134,7 @@ def tables_of(project: Project) -> Tables:
     try:
         return project.tables()
     except NotSupported:
-        engine = ibis.duckdb.connect()
+        engine = DuckDB().connect()
     with sync(project, _MEMORY) as mirror:
         tables = mirror.tables()
         held = {name: table for name, table in vars(tables).items() if isinstance(table, ir.Table)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
 
@@ -18,7 +17,14 @@ import pyarrow as pa
 from attrib_ds.attribution import models
 from attrib_ds.attribution.arrays import Codes, Numbers
 from attrib_ds.attribution.calendar import as_days
-from attrib_ds.attribution.engines.engine import double, exact_sums, number_of, total, without_unread
+from attrib_ds.attribution.engines.engine import (
+    batches_of,
+    double,
+    exact_sums,
+    number_of,
+    total,
+    without_unread,
+)
 from attrib_ds.attribution.intervals import Limits, Uncertainty, Units, measures_of
 from attrib_ds.attribution.models import Model
 from attrib_ds.attribution.paths.inputs import MILESTONE
@@ -92,7 +98,7 @@ class ReplicatedCredits:
         numbered = credited.mutate(number=number_of(credited.unit)).drop("unit")
         credits = cls(len(models), len(replicates))
         # In order, so that the rows of a user are consecutive and sums are reproducible.
-        for batch in _batches(numbered.order_by("number", *_CELL)):
+        for batch in batches_of(numbered.order_by("number", *_CELL), _TOGETHER):
             credits._add(batch, replicates, seed, has_users=paths.has_users)
         return credits
 
@@ -275,18 +281,6 @@ def _limits(credits: pd.DataFrame, lowest: Numbers) -> Limits:
     """Return the limits of rule-based credits; ``lowest`` is the minimum value of a conversion by row."""
     currency = pd.factorize(credits["currency"])[0].astype(np.int64)
     return Limits(is_sum=True, is_signed=False, is_gain=lowest >= 0, currency=currency + 1)
-
-
-def _batches(rows: ir.Table) -> Iterator[pa.RecordBatch]:
-    """Compute rows, and yield them in batches."""
-    with warnings.catch_warnings():
-        # Ibis 12 calls a function that DuckDB 1.5 deprecates when it reads the first rows.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        reader = rows.to_pyarrow_batches(chunk_size=_TOGETHER)
-        first = next(reader, None)
-    if first is not None:
-        yield first
-        yield from reader
 
 
 def _numbers(column: pa.Array) -> Numbers:

@@ -16,6 +16,7 @@ import pandas as pd
 
 import attrib_ds as at
 from attrib_ds import display, errors, sample
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.commands.cli import show, show_error
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.columns import LISTED, OPTIONS
@@ -59,7 +60,7 @@ def _write_report(
 
 def _sample_tables() -> at.Project:
     """Open the files of the sample; loading them into a project takes ten times as long."""
-    engine = ibis.duckdb.connect()
+    engine = DuckDB().connect()
     resources = ("nodes", "interactions", "events", "spend")
     tables = {name: engine.read_parquet(sample.files()[name]) for name in resources}
     amount = {"statistics.turnover": "statistics.turnover.amount"}

@@ -475,5 +475,34 @@ def depth(value: object) -> int:
     return level
 
 
+#: What JSON text consists of besides strings and nesting; and all containers as arrays.
+_PLAIN: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_AS_ARRAYS: Final = bytes.maketrans(b"{}", b"[]")
+_STRING: Final = re.compile(b'"[^"]*"')
+
+
+def is_deeper(text: bytes, levels: int = DEEPEST) -> bool:
+    """Return whether lists and objects in JSON text are nested deeper, before anything is built of it.
+
+    Parsers stop at the limit of the interpreter, which differs between releases of Python.
+
+    Examples
+    --------
+    >>> is_deeper(b'{"a": [["["]]}', 3), is_deeper(b'{"a": [["["]]}', 2)
+    (False, True)
+    """
+    if text.count(b"[") + text.count(b"{") <= levels:
+        return False
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    left = _STRING.sub(b"", text.translate(_AS_ARRAYS, _PLAIN).replace(b'""', b""))
+    too_many = b"[" * (levels + 1)
+    for _ in range(levels):
+        if too_many in left:
+            return True
+        left = left.replace(b"[]", b"")
+    return too_many in left or b"[]" in left
+
+
 def _is_container(value: object) -> TypeGuard[Mapping[str, object] | list[object] | tuple[object, ...]]:
     return type(value) in _CONTAINERS or isinstance(value, Mapping | list | tuple)

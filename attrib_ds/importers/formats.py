@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 import pyarrow.compute as pc
 
-from attrib_ds import display
+from attrib_ds import display, sql_results
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
@@ -112,8 +112,8 @@ class Format:
         """Return one row per order, if the rows of an order have one value at most, which is its total."""
         names = (self.order, str(self.roles["value"]))
         identity, value = (source.word(matching(name, source.columns)[0]) for name in names)
-        several = f"SELECT {identity} FROM {source.relation} GROUP BY 1 HAVING count(DISTINCT {value}) > 1"
-        if connection.execute(several).fetchone() is not None:
+        several = f"FROM {source.relation} GROUP BY {identity} HAVING count(DISTINCT {value}) > 1 LIMIT 1"
+        if sql_results.read_row(connection, f"SELECT 1 {several}") is not None:
             return source
         best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
         rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"

@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds import display, errors
+from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
@@ -308,7 +308,7 @@ def assemble(
     amount = _set_currencies(connection, currency, has_units=has_units)
 
     def frame(query: str) -> pd.DataFrame:
-        return to_pandas(connection.execute(query).to_arrow_table())
+        return to_pandas(sql_results.read_arrow(connection, query))
 
     view, visit = _uuid(origin, "view", "view_key"), _hex(origin, "visit", "visit_key")
     user = _hex(origin, "user", "owner")
@@ -398,10 +398,11 @@ _NODE_COLUMNS: Final = {
 
 def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None) -> pd.DataFrame:
     """Create ``sources``, the node of each distinct traffic source; return the tree of nodes."""
-    distinct = connection.execute(
+    distinct = sql_results.read_arrow(
+        connection,
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
-        "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic"
-    ).to_arrow_table()
+        "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic",
+    )
     chains = chains_of(distinct, rules)
     ids, types = [nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]
     sources = {"node_id": pa.array(ids, pa.string()), "referrer_type": pa.array(types, pa.string())}

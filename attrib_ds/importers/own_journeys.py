@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import sql_results
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
@@ -549,14 +550,16 @@ def _add_up(
         *(f'min("{name}") AS "{name}"' for name in names),
     ]
     columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
-    summed = connection.execute(
-        f"SELECT {', '.join(columns)} FROM lines WHERE NOT {is_partial} GROUP BY conversion ORDER BY row"
-    ).to_arrow_table()
-    left_out = connection.execute(
+    summed = sql_results.read_arrow(
+        connection,
+        f"SELECT {', '.join(columns)} FROM lines WHERE NOT {is_partial} GROUP BY conversion ORDER BY row",
+    )
+    left_out = sql_results.read_arrow(
+        connection,
         f"SELECT {sources.literal(table.name)} AS file, row, "
         "'another row of the conversion ' || conversion || ' cannot be read' AS reason "
-        f"FROM lines WHERE {is_partial} ORDER BY row"
-    ).to_arrow_table()
+        f"FROM lines WHERE {is_partial} ORDER BY row",
+    )
     return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
 
 
@@ -675,12 +678,13 @@ def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, 
 def _warn_of_spellings(connection: duckdb.DuckDBPyConnection) -> None:
     """Warn of users whose conversions have no touchpoints because of case, leading zeros or a final .0."""
     plain = r"regexp_replace(ltrim(lower(account), '0'), '^(\d+)\.0$', '\1')"
-    found = connection.execute(
+    found = sql_results.read_row(
+        connection,
         "SELECT count(*), min(spelling), arg_min(known, spelling) FROM ("
         f"SELECT account AS spelling, {plain} AS plain FROM conversions WHERE account NOT IN ("
         "SELECT account FROM visits WHERE account IS NOT NULL) GROUP BY ALL) JOIN ("
-        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)"
-    ).fetchone()
+        f"SELECT {plain} AS plain, min(account) AS known FROM visits GROUP BY ALL) USING (plain)",
+    )
     count, spelling, known = found or (0, None, None)
     if count:
         warn(

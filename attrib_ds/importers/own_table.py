@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import display, errors
+from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
@@ -672,10 +672,11 @@ class OwnTable:
         """
         reasons = ", ".join(f"CASE WHEN {condition} THEN {reason} END" for condition, reason in self._rules)
         columns = ", ".join(f"{sql} AS {role}" for role, sql in self._select.items())
-        rows = self.connection.execute(
+        rows = sql_results.read_arrow(
+            self.connection,
             f"SELECT {sources.quoted(sources.ROW)} AS row, {columns}, concat_ws('; ', {reasons}) AS reason "
-            f"FROM {self.source.relation} WHERE {where} ORDER BY {sources.quoted(sources.ROW)}"
-        ).to_arrow_table()
+            f"FROM {self.source.relation} WHERE {where} ORDER BY {sources.quoted(sources.ROW)}",
+        )
         is_valid = pc.equal(rows["reason"], "")
         valid = rows.filter(is_valid).drop_columns("reason")
         invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from attrib_ds import display, errors, instants, schema
-from attrib_ds.attribution.engines.engine import builtin, dialect_of, digest
+from attrib_ds.attribution.engines.engine import batches_of, builtin, dialect_of, digest
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.queries import channel_rules
 from attrib_ds.queries.traffic_nodes import OF_NODE, Node
@@ -409,14 +409,7 @@ def _captured(hits: ir.Table, reading: Reading, filters: Sequence[str]) -> Any:
 
 def _read(table: ir.Table) -> Iterator[tuple[Any, ...]]:
     """Read the rows of a table, some at a time where the engine can."""
-    if dialect_of(table) == "duckdb":
-        # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 1.5 deprecates.
-        backend = table._find_backend()
-        backend._run_pre_execute_hooks(table)
-        batches = backend.raw_sql(backend.compile(table)).to_arrow_reader(_BATCH)
-    else:
-        batches = table.to_pyarrow_batches(chunk_size=_BATCH)
-    for batch in batches:
+    for batch in batches_of(table, _BATCH):
         yield from zip(*batch.to_pydict().values(), strict=True)
 
 

@@ -17,7 +17,7 @@ import ibis.expr.types as ir
 import pandas as pd
 import pyarrow as pa
 
-from attrib_ds import errors, schema
+from attrib_ds import errors, schema, sql_results
 from attrib_ds.records.sources import ROW, UNREADABLE, Source, described, literal, open_source, quoted
 from attrib_ds.records.text_files import copy_arrow, open_binary
 
@@ -204,8 +204,8 @@ def create_page_views(
         f"WHERE {where}"
     )
     ((count,),) = connection.execute("SELECT count(*) FROM source_events").fetchall()
-    unreadable = connection.execute(f"SELECT {number} AS row, reason FROM rejected ORDER BY row")
-    rejected = unreadable.to_arrow_table().cast(UNREADABLE)
+    unreadable = f"SELECT {number} AS row, reason FROM rejected ORDER BY row"
+    rejected = sql_results.read_arrow(connection, unreadable).cast(UNREADABLE)
     connection.execute("DROP TABLE source_events; DROP TABLE records; DROP TABLE rejected")
     place = exports[0].source.relation.rpartition(".")[0]
     for export in exports:
@@ -238,7 +238,7 @@ def with_parameters(page: str, parameters: Mapping[str, str]) -> str:
     >>> import duckdb
     >>> page = with_parameters("'https://shop.example/?utm_source=a#top'",
     ...                        {"utm_source": "'b'", "utm_medium": "'e mail'", "gclid": "NULL"})
-    >>> duckdb.sql(f"SELECT {page}").fetchone()[0]
+    >>> duckdb.execute(f"SELECT {page}").fetchone()[0]
     'https://shop.example/?utm_source=a&utm_medium=e%20mail#top'
     """
     added = " || ".join(
@@ -301,7 +301,7 @@ def selected_url_parts(page: str, prefix: str) -> str:
     --------
     >>> import duckdb
     >>> parts = selected_url_parts("'https://shop.example:8443/boots?size=42'", "page")
-    >>> duckdb.sql(f'SELECT "page.origin", "page.search", "page.hash" FROM (SELECT {parts})').fetchone()
+    >>> duckdb.execute(f'SELECT "page.origin", "page.search", "page.hash" FROM (SELECT {parts})').fetchone()
     ('https://shop.example:8443', '?size=42', '')
     """
     names = ", ".join(map(literal, _GROUPS))
@@ -438,10 +438,8 @@ def open_access_log(
     connection.execute(f"DROP TABLE {lines}")
     ending = f"CASE WHEN length(line) > {_LONGEST_SHOWN} THEN '…' ELSE '' END"
     reason = f"'''' || left(line, {_LONGEST_SHOWN}) || {ending} || ''' ' || {literal(_MALFORMED)}"
-    unreadable = connection.execute(
-        f"SELECT row, {reason} AS reason FROM requests WHERE date IS NULL ORDER BY row"
-    )
-    malformed = unreadable.to_arrow_table().cast(UNREADABLE)
+    unreadable = f"SELECT row, {reason} AS reason FROM requests WHERE date IS NULL ORDER BY row"
+    malformed = sql_results.read_arrow(connection, unreadable).cast(UNREADABLE)
     _truncate_addresses(connection)
     endings = literal("(?i)\\.(" + "|".join(log.static) + ")$" if log.static else "^$")
     statuses = ", ".join(literal(str(status)) for status in log.statuses) or "''"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import errors, instants, json_numbers
-from attrib_ds.contract.json_values import Refused, encode, shown
+from attrib_ds.contract.json_values import DEEPEST, Refused, encode, is_deeper, shown
 from attrib_ds.schema import INSTANT, NULL_UNKNOWN, SESSION_ONLY, is_json
 
 _NULL: Final = "null"
@@ -125,9 +125,9 @@ def _valid(text: str) -> str:
     """Return JSON text unchanged; text that only DuckDB accepts as JSON (NaN, ``[1,]``) becomes null."""
     try:
         json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+    except ValueError:
         return _NULL
-    return text
+    return _NULL if is_deeper(text.encode()) else text
 
 
 def _scalars(column: pa.Array) -> list[str]:
@@ -159,13 +159,15 @@ def _stamps(column: pa.Array) -> list[str]:
     return [_NULL if missing else f'"{text}Z"' for text, missing in zip(texts.tolist(), is_null, strict=True)]
 
 
-def decode(text: bytes) -> Any:
+def decode(text: bytes, *, levels: int = DEEPEST) -> Any:
     """Parse JSON text; numbers are exact, and those beyond all bounds are an :class:`ExtremeNumber`.
 
     Parameters
     ----------
     text : bytes
         In UTF-8.
+    levels : int, default 64
+        Maximum levels of nesting.
 
     Returns
     -------
@@ -175,21 +177,21 @@ def decode(text: bytes) -> Any:
     Raises
     ------
     InvalidRequest
-        If it is not JSON; NaN and infinities are not.
+        If it is not JSON, as NaN and infinities are not, or nested deeper.
 
     Examples
     --------
     >>> decode(b'{"amount": 0.10}')
     {'amount': Decimal('0.10')}
     """
+    if is_deeper(text, levels):
+        raise errors.InvalidRequest(f"body: is nested too deeply; expected at most {levels} levels")
     try:
         return _DECODER.decode(text.decode())
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not UTF-8"
     except json.JSONDecodeError as error:
         problem = f"{error.msg} at line {error.lineno}, column {error.colno}"
-    except RecursionError:
-        problem = "is nested too deeply"
     except ValueError:
         problem = "contains a number that is too large"
     raise errors.InvalidRequest(f"body: is not JSON: {problem}") from None
@@ -223,6 +225,7 @@ _FIRST_INSTANT, _LAST_INSTANT = (
 #: Powers of ten that no amount reaches.
 _LARGEST_POWER: Final = 400
 _PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
+_TOO_DEEP: Final = f"a record is nested too deeply; expected at most {DEEPEST} levels"
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MISFITS: Final = (Refused, errors.InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -303,12 +306,16 @@ def read_page(
         answer: Any = msgspec.json.decode(
             content, type=msgspec.Raw if is_record else _Paged | list[msgspec.Raw]
         )
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except RecursionError:
+        raise Unreadable(_TOO_DEEP) from None
+    except msgspec.MsgspecError as error:
         raise Unreadable(str(error)) from None
     counters = None
     if isinstance(answer, _Paged):
         counters = {"offset": answer.offset, "count": answer.count, "total": answer.total}
     records = [answer] if is_record else getattr(answer, "data", answer)
+    if any(is_deeper(bytes(record)) for record in records):
+        raise Unreadable(_TOO_DEEP)
     if most is not None and len(records) > most:
         raise errors.ServiceFailure(f"the response has more than the {most} records that were requested")
     try:

@@ -12,6 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
+from attrib_ds import sql_results
+from attrib_ds.contract.json_values import DEEPEST, is_deeper
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import text_files
 from attrib_ds.records.frames import read_arrow
@@ -150,9 +152,9 @@ def instant(text: str) -> str:
     Examples
     --------
     >>> import duckdb
-    >>> duckdb.sql("SELECT " + instant("'2025-01-31t13:00:00+01:00'")).fetchone()
+    >>> duckdb.execute("SELECT " + instant("'2025-01-31t13:00:00+01:00'")).fetchone()
     (datetime.datetime(2025, 1, 31, 12, 0),)
-    >>> duckdb.sql("SELECT " + instant("'2025-01-31'")).fetchone()
+    >>> duckdb.execute("SELECT " + instant("'2025-01-31'")).fetchone()
     (None,)
     """
     leapless = rf"regexp_replace(upper({text}), ':60(\.\d+)?', ':59.999999')"
@@ -359,7 +361,7 @@ def _flattened(batch: pa.RecordBatch, opaque: Collection[str]) -> pa.RecordBatch
             members = zip(values.type, values.flatten(), strict=True)
             waiting[:0] = [(f"{name}.{field.name}", child) for field, child in members]
         else:
-            leaves.append((name, values))
+            leaves.append((name, sql_results.in_microseconds(values)))
     return pa.RecordBatch.from_arrays([values for _, values in leaves], [name for name, _ in leaves])
 
 
@@ -383,8 +385,18 @@ def _from_json_lines(
     lines = text_files.replace_table(
         connection, lines, f"SELECT {quoted(ROW)}, line, {kind} AS kind FROM {lines}"
     )
+    brackets = "length(line) - length(replace(replace(line, '[', ''), '{', ''))"
+    crowded = connection.execute(
+        f"SELECT {quoted(ROW)}, line FROM {lines} WHERE kind = 'OBJECT' AND {brackets} > {DEEPEST}"
+    )
+    portions = iter(lambda: crowded.fetchmany(BATCH_ROWS), [])
+    deep = [row for portion in portions for row, line in portion if is_deeper(line.encode())]
+    connection.execute(
+        f"UPDATE {lines} SET kind = 'DEEP' WHERE {quoted(ROW)} IN (SELECT unnest(?::BIGINT[]))", [deep]
+    )
     unreadable += connection.execute(
-        f"SELECT {quoted(ROW)}, CASE WHEN kind IS NULL THEN 'not valid JSON' ELSE 'not a JSON object' END"
+        f"SELECT {quoted(ROW)}, CASE kind WHEN 'DEEP' THEN {literal(_TOO_DEEP)} "
+        "ELSE if(kind IS NULL, 'not valid JSON', 'not a JSON object') END"
         f" FROM {lines} WHERE kind IS DISTINCT FROM 'OBJECT'"
     ).fetchall()
     lines = text_files.replace_table(
@@ -406,16 +418,19 @@ def _array(path: Path, argument: str) -> pa.Table | None:
         if not start.startswith(b"["):
             return None
         text = start + file.read()
+    if is_deeper(text, DEEPEST + 1):
+        raise InvalidRequest(f"{argument}: {str(path)!r} is {_TOO_DEEP}")
     try:
         elements = msgspec.json.decode(text, type=list[msgspec.Raw])
         return pa.table({"line": pa.array([bytes(element).decode() for element in elements], pa.string())})
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # A line may be an array too, which is then reported as a record.
         if b"\n" in text.strip():
             return None
         raise InvalidRequest(f"{argument}: {str(path)!r} is not valid JSON: {error}") from error
 
 
+_TOO_DEEP: Final = f"nested too deeply; expected at most {DEEPEST} levels"
 #: A leaf of objects in JSON lines: its name, its pointer, and whether it is an object in other rows.
 _Property: TypeAlias = tuple[str, str, bool]
 

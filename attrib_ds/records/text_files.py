@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from attrib_ds import sql_results
 from attrib_ds.errors import InvalidRequest
 
 #: Column with the 0-based position of each row in the source.
@@ -227,8 +228,8 @@ def _unclosed(
     """Remove the last row if an unclosed quotation mark swallowed the following lines."""
     is_last = f"{quoted(ROW)} = (SELECT max({quoted(ROW)}) FROM {relation})"
     has_break = " OR ".join(f"contains({quoted(name)}, chr(10))" for name in names)
-    last = connection.execute(f"SELECT {quoted(ROW)} FROM {relation} WHERE {is_last} AND ({has_break})")
-    row = last.fetchone()
+    last = f"SELECT {quoted(ROW)} FROM {relation} WHERE {is_last} AND ({has_break})"
+    row = sql_results.read_row(connection, last)
     if row is None:
         return []
     with _open_text(path, encoding) as file:

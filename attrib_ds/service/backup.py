@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import local_files
+from attrib_ds import local_files, sql_results
 from attrib_ds.contract import Answer, operation
 from attrib_ds.contract.administration import BackUpProject
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ProjectInUse, Unavailable
@@ -320,7 +320,7 @@ def read_preserved_records(connection: Connection) -> PreservedRecords | None:
     names = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if not {*_TABLES, "settings"} <= names:
         return None
-    tables = {name: connection.execute(f"FROM {name}").to_arrow_table() for name in _TABLES}
+    tables = {name: sql_results.read_arrow(connection, f"FROM {name}") for name in _TABLES}
     return PreservedRecords(tombstones.read_salts(connection), tables)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import errors, instants, schema, sql_results
 from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
 from attrib_ds.queries import page_views
@@ -40,9 +40,9 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
         matching = filter_interactions(backend.table("interactions"), request, nodes=node_table(backend))
         ordered = matching.order_by(ordering(matching, request.sort or _NEWEST_FIRST)).select(names)
         total = int(matching.count().to_pyarrow().as_py())
-        # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 1.5 deprecates.
+        # Not `to_pyarrow_batches` of Ibis 12, which calls a method that DuckDB 2 lacks.
         query = backend.compile(ordered.limit(request.limit, offset=request.offset))
-        reader = backend.raw_sql(query).to_arrow_reader(connections.BATCH_ROWS)
+        reader = sql_results.read_batches(backend.con, query, connections.BATCH_ROWS)
         remaining = max(total - request.offset, 0)
         return Answer(
             pa.schema([schema.INTERACTION.field(name) for name in columns]),
@@ -353,13 +353,14 @@ def resolve_node(
 def _below(connection: Connection, node_id: str, name: str, value: str) -> str | None:
     """Return the node that matches a property: the given node or a descendant."""
     kind, condition = _LEVELS[name]
-    row = connection.execute(
+    row = sql_results.read_row(
+        connection,
         f"SELECT _id FROM nodes WHERE type = $kind AND {condition} "
         # Ids take precedence over external ids, and these over slugs.
         "AND (_id = $root OR list_contains(path, $root)) ORDER BY _id <> $value, "
         "coalesce(campaignSlug = $slug, false), len(path), _id LIMIT 1",
         {"kind": kind, "value": value, "root": node_id, "slug": identifiers.slug_of(value)},
-    ).fetchone()
+    )
     return None if row is None else str(row[0])
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import errors, instants
+from attrib_ds import errors, instants, sql_results
 from attrib_ds.contract import administration as contract
 from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
@@ -71,7 +71,7 @@ def mirror_records(connection: Connection, store: Store, request: contract.Mirro
 
 
 def _has_rows(connection: Connection, table: str) -> bool:
-    return connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+    return sql_results.read_row(connection, f"SELECT 1 FROM {table} LIMIT 1") is not None
 
 
 def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
@@ -122,7 +122,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
         integration = find(connection, vendors[campaign["integrationId"]])
         connection.execute("DELETE FROM campaigns WHERE id = ?", [campaign["id"]])
         tables.insert_record(connection, "campaigns", campaign)
-        if connection.execute("SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]).fetchone() is None:
+        if sql_results.read_row(connection, "SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]) is None:
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
             insert_campaign_node(connection, integration, campaign)
@@ -130,7 +130,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
 
 def _store_integration(connection: Connection, id: str, store: Store) -> None:
     """Create an integration from the root of its nodes, unless it exists."""
-    if connection.execute("SELECT 1 FROM integrations WHERE _id = ?", [id]).fetchone() is not None:
+    if sql_results.read_row(connection, "SELECT 1 FROM integrations WHERE _id = ?", [id]) is not None:
         return
     root = tables.read_record(
         connection,

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import duckdb
-import ibis
 import pyarrow as pa
 from pydantic.alias_generators import to_camel
 
-from attrib_ds import errors, instants
+from attrib_ds import errors, instants, sql_results
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
 from attrib_ds.contract.interactions import opportunity_type
@@ -365,7 +365,7 @@ class Service:
     def probe(self) -> None:
         """Commit a transaction and run a query; raises if either fails."""
         with self._shared_access():
-            self._store.write(lambda connection: connection.execute("SELECT writes FROM meta").fetchone())
+            self._store.write(lambda connection: sql_results.read_row(connection, "SELECT writes FROM meta"))
             with self._store.read() as backend:
                 backend.table("meta").count().to_pyarrow()
 
@@ -476,7 +476,7 @@ class Service:
         # One connection per thread: tables of several calls can be joined, and threads do not block.
         backend = getattr(self._thread_local, "backend", None)
         if backend is None:
-            backend = ibis.duckdb.from_connection(self._store.open_cursor())
+            backend = DuckDB.from_connection(self._store.open_cursor())
             self._thread_local.backend = backend
         return Tables(
             interactions=backend.table("interactions"),
@@ -516,7 +516,7 @@ def _get_collector(service: Service, _: Any, line: AuditEntry | None, *__: Any) 
         # A collector reads them every minute.
         query = "SELECT 1 FROM audit WHERE operation = ? AND account = ? AND date >= CAST(? AS DATE)"
         with service._store.cursor() as cursor:
-            known = cursor.execute(query, [line.operation, line.account, instants.now().date()]).fetchone()
+            known = sql_results.read_row(cursor, query, [line.operation, line.account, instants.now().date()])
         if known is None:
             service._store.write(lambda connection: audit.append(connection, [line]))
     chosen = service.settings()

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 import duckdb
@@ -13,15 +14,17 @@ from duckdb import DuckDBPyConnection as Connection
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.filters import predicates, values
 
-#: A node of a syntax tree, as DuckDB writes it with `json_serialize_sql`.
+#: A node of a syntax tree, as DuckDB writes it with `json_serialize_sql`. DuckDB 2 has another form than
+#: DuckDB 1 of arguments, constants, types, CTEs and chains of set operations.
 Node = dict[str, Any]
 Views = Mapping[str, tuple[str, ...]]
 #: Terms by column.
 Sizes = dict[str, int]
 
 _LONGEST: Final = 8_192
-#: Levels of expressions, tables and queries.
+#: Levels of expressions, tables, queries and parentheses.
 _DEEPEST: Final = 64
+_TOO_DEEP: Final = f"it is nested too deeply; allowed: {_DEEPEST} levels"
 #: Total number of tables read, counting a CTE at each reference: nested CTEs that refer to each other twice
 #: grow exponentially.
 _MOST_TABLES: Final = 32
@@ -166,7 +169,7 @@ def _parse(parser: Connection, sql: str) -> Node:
     if parsed["error"] or len(statements) != 1:
         _refuse("allowed: one SELECT")
     if any(level > _DEEPEST for _, level in _nodes(statements[0])):
-        _refuse(f"it is nested too deeply; allowed: {_DEEPEST} levels")
+        _refuse(_TOO_DEEP)
     return statements[0]
 
 
@@ -207,7 +210,11 @@ def _tokens(sql: str) -> list[tuple[str, duckdb.token_type]]:
         tokens = duckdb.tokenize(sql)
     except duckdb.Error:
         _refuse("it cannot be read as SQL")
-    words = [(_WORD.match(content, start) or [content[start : start + 1]], kind) for start, kind in tokens]
+    words = [
+        (_WORD.match(content, start) or [content[start : start + 1]], kind)
+        for start, kind in tokens
+        if kind != duckdb.token_type.comment
+    ]
     return [(word[0].decode("latin-1"), kind) for word, kind in words]
 
 
@@ -217,6 +224,9 @@ def _check_tokens(tokens: list[str]) -> None:
         _refuse("allowed: one SELECT")
     if ";" in tokens and set(tokens[tokens.index(";") :]) != {";"}:
         _refuse("several statements are not allowed; allowed: one SELECT")
+    # DuckDB 2 flattens some of what is nested.
+    if max(accumulate((word == "(") - (word == ")") for word in tokens)) > _DEEPEST:
+        _refuse(_TOO_DEEP)
     for position, word in enumerate(tokens):
         if word in _REFUSED_TOKENS:
             _refuse(f"{_REFUSED_TOKENS[word]} is not allowed")
@@ -244,7 +254,7 @@ def _check(query: Node) -> None:
     for node, _ in _nodes(query):
         if "class" in node:
             _check_expression(node)
-            name, arguments = _call(node)
+            name, arguments = _call(node), _arguments(node)
             if name == "row" and id(node) not in operands:
                 _refuse("a row is only allowed beside IN or a comparison")
             if node["class"] == "COLUMN_REF":
@@ -256,7 +266,7 @@ def _check(query: Node) -> None:
             _check_clause(node)
         elif "id" in node and node["id"] not in TYPES:
             _refuse(f"the type {str(node['id'])[:40]} is not allowed")
-        is_cte = isinstance(node.get("value"), dict) and "query" in node["value"]
+        is_cte = isinstance(node.get("value"), dict) and not {"query", "query_node"}.isdisjoint(node["value"])
         named = node["key"] if is_cte else "" if "class" in node else node.get("alias")
         if named and not _NAME.fullmatch(named):
             _refuse(f"the name {named[:80]!r} is not allowed; allowed: letters, digits and underscores")
@@ -307,6 +317,10 @@ def _check_clause(node: Node) -> None:
         _refuse("AT is not allowed")
     if kind == "JOIN" and node["ref_type"] not in JOINS:
         _refuse(f"{_what(node['ref_type'])} JOIN is not allowed")
+    if kind == "JOIN" and node.get("ranking_expression") is not None:
+        _refuse("a ranking is not allowed in a JOIN")
+    if kind == "LIMIT_MODIFIER" and node.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
+        _refuse("LIMIT PERCENT is not allowed")
     if kind == "SELECT_NODE" and len(node["group_sets"]) > 1:
         _refuse("GROUPING SETS is not allowed")
 
@@ -319,12 +333,32 @@ def _check_expression(node: Node) -> None:
     kind = node["class"]
     if node.get("type") not in EXPRESSIONS.get(kind, ()):
         _refuse(f"{_what(str(node.get('type')))} is not allowed")
-    if kind == "CONSTANT" and len(str(node["value"].get("value", ""))) > _LONGEST_LITERAL:
-        _refuse(f"a text is too long; allowed: {_LONGEST_LITERAL:,} characters")
+    if kind == "CONSTANT":
+        _check_constant(node)
+    elif kind == "TYPE":
+        _check_type(node)
     elif kind == "STAR" and (node["expr"] is not None or node["columns"]):
         _refuse("COLUMNS is not allowed")
     elif kind in {"FUNCTION", "WINDOW"}:
-        _check_function(node, *_call(node))
+        _check_function(node, _call(node), _arguments(node))
+
+
+def _check_constant(node: Node) -> None:
+    literal = node.get("literal")
+    value = node["value"].get("value", "") if literal is None else literal["text"]
+    if literal is not None and literal["kind"] not in LITERALS:
+        _refuse(f"a constant of the kind {literal['kind']} is not allowed")
+    if len(str(value)) > _LONGEST_LITERAL:
+        _refuse(f"a text is too long; allowed: {_LONGEST_LITERAL:,} characters")
+
+
+def _check_type(node: Node) -> None:
+    """Check a type of DuckDB 2, whose name is still as the user wrote it."""
+    name = node["type_name"].upper()
+    modified = _MODIFIED if all(part["class"] == "CONSTANT" for part in node["children"]) else ()
+    is_allowed = name in TYPES or name in _SYNONYMS
+    if node["catalog"] or node["schema"] or not is_allowed or (node["children"] and name not in modified):
+        _refuse(f"the type {node['type_name'][:40]} is not allowed")
 
 
 def _check_column(names: list[str], tables: Collection[str]) -> None:
@@ -341,6 +375,8 @@ def _check_function(node: Node, name: str, arguments: list[Node]) -> None:
     is_own = node["catalog"] or node["schema"] not in {"", "main"}
     if is_own or (node["class"] == "FUNCTION" and name not in FUNCTIONS):
         _refuse(f"the function {name[:40]!r} is not allowed")
+    if any(entry["name"] for entry in node.get("arguments", ())):
+        _refuse("arguments by name are not allowed")
     if name in {"min", "max"} and len(arguments) > 1:
         _refuse(f"{name} with two arguments is not allowed")
     if node["class"] == "WINDOW":
@@ -385,13 +421,28 @@ def _check_pattern(name: str, pattern: str | None) -> None:
         )
 
 
-def _call(node: Node) -> tuple[str, list[Node]]:
-    """Return the name and arguments of a function; empty for other expressions."""
-    return _folded(node.get("function_name", "")), node.get("children", [])
+def _call(node: Node) -> str:
+    """Return the name of a function; empty for other expressions."""
+    return _folded(node.get("function_name", ""))
+
+
+def _arguments(node: Node) -> list[Node]:
+    """Return the arguments of a function or an operator."""
+    if "arguments" in node:
+        return [entry["expression"] for entry in node["arguments"]]
+    children: list[Node] = node.get("children", [])
+    return children
+
+
+def _sides(node: Node) -> list[Node]:
+    """Return the queries that a set operation combines."""
+    return [node[side] for side in ("left", "right") if node[side]] + node.get("children", [])
 
 
 def _text(node: Node) -> str | None:
     """Return the text of a constant, None for anything else."""
+    if "literal" in node:
+        return str(node["literal"]["text"]) if node["literal"]["kind"] == "STRING" else None
     is_text = node["class"] == "CONSTANT" and node["value"]["type"]["id"] == "VARCHAR"
     return str(node["value"]["value"]) if is_text and not node["value"]["is_null"] else None
 
@@ -423,10 +474,13 @@ def _sizes(query: Node, ctes: Mapping[str, Sizes], outer: Sizes, views: Views) -
     """Return the terms of the columns of a query; under "" those of columns of any name."""
     own, scope = dict(ctes), dict(outer)
     for entry in query["cte_map"]["map"]:
-        columns = _sizes(entry["value"]["query"]["node"], own, outer, views)
-        own[_folded(entry["key"])] = {"": max(columns.values())} if entry["value"]["aliases"] else columns
+        cte = entry["value"]
+        columns = _sizes(
+            cte["query_node"] if "query_node" in cte else cte["query"]["node"], own, outer, views
+        )
+        own[_folded(entry["key"])] = {"": max(columns.values())} if cte["aliases"] else columns
     if query["type"] == "SET_OPERATION_NODE":
-        sides = [_sizes(query[side], own, outer, views) for side in ("left", "right")]
+        sides = [_sizes(side, own, outer, views) for side in _sides(query)]
         found = [("", max(size for side in sides for size in side.values()))]
         scope.update(found)
     else:
@@ -446,7 +500,7 @@ def _sizes(query: Node, ctes: Mapping[str, Sizes], outer: Sizes, views: Views) -
             found.append((name, size))
             if name:
                 scope[name] = max(scope.get(name, 0), size)
-    rest = query.keys() - {"cte_map", "from_table", "select_list", "left", "right"}
+    rest = query.keys() - {"cte_map", "from_table", "select_list", "left", "right", "children"}
     _terms([query[name] for name in rest], own, scope, views)
     # The engine numbers repeated names.
     is_repeated = len(dict(found)) < len(found)
@@ -560,50 +614,56 @@ def _replace_like(query: Node) -> None:
         if node.get("class") != "FUNCTION" or node["function_name"] not in LIKES:
             continue
         options, is_negated = LIKES[node["function_name"]]
-        value, pattern = node["children"]
+        value, pattern = _arguments(node)
         signs = {"%": ".*", "_": "."}
-        text = "".join(signs.get(sign, re.escape(sign)) for sign in pattern["value"]["value"])
+        text = "".join(signs.get(sign, re.escape(sign)) for sign in _text(pattern) or "")
         arguments = [value, _constant(text, pattern), _constant(options, pattern)]
         matches = _function("regexp_full_match", arguments, node)
         if is_negated:
             operation = {"class": "OPERATOR", "type": "OPERATOR_NOT", "children": [{**matches, "alias": ""}]}
             matches = {"alias": node["alias"], "query_location": node["query_location"], **operation}
-            node.clear()
-        node.update(matches)
+        _replace(node, matches)
 
 
 def _keep_patterns(query: Node) -> None:
     """Keep DuckDB from replacing regular expressions by LIKE in turn."""
     for node, _ in _nodes(query):
-        name, arguments = _call(node)
-        if name == "regexp_matches":
-            pattern = _text(arguments[1]) or ""
-            kept = values.as_written(pattern, is_flagged=len(arguments) > 2)
-            arguments[1] = _constant(kept, arguments[1])
+        if _call(node) == "regexp_matches":
+            text, pattern, *options = _arguments(node)
+            kept = values.as_written(_text(pattern) or "", is_flagged=bool(options))
+            _replace(node, _function("regexp_matches", [text, _constant(kept, pattern), *options], node))
 
 
 def _shorten_searched(query: Node) -> None:
     """Search only the beginning of texts, since the engine cannot be interrupted within 2,048 of them."""
     for node, _ in list(_nodes(query)):
         if node.get("class") == "FUNCTION" and _folded(node["function_name"]) in SEARCHES:
-            text, *others = node["children"]
-            value = {"type": {"id": "INTEGER", "type_info": None}, "is_null": False, "value": values.SEARCHED}
-            length = {
-                "class": "CONSTANT",
-                "type": "VALUE_CONSTANT",
-                "alias": "",
-                "query_location": node["query_location"],
-                "value": value,
-            }
-            node["children"] = [{**_function("left", [text, length], node), "alias": ""}, *others]
+            text, *others = _arguments(node)
+            beginning = {**_function("left", [text, _constant(values.SEARCHED, node)], node), "alias": ""}
+            _replace(node, _function(node["function_name"], [beginning, *others], node))
+
+
+def _replace(node: Node, other: Node) -> None:
+    node.clear()
+    node.update(other)
 
 
 def _function(name: str, arguments: list[Node], like: Node) -> Node:
-    return {**like, "function_name": name, "schema": "", "is_operator": False, "children": arguments}
+    """Return a call in the place of another, in the form of DuckDB 1, which DuckDB 2 reads."""
+    kept = {part: like[part] for part in like.keys() - {"arguments", "qualified_name"}}
+    return {**kept, "function_name": name, "schema": "", "is_operator": False, "children": arguments}
 
 
-def _constant(text: str, like: Node) -> Node:
-    return {**like, "value": {**like["value"], "value": text}}
+def _constant(value: str | int, like: Node) -> Node:
+    """Return a constant in the place of a node, in the same form."""
+    kind = {"id": "VARCHAR" if isinstance(value, str) else "INTEGER", "type_info": None}
+    return {
+        "class": "CONSTANT",
+        "type": "VALUE_CONSTANT",
+        "alias": "",
+        "query_location": like["query_location"],
+        "value": {"type": kind, "is_null": False, "value": value},
+    }
 
 
 def _what(kind: str) -> str:
@@ -687,6 +747,7 @@ EXPRESSIONS: Final = {
     ),
     "STAR": frozenset({"STAR"}),
     "SUBQUERY": frozenset({"SUBQUERY"}),
+    "TYPE": frozenset({"TYPE"}),
     "WINDOW": WINDOWS | {"WINDOW_AGGREGATE"},
 }  # fmt: skip
 #: Allowed queries, tables and clauses.
@@ -701,3 +762,15 @@ TYPES: Final = frozenset(
     {"VARCHAR", "CHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE",
      "DECIMAL", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL", "NULL"}
 )  # fmt: skip
+#: Other names of these types, which DuckDB 1 replaces itself.
+_SYNONYMS: Final = frozenset(
+    {"BPCHAR", "NVARCHAR", "STRING", "TEXT", "BOOL", "LOGICAL", "INT1", "INT2", "INT16", "SHORT", "INT",
+     "INT4", "INT32", "INTEGRAL", "SIGNED", "INT8", "INT64", "LONG", "OID", "INT128", "FLOAT4", "REAL",
+     "FLOAT8", "DEC", "NUMERIC", "DATETIME", "TIMESTAMP_US", "TIMESTAMPTZ"}
+)  # fmt: skip
+#: Types with modifiers.
+_MODIFIED: Final = frozenset(
+    {"BPCHAR", "CHAR", "DEC", "DECIMAL", "NUMERIC", "NVARCHAR", "STRING", "TEXT", "VARCHAR"}
+)
+#: Kinds of constants.
+LITERALS: Final = frozenset({"BOOLEAN", "INTEGER", "NULL_LITERAL", "NUMERIC", "STRING"})

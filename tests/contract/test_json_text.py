@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attrib_ds.contract.json_values import Refused, depth, encode
+from attrib_ds.contract.json_values import Refused, depth, encode, is_deeper
 
 _JSON = st.recursive(
     st.none()
@@ -75,3 +75,31 @@ def test_depth_is_bounded_not_recursive() -> None:
         value = [value]
     assert depth(value) == 65
     assert depth([[], {"a": []}]) == 3
+
+
+def levels(value):
+    """Return the depth of a value by recursion, independently of the package."""
+    if isinstance(value, dict | list):
+        return 1 + max(map(levels, value.values() if isinstance(value, dict) else value), default=0)
+    return 0
+
+
+TRICKY = st.text(alphabet='[]{}"\\a', max_size=4)
+
+
+@given(
+    st.recursive(TRICKY, lambda part: st.lists(part, max_size=3) | st.dictionaries(TRICKY, part, max_size=3))
+)
+def test_g261_levels_are_counted_in_text(value):
+    text, deepest = json.dumps(value).encode(), levels(value)
+    assert not is_deeper(text, deepest)
+    assert not deepest or is_deeper(text, deepest - 1)
+
+
+@pytest.mark.parametrize("parts", ["[]", '{"a":}'])
+def test_g261_64_levels_are_allowed(parts):
+    for deepest, expected in [(64, False), (65, True), (1_000_000, True)]:
+        text = f"{parts[:-1] * deepest}1{parts[-1] * deepest}".encode()
+        assert is_deeper(text) is expected
+    # Text that ends early is no deep text.
+    assert not is_deeper(b'{"data":[' + b'{"a":[1]},' * 100)

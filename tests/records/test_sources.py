@@ -222,6 +222,16 @@ def test_objects_nested_too_deep_name_the_place(connection, tmp_path):
     assert ".".join("a" * 16) in open_source(connection, path, argument="events").types
 
 
+def test_g261_lines_that_are_nested_too_deeply_are_rejected_alone(connection, tmp_path):
+    path = tmp_path / "visits.ndjson"
+    lines = [f'{{"_id": "{depth}", "tags": {"[" * depth}{"]" * depth}}}' for depth in (63, 64, 2_000)]
+    path.write_text("\n".join(lines))
+    source = open_source(connection, path, argument="interactions")
+    assert [row[1] for row in rows_of(connection, source, "_id")] == ["63"]
+    reason = "nested too deeply; expected at most 64 levels"
+    assert source.unreadable.to_pylist() == [{"row": row, "reason": reason} for row in (1, 2)]
+
+
 def test_too_many_properties_name_the_place(connection, tmp_path):
     lines = "\n".join(json.dumps({"counts": {f"key{i}": 1}}) for i in range(2_001))
     path = write(tmp_path, "visits.ndjson", lines)
@@ -488,5 +498,5 @@ def test_malformed_arrow_data_are_refused(column):
 def test_an_array_that_is_nested_without_end_is_refused(connection, tmp_path):
     file = tmp_path / "deep.json"
     file.write_text("[" * 8_000 + "]" * 8_000)
-    with pytest.raises(InvalidRequest, match=r"nodes: .*deep.json' is not valid JSON: .*recursion"):
+    with pytest.raises(InvalidRequest, match=r"nodes: .*deep.json' is nested too deeply"):
         open_source(connection, file, argument="nodes")

@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from attrib_ds import sql_results
 from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.money import OCCURRED
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import read_table
+from attrib_ds.records.text_files import literal, quoted
 
 #: Prefix of the conversion columns that hold milestone dates.
 MILESTONE = "milestone."
@@ -195,13 +197,15 @@ class Input:
         if isinstance(frame, str | Path):
             files = _parquet_files(Path(frame), argument)
             if backend.name == "duckdb":
-                return cls(backend.read_parquet(files, table_name=argument), argument)
+                return cls(_view(files, argument, backend), argument)
             # Other engines may be elsewhere, without access to the file.
             frame = pa.concat_tables(map(parquet.read_table, files), promote_options="permissive")
         table = _arrow(frame, argument) if isinstance(frame, pd.DataFrame) else read_table(argument, frame)
         _distinct_names(table.column_names, argument)
         if not table.num_columns:
             raise InvalidRequest(f"{argument}: the table has no columns")
+        for index, name in enumerate(table.column_names):
+            table = table.set_column(index, name, sql_results.in_microseconds(table[name]))
         # Engines guess a type for columns without a value; text can be cast to any role.
         untyped = [column.name for column in table.schema if pa.types.is_null(column.type)]
         for name in untyped:
@@ -384,6 +388,22 @@ def _parquet_files(path: Path, argument: str) -> list[Path]:
             message = f"{argument}: {file.name!r} cannot be read: {error}"
             raise InvalidRequest(message, field=argument) from error
     return files
+
+
+def _view(files: list[Path], argument: str, backend: Any) -> ir.Table:
+    """Return Parquet files as a view of DuckDB, with instants in microseconds."""
+    changed = [
+        f"make_timestamp{'tz' if field.type.tz else ''}(epoch_ns({quoted(field.name)}) // 1000) "
+        f"AS {quoted(field.name)}"
+        for field in parquet.read_schema(files[0])
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns"
+    ]
+    if not changed:
+        return backend.read_parquet(files, table_name=argument)
+    paths = ", ".join(literal(str(file)) for file in files)
+    rows = f"SELECT * REPLACE ({', '.join(changed)}) FROM read_parquet([{paths}])"
+    backend.con.execute(f"CREATE TEMP VIEW {quoted(argument)} AS {rows}")
+    return backend.table(argument)
 
 
 def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:

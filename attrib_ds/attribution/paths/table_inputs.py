@@ -11,7 +11,7 @@ import pyarrow as pa
 from ibis.common.exceptions import TableNotFound
 
 from attrib_ds import schema
-from attrib_ds.attribution.engines.engine import double, rebound
+from attrib_ds.attribution.engines.engine import double, rebound, table_names
 from attrib_ds.attribution.paths import inputs, project_tables
 from attrib_ds.errors import InvalidRequest, closest
 from attrib_ds.records.frames import to_pandas
@@ -141,7 +141,7 @@ class ExternalTables:
             return self.backend.table(given)
         except Exception as error:
             # DuckDB takes the name of a table that is none for that of a file.
-            known = self.backend.list_tables()
+            known = table_names(self.backend)
             if given in known and not isinstance(error, TableNotFound):
                 raise
             raise InvalidRequest(

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import jwt
 
+from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.keys import FULL_ACCESS, SCOPES
 from attrib_ds.service.accounts.accounts import Accounts, PublicKey, Token, allows
 
@@ -205,8 +206,9 @@ def _bytes(part: str) -> bytes:
 
 def _json_object(part: str) -> dict[str, Any]:
     try:
-        value = json.loads(_bytes(part))
-    except (ValueError, RecursionError):
+        content = _bytes(part)
+        value = None if is_deeper(content) else json.loads(content)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise _invalid("has a part that is not a JSON object")

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants
+from attrib_ds import instants, sql_results
 from attrib_ds.attribution import calendar
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
@@ -67,7 +67,7 @@ class DailySalt:
         today = self._today()
 
         def write(connection: Connection) -> str:
-            row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
+            row = sql_results.read_row(connection, "SELECT value FROM settings WHERE name = ?", [_SETTING])
             day, salt = json.loads(row[0]) if row else (None, "")
             if day != today:
                 salt = secrets.token_hex(_BYTES)
@@ -103,7 +103,7 @@ class DailySalt:
         if self._of_day is not None and self._of_day[0] != today:
             self._of_day = None
         with store.cursor() as cursor:
-            row = cursor.execute(query, [_SETTING]).fetchone()
+            row = sql_results.read_row(cursor, query, [_SETTING])
         if row and json.loads(row[0])[0] != today:
             store.write(forget_salt)
 
@@ -237,7 +237,8 @@ def find_joining(
     )
     found = connection.execute(repeated).fetchall() if is_repeated else []
     for tracker, visitor in browsers.items():
-        row = connection.execute(
+        row = sql_results.read_row(
+            connection,
             f"""
             WITH entry AS (SELECT serverDate, ingestedAt, {_page_of("referrer")} AS page FROM {hits}
                 WHERE trackerId = $tracker ORDER BY serverDate, id LIMIT 1
@@ -251,7 +252,7 @@ def find_joining(
             AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
             {"tracker": tracker, "visitor": visitor},
-        ).fetchone()
+        )
         if row is not None:
             found.append((row[0], visitor, tracker, "", row[1]))
     if not found:
@@ -334,7 +335,7 @@ def _join_users(
     """Make the user of the day's id that of a lasting one, if all that is left of the day is in the visit."""
     holders = _holders(connection, [visitor, tracker])
     of_day, own = holders.get(visitor), holders.get(tracker)
-    others = connection.execute("SELECT 1 FROM hits WHERE trackerId = ? LIMIT 1", [visitor]).fetchone()
+    others = sql_results.read_row(connection, "SELECT 1 FROM hits WHERE trackerId = ? LIMIT 1", [visitor])
     if of_day is not None and is_whole and others is None:
         # Whoever has this address and user agent from now on is somebody else.
         connection.execute(

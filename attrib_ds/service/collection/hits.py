@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, schema
+from attrib_ds import instants, schema, sql_results
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.instants import naive
 from attrib_ds.queries import raw_hits
@@ -84,7 +84,7 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
         """Move what an earlier process accepted, and what it or a release before the queue set aside."""
         queue = self._store.queue
         with self._store.cursor() as cursor:
-            kept = cursor.execute("FROM pending_hits ORDER BY rowid").to_arrow_table().to_pylist()
+            kept = sql_results.read_arrow(cursor, "FROM pending_hits ORDER BY rowid").to_pylist()
         if kept:
             with queue.transaction():
                 self._put(kept)
@@ -118,7 +118,7 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
             taken = tables.as_arrow("pending_hits", records).append_column("row", [range(len(records))])
             with tables.arrow_view(connection, taken, "taken_hits"):
                 resolved = traffic_sources.resolve_hits(connection, _raw_hits(), rules=rules, span=SPAN)
-                rows = connection.execute(f"FROM {resolved.whole}").to_arrow_table()
+                rows = sql_results.read_arrow(connection, f"FROM {resolved.whole}")
         keys = zip(rows["id"].to_pylist(), rows["trackerId"].to_pylist(), strict=True)
         positions = {key: position for position, key in enumerate(keys)}
         arrivals = daily_visitors.read_trackers(entry["trackerId"] for entry in entries)
@@ -352,7 +352,9 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
         FROM blocks
         """
     )
-    if connection.execute("SELECT 1 FROM temp.numbered_hits WHERE sessionId IS NOT NULL LIMIT 1").fetchone():
+    if sql_results.read_row(
+        connection, "SELECT 1 FROM temp.numbered_hits WHERE sessionId IS NOT NULL LIMIT 1"
+    ):
         connection.execute(
             "DELETE FROM temp.numbered_hits WHERE (trackerId, block) NOT IN "
             "(SELECT (trackerId, block) FROM temp.numbered_hits WHERE sessionId IS NULL)"
@@ -542,9 +544,9 @@ def _place(
     used, today = 0, str(instants.now().date())
     room = None
     if is_anonymous:
-        stored = connection.execute(
-            "SELECT value FROM settings WHERE name = ?", [_ANONYMOUS_NODES]
-        ).fetchone()
+        stored = sql_results.read_row(
+            connection, "SELECT value FROM settings WHERE name = ?", [_ANONYMOUS_NODES]
+        )
         day, count = json.loads(stored[0]) if stored else (today, 0)
         used = count if day == today else 0
         room = max(read_settings(connection).anonymous_nodes_per_day - used, 0)
@@ -572,7 +574,7 @@ def _find_new(connection: Connection, hits: str) -> str:
     )
     new = f"(SELECT * FROM {hits} ANTI JOIN temp.known_hits USING (id)) AS new_hits"
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
-    if connection.execute(repeated).fetchone() is None:
+    if sql_results.read_row(connection, repeated) is None:
         return new
     # The page view before the consent that joins it.
     order = f"{daily_visitors.is_kept('trackerId')}, serverDate, trackerId"
@@ -701,7 +703,7 @@ def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str
             f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
             f"JOIN temp.assignments AS session USING (row) WHERE {portion}"
         ).fetchall()[0][0]
-    if connection.execute("SELECT 1 FROM temp.assignments WHERE row IS NULL LIMIT 1").fetchone():
+    if sql_results.read_row(connection, "SELECT 1 FROM temp.assignments WHERE row IS NULL LIMIT 1"):
         connection.execute(
             "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
             "FROM (FROM temp.assignments WHERE row IS NULL AND (former <> sessionId OR isOpening)) AS hit "

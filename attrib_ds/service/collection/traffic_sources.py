@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import schema
+from attrib_ds import schema, sql_results
 from attrib_ds.contract import identifiers
 from attrib_ds.queries import channel_rules
 from attrib_ds.queries.traffic_nodes import (
@@ -371,7 +371,7 @@ def _resolve_texts(
     )
     with arrow_view(connection, _internal_pairs(connection, rules.settings), "internal_pairs"):
         query = f"SELECT DISTINCT search_key, referrer_key, is_internal FROM {keyed} ORDER BY ALL"
-        keys = connection.execute(query).to_arrow_table()
+        keys = sql_results.read_arrow(connection, query)
         sources = visitors.resolve_in_time(
             lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
             list(zip(*keys.to_pydict().values(), strict=True)),
@@ -573,7 +573,7 @@ def _insert_nodes(
 
 def _list_campaigns(connection: Connection, seen: str) -> None:
     """List the campaigns below integrations among nodes; of several with one slug, one keeps it."""
-    if connection.execute("SELECT 1 FROM integrations LIMIT 1").fetchone() is None:
+    if sql_results.read_row(connection, "SELECT 1 FROM integrations LIMIT 1") is None:
         return
     connection.execute(
         "CREATE TEMP TABLE seen_campaigns AS SELECT _id FROM nodes WHERE type = 'campaign' AND path <> [] "

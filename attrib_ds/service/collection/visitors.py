@@ -19,7 +19,7 @@ import ua_parser
 from crawleruseragents import is_crawler
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import schema
+from attrib_ds import schema, sql_results
 from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.sources import literal, quoted
@@ -249,7 +249,7 @@ def capture_sql(filters: Sequence[str], *, captured: str) -> str:
     >>> import duckdb
     >>> sql = capture_sql(["hostname:test.shop.example", "userAgent:Probe"], captured="[]")
     >>> hit = "(SELECT 'shop.example' AS page_host, 'probe/2' AS userAgent)"
-    >>> duckdb.sql(f"SELECT {sql} FROM {hit}").fetchone()
+    >>> duckdb.execute(f"SELECT {sql} FROM {hit}").fetchone()
     ('userAgent:Probe',)
     """
     branches = "".join(
@@ -547,7 +547,7 @@ def visitor_secret(store: Store) -> str:
     """
 
     def write(connection: Connection) -> str:
-        row = connection.execute("SELECT value FROM settings WHERE name = ?", [_SETTING]).fetchone()
+        row = sql_results.read_row(connection, "SELECT value FROM settings WHERE name = ?", [_SETTING])
         if row is not None:
             return str(json.loads(row[0]))
         secret = secrets.token_hex(_BYTES)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import msgspec
 
-from attrib_ds import instants, json_numbers
+from attrib_ds import instants, json_numbers, sql_results
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import CreateEvent, CreateEvents, Misfit, ReplayEvent, ValidateEvent
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, ServiceFailure
@@ -180,7 +180,7 @@ class EventIntake(intake.TableIntake[_Sent, Any, _Entry]):
             self._salts = read_salts(cursor)
             if self._store.queue.has_nonces:
                 return
-            batches = cursor.execute(_NONCES).to_arrow_reader(_LARGEST_BATCH)
+            batches = sql_results.read_batches(cursor, _NONCES, _LARGEST_BATCH)
             self._store.queue.set_nonces(
                 number for batch in batches for number in batch.column(0).to_pylist()
             )
@@ -472,7 +472,7 @@ class Ingestion:
         outcome = accepted.outcome
         if not accepted.is_new:
             with self._store.cursor() as cursor:
-                row = cursor.execute("SELECT errors FROM trashed_events WHERE _id = ?", [id]).fetchone()
+                row = sql_results.read_row(cursor, "SELECT errors FROM trashed_events WHERE _id = ?", [id])
             outcome = row[0] if row else None
         return None if outcome is None else _refusal(id, outcome)
 
@@ -488,7 +488,7 @@ def _read_raw(
     connection: duckdb.DuckDBPyConnection, relation: str, values: Sequence[object]
 ) -> list[dict[str, Any]]:
     query = f"SELECT raw.* FROM raw_events AS raw {relation}"
-    rows: list[dict[str, Any]] = connection.execute(query, values).to_arrow_table().to_pylist()
+    rows: list[dict[str, Any]] = sql_results.read_arrow(connection, query, values).to_pylist()
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import errors, instants, schema, sql_results
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract.events import (
     EventInsights,
@@ -341,8 +341,8 @@ def read_events(connection: Connection, ids: Sequence[str]) -> pa.Table:
     """
     # Plain SQL: compiling an Ibis expression takes ten times as long as reading a few events.
     parameters = [list(ids)]
-    rows = connection.execute(_EVENTS, parameters).to_arrow_table()
-    metrics = as_resource(connection.execute(_METRICS, parameters).to_arrow_table().to_pylist())
+    rows = sql_results.read_arrow(connection, _EVENTS, parameters)
+    metrics = as_resource(sql_results.read_arrow(connection, _METRICS, parameters).to_pylist())
     by_event: defaultdict[str, list[str]] = defaultdict(list)
     for batch in metrics.to_batches():
         for id, text in zip(batch["eventId"].to_pylist(), to_json(batch, resource="Metric"), strict=True):

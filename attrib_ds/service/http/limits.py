@@ -14,8 +14,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from attrib_ds.contract.json_values import DEEPEST, is_deeper
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.records.json_records import decode
 from attrib_ds.service.http.errors import HttpError, busy
@@ -449,12 +451,28 @@ def parse(content: bytes, *, is_array: bool = False) -> Any:
     """
     if not content.strip():
         return None
-    value = decode(content)
+    # An array may hold items that are too deep: these alone are refused.
+    levels = DEEPEST + 3 if is_array else DEEPEST
+    value = decode(_without_depths(content) if is_array else content, levels=levels)
     expected, allowed = (list, "an array") if is_array else (dict, "an object")
     if not isinstance(value, expected):
         kind = _KINDS.get(type(value), "a number")
         raise InvalidRequest(f"body: {kind} is not allowed; expected {allowed}", field="body")
     return value
+
+
+def _without_depths(content: bytes) -> bytes:
+    """Return an array of objects with members that are just too deep in place of deeper ones."""
+    if not is_deeper(content, DEEPEST + 1):
+        return content
+    try:
+        items = msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
+    except (msgspec.DecodeError, RecursionError):
+        return content
+    too_deep = msgspec.Raw(b'{"":' * (DEEPEST + 1) + b"0" + b"}" * (DEEPEST + 1))
+    return msgspec.json.encode(
+        [{name: too_deep if is_deeper(bytes(raw)) else raw for name, raw in item.items()} for item in items]
+    )
 
 
 def parse_query(query: bytes) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants
+from attrib_ds import instants, sql_results
 from attrib_ds.contract.users import MergeUsers, SplitUser
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service.store.store import Store, writes
@@ -167,7 +167,7 @@ def surviving(connection: Connection, rows: str) -> str:
     str
         Relation in SQL; the same text if no user was merged.
     """
-    if connection.execute("SELECT 1 FROM merged_users LIMIT 1").fetchone() is None:
+    if sql_results.read_row(connection, "SELECT 1 FROM merged_users LIMIT 1") is None:
         return rows
     return (
         "(SELECT records.* REPLACE (coalesce(merged.userId, records.userId) AS userId) "
@@ -317,6 +317,6 @@ def existing(connection: Connection, id: str, *, argument: str = "id") -> str:
     """Return the survivor of a user; refuse an id that nobody has."""
     """Return the surviving user of an id; raises NotFound if it does not exist."""
     survivor = find_survivor(connection, id)
-    if connection.execute("SELECT 1 FROM users WHERE _id = ?", [survivor]).fetchone() is None:
+    if sql_results.read_row(connection, "SELECT 1 FROM users WHERE _id = ?", [survivor]) is None:
         raise NotFound(f"{argument}: there is no user {id!r}")
     return survivor

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, schema
+from attrib_ds import instants, schema, sql_results
 from attrib_ds.contract import Answer, administration
 from attrib_ds.errors import AttribError, InvalidRequest
 from attrib_ds.instants import naive
@@ -202,7 +202,7 @@ def send_hits(store: Store, request: administration.SendHits) -> Answer:
 
 def _find_answer(connection: Connection, portion: parts.Part) -> dict[str, Any] | None:
     query = "SELECT answer FROM loaded_parts WHERE name = ?"
-    known = connection.execute(query, [portion.name]).fetchone()
+    known = sql_results.read_row(connection, query, [portion.name])
     return None if known is None else json.loads(known[0] or "{}")
 
 
@@ -241,9 +241,8 @@ def _insert(
     )
     connection.execute(f"CREATE TEMP TABLE {valid.unchanged.removeprefix('temp.')} (row BIGINT)")
     counts = batch.insert(connection, valid)
-    conflicts = (
-        connection.execute(f"SELECT row, reason FROM {valid.conflicts}").to_arrow_table().cast(CONFLICTS)
-    )
+    found = sql_results.read_arrow(connection, f"SELECT row, reason FROM {valid.conflicts}")
+    conflicts = found.cast(CONFLICTS)
     connection.execute(f"DROP TABLE {valid.conflicts}")
     connection.execute(f"DROP TABLE {valid.unchanged}")
     return counts, conflicts
@@ -254,12 +253,13 @@ def _rejected(connection: Connection, batch: Batch, source: sources.Source, conf
     connection.register("unreadable", source.unreadable)
     has_id = batch.id_column in source.types
     id_given = source.word(batch.id_column) if has_id else "CAST(NULL AS VARCHAR)"
-    rows = connection.execute(
+    rows = sql_results.read_arrow(
+        connection,
         f"SELECT row, id, string_agg(reason, '; ' ORDER BY position, reason) AS reason FROM ("
         f"SELECT row, position, reason FROM {batch.staged.problems} "
         "UNION ALL SELECT row, 2000, reason FROM conflicts UNION ALL SELECT row, 0, reason FROM unreadable) "
         f"LEFT JOIN (SELECT {sources.quoted(sources.ROW)} AS row, {id_given} AS id FROM {source.relation}) "
         "USING (row) "
-        "GROUP BY row, id ORDER BY row"
+        "GROUP BY row, id ORDER BY row",
     )
-    return rows.to_arrow_table().cast(REJECTED)
+    return rows.cast(REJECTED)

@@ -36,6 +36,8 @@ _ADVICE: Final = {
     ),
 }
 _OTHERS: Final = 0o077
+#: Place of the release in the header of a file.
+_RELEASE: Final = slice(52, 84)
 _umask_lock: Final = threading.Lock()
 _WIDTH: Final = 20
 _CONTENT: Final = re.compile(rb"[0-9]{%d}\n" % _WIDTH)
@@ -78,6 +80,13 @@ def logs_of(file: Path) -> list[Path]:
 
 def _beside(file: Path, ending: str) -> Path:
     return file.with_name(f"{file.name}{ending}")
+
+
+def written_by(file: Path) -> str:
+    """Return the release of DuckDB that created a file, which its header names."""
+    with file.open("rb") as source:
+        header = source.read(_RELEASE.stop)
+    return header[_RELEASE].rstrip(b"\0").decode("ascii", "replace").removeprefix("v")
 
 
 def with_advice(error: Exception) -> str:

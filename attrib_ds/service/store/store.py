@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar, cast
 from uuid import uuid4
 
 import duckdb
-import ibis
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import instants
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
@@ -329,7 +329,7 @@ class Store:
             If the database failed.
         """
         with _translate_errors(), self.cursor() as cursor:
-            backend = ibis.duckdb.from_connection(cursor)
+            backend = DuckDB.from_connection(cursor)
             cursor.begin()
             yield backend
 
@@ -476,7 +476,7 @@ def open_file(
     ProjectInUse
         If the file is open elsewhere.
     Unavailable
-        If the file was written by a newer version of DuckDB, or cannot be opened.
+        If DuckDB cannot read the format of the file, or it cannot be opened.
     """
     if str(path) == MEMORY:
         if read_only:
@@ -549,7 +549,8 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
         raise _not_a_project(file) from error
     if "newer version" in message or "version number" in message:
         raise Unavailable(
-            f"path: {str(file)!r} was written by a newer version of DuckDB; upgrade duckdb"
+            f"path: {str(file)!r} was written by DuckDB {files.written_by(file)}, in a format that DuckDB "
+            f"{duckdb.__version__} cannot read; upgrade duckdb"
         ) from error
     raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.with_advice(error)}") from error
 

@@ -18,7 +18,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import schema
+from attrib_ds import schema, sql_results
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.errors import NotFound
 from attrib_ds.instants import naive
@@ -477,7 +477,7 @@ def read_record(connection: duckdb.DuckDBPyConnection, query: str, *values: obje
     """Return the first row of a query, instants aware; None without rows."""
     result = connection.execute(query, list(values))
     names = [column[0] for column in result.description]
-    row = result.fetchone()
+    row = next(iter(result.fetchall()), None)
     if row is None:
         return None
     return {
@@ -488,7 +488,7 @@ def read_record(connection: duckdb.DuckDBPyConnection, query: str, *values: obje
 
 def read_setting(connection: duckdb.DuckDBPyConnection, name: str) -> Any:
     """Return a stored setting; None if there is none of the name."""
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone()
+    row = sql_results.read_row(connection, "SELECT value FROM settings WHERE name = ?", [name])
     return None if row is None else json.loads(row[0])
 
 
@@ -521,8 +521,8 @@ def read_table(
         Possibly without rows.
     """
     names = ", ".join(quoted(name) for name in columns.names)
-    result = connection.execute(f"SELECT {names} FROM {relation}", [_stored(value) for value in values])
-    return result.to_arrow_table().cast(columns)
+    query = f"SELECT {names} FROM {relation}"
+    return sql_results.read_arrow(connection, query, [_stored(value) for value in values]).cast(columns)
 
 
 def read_one(
@@ -632,5 +632,5 @@ def sql_table(backend: Backend, query: str) -> ir.Table:
         The rows of the query.
     """
     # Without a schema, `sql` of Ibis 12 reads the columns by a call that DuckDB 1.5 deprecates.
-    columns = backend.con.execute(f"SELECT * FROM ({query}) AS query LIMIT 0").to_arrow_table().schema
+    columns = sql_results.read_arrow(backend.con, f"SELECT * FROM ({query}) AS query LIMIT 0").schema
     return backend.sql(query, schema=ibis.Schema.from_pyarrow(columns))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import errors, instants, schema, sql_results
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.request import truncate
@@ -326,7 +326,7 @@ def _memberships_query(
 
 
 def _condition_of(connection: Connection, id: str, argument: str) -> ConditionRecord:
-    row = connection.execute("SELECT condition FROM audiences WHERE _id = ?", [id]).fetchone()
+    row = sql_results.read_row(connection, "SELECT condition FROM audiences WHERE _id = ?", [id])
     if row is None:
         raise errors.NotFound(f"{argument}: there is no audience {id!r}")
     condition: ConditionRecord = json.loads(row[0])

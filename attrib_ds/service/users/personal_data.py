@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import instants, json_numbers, schema
+from attrib_ds import instants, json_numbers, schema, sql_results
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.records import json_records, sources
@@ -55,7 +55,7 @@ def export_user_data(store: Store, request: contract.ExportUserData) -> Answer:
             "events": _records(in_order(states.read_events(connection, ids), ids), "Event"),
             "rawEvents": _records(tables.read_table(connection, sent, of_user, schema.RAW_EVENT), "RawEvent"),
         }
-        earlier = connection.execute(_HISTORY, [ids]).to_arrow_table().to_pylist()
+        earlier = sql_results.read_arrow(connection, _HISTORY, [ids]).to_pylist()
     return Answer(value={**data, "earlierMetrics": _records(states.as_resource(earlier), "Metric")})
 
 

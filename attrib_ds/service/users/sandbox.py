@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import errors, schema
+from attrib_ds import errors, schema, sql_results
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.sql import admit
 from attrib_ds.service.store.connections import BATCH_ROWS, Cancellation
@@ -95,7 +95,7 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
         free = iter(readers)
         for view, columns in admitted.columns.items():
             query = _view_query(backend.con, view, columns, admitted.keys)
-            empty = backend.con.execute(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table()
+            empty = sql_results.read_arrow(backend.con, f"SELECT * FROM ({query}) LIMIT 0")
             sandbox.register(view, _Scan(query, empty.schema, free))
         for statement in _LOCKING:
             sandbox.execute(statement)
@@ -134,7 +134,7 @@ class _Scan:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = next(self._free).execute(self._query).to_arrow_reader(BATCH_ROWS)
+        reader = sql_results.read_batches(next(self._free), self._query, BATCH_ROWS)
         return reader.__arrow_c_stream__(requested_schema)
 
 
@@ -143,7 +143,7 @@ def _begin(readers: list[Connection]) -> None:
     while True:
         for reader in readers:
             reader.begin()
-        writes = {reader.execute("SELECT writes FROM meta").fetchone() for reader in readers}
+        writes = {sql_results.read_row(reader, "SELECT writes FROM meta") for reader in readers}
         if len(writes) <= 1:
             return
         for reader in readers:
@@ -178,7 +178,7 @@ def _run(sandbox: Connection, query: str) -> pa.Table:
     """Run the query; return the ids in its first column."""
     first = f"SELECT CAST(value AS VARCHAR) AS _id FROM ({query}) AS found(value)"
     rows, batches = 0, []
-    for batch in sandbox.execute(first).to_arrow_reader(BATCH_ROWS):
+    for batch in sql_results.read_batches(sandbox, first, BATCH_ROWS):
         rows += batch.num_rows
         if rows > MOST_ROWS:
             raise _invalid(f"it returns more than {MOST_ROWS:,} rows")

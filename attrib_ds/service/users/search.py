@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
-from attrib_ds import errors, schema
+from attrib_ds import errors, schema, sql_results
 from attrib_ds.contract import Answer
 from attrib_ds.contract import users as contract
 from attrib_ds.filters import Predicate
@@ -188,8 +188,8 @@ def list_user_metrics(store: Store, request: contract.ListUserMetrics) -> Answer
 
 
 def _read_metrics(connection: Connection, ids: list[str]) -> pa.Table:
-    rows = connection.execute("SELECT * FROM metrics WHERE _id IN (SELECT unnest(?))", [ids])
-    return as_resource(rows.to_arrow_table().to_pylist())
+    query = "SELECT * FROM metrics WHERE _id IN (SELECT unnest(?))"
+    return as_resource(sql_results.read_arrow(connection, query, [ids]).to_pylist())
 
 
 def _listed(
@@ -307,7 +307,7 @@ def _tables(backend: Backend, query: str, columns: pa.Schema, count: int) -> Ite
     while first < count:
         if first:
             _load_places(backend, first, first + size)
-        for batch in backend.con.execute(in_order).to_arrow_reader(BATCH_ROWS):
+        for batch in sql_results.read_batches(backend.con, in_order, BATCH_ROWS):
             yield pa.Table.from_batches([batch.cast(columns)])
         first, size = first + size, _USERS_AT_ONCE
 

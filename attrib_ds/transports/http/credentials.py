@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from attrib_ds.contract.administration import JWT_BEARER
+from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
 from attrib_ds.records.json_records import decode
@@ -148,8 +149,9 @@ def _parsed(content: Secret[Any]) -> tuple[dict[str, Secret[str]], str | None]:
     """Return the members that are strings; never raises, so that no traceback holds the plain content."""
     try:
         plain = content.reveal()
-        plain = json.loads(plain) if isinstance(plain, str) else plain
-    except (ValueError, RecursionError):
+        if isinstance(plain, str):
+            plain = None if is_deeper(plain.encode()) else json.loads(plain)
+    except ValueError:
         return {}, "is not JSON"
     if not isinstance(plain, Mapping):
         return {}, "is not a JSON object"

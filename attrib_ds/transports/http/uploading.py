@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attrib_ds import local_files
+from attrib_ds import local_files, sql_results
 from attrib_ds.contract import OPERATIONS, Answer, administration, build
 from attrib_ds.errors import NotSupported
 from attrib_ds.records import parts, sources
@@ -82,7 +82,7 @@ def _portions(source: Any, file: Path, rejected: list[dict[str, Any]]) -> Iterat
         opened = sources.open_source(connection, source, argument="hits")
         rejected += [entry | {"id": None} for entry in opened.unreadable.to_pylist()]
         query = f"FROM {opened.relation} ORDER BY {sources.quoted(sources.ROW)}"
-        for batch in connection.execute(query).to_arrow_reader(_ROWS):
+        for batch in sql_results.read_batches(connection, query, _ROWS):
             yield from _written(pa.Table.from_batches([batch]), file)
 
 

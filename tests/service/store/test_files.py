@@ -4,10 +4,12 @@ import os
 import stat
 import sys
 
+import duckdb
 import pytest
 
 import attrib_ds as at
 from attrib_ds.service.accounts import Accounts
+from attrib_ds.service.store import files
 from attrib_ds.service.store.files import withdraw_permissions
 from attrib_ds.service.store.store import Store
 
@@ -93,3 +95,8 @@ def test_backups_and_restored_projects_are_private(home, tmp_path):
     with at.connect("shop", path=home / "shop.duckdb"):
         pass
     assert shared(home) == set()
+
+
+def test_the_release_of_duckdb_that_made_a_file_is_read_from_it(tmp_path):
+    duckdb.connect(tmp_path / "shop.duckdb").close()
+    assert files.written_by(tmp_path / "shop.duckdb") == duckdb.__version__

@@ -453,3 +453,10 @@ store.write(lambda c: c.execute("INSERT INTO hits (id) VALUES ('kept')").fetchal
     store = Store.open(path, "shop")
     assert ids(store) == ["kept"]
     store.close()
+
+
+def test_files_have_a_format_that_every_supported_duckdb_reads(path):
+    Store.open(path, "shop").close()
+    with duckdb.connect(path, read_only=True) as connection:
+        query = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE path IS NOT NULL"
+        assert connection.execute(query).fetchall() == [("v1.5.0+",)]
