@@ -115,8 +115,8 @@ class Queue:
                 files.withdraw_permissions(files.queue_of(file))
                 self._connection.execute("PRAGMA journal_mode = WAL")
             # Each commit is flushed to the disk; on macOS also out of its cache.
-            for pragma in ("synchronous = FULL", "fullfsync = ON"):
-                self._connection.execute(f"PRAGMA {pragma}")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA fullfsync = ON")
             with self.transaction():
                 self._connection.execute(f"PRAGMA application_id = {owner}")
                 self._create(moved)
