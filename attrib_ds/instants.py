@@ -260,7 +260,7 @@ def _from_numpy(value: np.datetime64, argument: str) -> datetime:
     if np.datetime_data(value.dtype)[0] in {"Y", "M", "W", "D"}:
         raise _date_alone(value, str(value.astype("datetime64[D]")), argument)
     # The year is looked at first: a conversion to microseconds wraps around silently.
-    if not 1 <= int(value.astype("datetime64[Y]").astype(int)) + 1970 <= 9999:
+    if not 1 <= int(value.astype("datetime64[Y]").astype(np.int64)) + 1970 <= 9999:
         raise _refusal(value, argument, "is outside the years 0001 to 9999 in UTC")
     microseconds: datetime = value.astype("datetime64[us]").item()
     return microseconds.replace(tzinfo=UTC)

@@ -1,15 +1,20 @@
 """Create local files, privately where needed, and translate errors such as a full disk."""
 
 import os
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
+from pathlib import Path
 from typing import Final
 
 from attrib_ds.errors import AttribError, Unavailable
 
 _OWNER_ONLY: Final = 0o600
+#: Pauses between attempts to replace a file, in seconds.
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0)
 
 
 def open_private(path: str | PathLike[str], flags: int) -> int:
@@ -72,12 +77,62 @@ def writing_temporarily() -> AbstractContextManager[None]:
     )
 
 
+def replace(source: Path, target: Path, *, check: Callable[[], object] = bool) -> None:
+    """Rename a file, in the place of another one if there is one.
+
+    Windows refuses that while a program has one of them open, as virus scanners, indexers and services that
+    synchronise folders do for moments. So it is tried again for some seconds.
+
+    Parameters
+    ----------
+    source, target : Path
+        In the same folder.
+    check : callable, optional
+        Called before each attempt; what it raises ends them.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be renamed; both are as they were.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     part, path = Path(folder, ".part"), Path(folder, "users.csv")
+    ...     _ = part.write_text("_id")
+    ...     replace(part, path)
+    ...     print(path.read_text())
+    _id
+    """
+    for pause in _PAUSES:
+        check()
+        with suppress(PermissionError):
+            source.replace(target)
+            return
+        time.sleep(pause)
+    check()
+    source.replace(target)
+
+
+def flush(descriptor: int) -> None:
+    """Make what was written to a file durable."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        # On macOS, fsync leaves the content in the cache of the disk. Some file systems know nothing better.
+        with suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)
+
+
 def flush_folder(folder: str | PathLike[str]) -> None:
     """Make the names of new files in a folder durable."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            flush(handle)
         finally:
             os.close(handle)
 

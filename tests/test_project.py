@@ -2,6 +2,7 @@
 
 import json
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -38,6 +39,25 @@ def test_a_path_of_ones_own(tmp_path):
             load(reader, nodes=NODES)
     with pytest.raises(errors.InvalidRequest, match="holds the project 'my-shop', not 'other-shop'"):
         connect("other-shop", path=tmp_path / "deep" / "shop.duckdb")
+
+
+@pytest.mark.parametrize("project_id", ["con", "aux", "nul", "prn", "com1", "lpt9"])
+def test_a_new_project_is_not_called_like_a_device(own_home, project_id):
+    """On Windows, no file can have the name."""
+    with pytest.raises(
+        errors.InvalidRequest, match=f"project_id: '{project_id}' is not allowed for a new project"
+    ):
+        connect(project_id)
+    assert not own_home.exists()
+
+
+def test_a_project_called_like_a_device_opens(own_home):
+    connect("console").close()
+    with duckdb.connect(own_home / "console.duckdb") as connection:
+        connection.execute("UPDATE meta SET project_id = 'con'")
+    (own_home / "console.duckdb").rename(own_home / "con.duckdb")
+    with connect("con") as shop:
+        assert shop.project_id == "con"
 
 
 @pytest.mark.parametrize("project_id", ["shop_1", ""])

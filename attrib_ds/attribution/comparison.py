@@ -118,8 +118,8 @@ def compare_orders(
         held_out_error=error,
         behind=behind,
         behind_error=behind_error,
-        is_best=np.arange(len(wanted)) == best,
-        is_parsimonious=np.arange(len(wanted)) == int((behind <= behind_error).argmax()),
+        is_best=np.arange(len(wanted), dtype=np.int64) == best,
+        is_parsimonious=np.arange(len(wanted), dtype=np.int64) == int((behind <= behind_error).argmax()),
     ).astype(types)
 
 
@@ -204,8 +204,8 @@ class NGrams:
         after = np.column_stack([last.before[:, 1:], last.code])
         steps = [
             (transitions.before, transitions.code, transitions.fold, transitions.counts[:, :2].sum(axis=1)),
-            (after, np.full(len(after), nodes), last.fold, last.counts[:, 0]),
-            (after, np.full(len(after), nodes + 1), last.fold, last.counts[:, 1]),
+            (after, np.full(len(after), nodes, np.int64), last.fold, last.counts[:, 0]),
+            (after, np.full(len(after), nodes + 1, np.int64), last.fold, last.counts[:, 1]),
         ]
         history, outcome, fold, weight = (np.concatenate(parts) for parts in zip(*steps, strict=True))
         rows, row = number_rows(np.column_stack([history, outcome]))

@@ -108,7 +108,7 @@ def _games(model: ConversionRateShapley, touched: NodeSets, chosen: Flags) -> Ga
 def _exact(touched: NodeSets, members: Codes) -> Callable[[Numbers], Numbers]:
     """Return the Shapley values of sets of one size, as a function of the rates of all sets."""
     size = members.shape[1]
-    joined = np.arange(1 << size)[:, None] >> np.arange(size) & 1
+    joined = np.arange(1 << size, dtype=np.int64)[:, None] >> np.arange(size, dtype=np.int64) & 1
     places = touched.find(touched.labels[members] @ joined.T.astype(np.uint64))
     count = joined.sum(axis=1, keepdims=True)
     factorials = np.array([math.factorial(number) for number in range(size + 1)], dtype=np.float64)
@@ -123,7 +123,7 @@ def _sampled(touched: NodeSets, members: Codes, model: ConversionRateShapley) ->
     """Return mean contributions over sampled permutations and their reverses (antithetic sampling)."""
     size = members.shape[1]
     random = np.random.default_rng([model.seed, size])
-    drawn = random.permuted(np.tile(np.arange(size), (model.permutations, 1)), axis=1)
+    drawn = random.permuted(np.tile(np.arange(size, dtype=np.int64), (model.permutations, 1)), axis=1)
     orders = np.vstack([drawn, drawn[:, ::-1]])
     places = touched.find(np.cumsum(touched.labels[members][:, orders], axis=2))
     turn = np.argsort(orders, axis=1)[None]
@@ -351,7 +351,7 @@ def share_fractribution(model: Fractribution, sequences: coded.Sequences) -> pa.
     place = {encoded: first_step.get(index) for index, encoded in enumerate(classes.paths)}
     lengths = np.diff([*starts.tolist(), rows.num_rows])
     begins = np.array([place[encoded] for encoded in row_paths], dtype=np.int64)
-    step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows)
+    step = np.repeat(begins - starts, lengths) + np.arange(rows.num_rows, dtype=np.int64)
     numbers_of = {"share": part[step], "rate": rates[path[step]], "rate_without": rates[reduced[step]]}
     return _shared(rows, numbers_of)
 

@@ -594,7 +594,9 @@ class Units:
         """
         summed = np.zeros((amounts.shape[1], cells, len(replicates)))
         by_unit = np.argsort(self.unit, kind="stable")
-        bounds = np.searchsorted(self.unit[by_unit], np.arange(0, len(self.keys) + _TOGETHER, _TOGETHER))
+        bounds = np.searchsorted(
+            self.unit[by_unit], np.arange(0, len(self.keys) + _TOGETHER, _TOGETHER, dtype=np.int64)
+        )
         for number, (first, last) in enumerate(pairwise(bounds)):
             units = slice(number * _TOGETHER, (number + 1) * _TOGETHER)
             weights = self._weights(units, replicates, seed)

@@ -71,7 +71,12 @@ def transition_matrix(paths: Paths, *, order: int = 1, nulls: bool = True) -> pd
     parts = [
         (counted.before, "node", counted.code, counted.counts[:, :2].sum(axis=1)),
         *(
-            (after, outcome, np.full(len(after), coded.NOTHING), counted.is_last * counted.counts[:, column])
+            (
+                after,
+                outcome,
+                np.full(len(after), coded.NOTHING, np.int64),
+                counted.is_last * counted.counts[:, column],
+            )
             for column, outcome in enumerate(("conversion", "null"))
         ),
     ]
@@ -379,7 +384,7 @@ class States:
     @classmethod
     def of(cls, counted: Transitions, *, nodes: int) -> States:
         """Encode the states; codes are modulo the number of nodes, as in the transform ``"frequency"``."""
-        before_all = np.full((1, counted.before.shape[1]), coded.NOTHING)
+        before_all = np.full((1, counted.before.shape[1]), coded.NOTHING, np.int64)
         after = np.column_stack([counted.before[:, 1:], counted.code])
         states, index = coded.number_rows(np.vstack([before_all, counted.before, after]))
         source, target = np.split(index[1:], 2)
@@ -474,7 +479,7 @@ class Chain:
             lost = _lost_on_the_way(self.moves, ends, start, held, steps)
         else:
             whole = splu(remaining).solve(ends)[start]
-            kept = [np.setdiff1d(np.arange(size), states) for states in held]
+            kept = [np.setdiff1d(np.arange(size, dtype=np.int64), states) for states in held]
             lost = np.array([whole - _from_start(remaining, ends, start, rest) for rest in kept])
         # Rounding may make a loss of 0 slightly negative.
         return self.walks * np.maximum(lost, 0.0).reshape(len(held), 3, currencies).transpose(1, 0, 2)
@@ -520,7 +525,9 @@ def _lost_on_the_way(moves: csc_array, ends: Numbers, start: int, held: list[Cod
         states = without[first : first + together]
         removed = (
             np.concatenate(states),
-            np.repeat(np.arange(len(states)), [len(removed_states) for removed_states in states]),
+            np.repeat(
+                np.arange(len(states), dtype=np.int64), [len(removed_states) for removed_states in states]
+            ),
         )
         walking = np.zeros((len(ends), len(states)))
         walking[start] = 1.0
@@ -552,5 +559,5 @@ def _holding(states: Codes, nodes: int) -> list[Codes]:
     """Return the states that contain each node."""
     state, place = np.nonzero(states != coded.NOTHING)
     held = np.unique(np.column_stack([states[state, place] % max(nodes, 1), state]), axis=0)
-    bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1))
+    bounds = np.searchsorted(held[:, 0], np.arange(nodes + 1, dtype=np.int64))
     return [held[first:last, 1] for first, last in pairwise(bounds)]

@@ -41,21 +41,25 @@ def demo(options: argparse.Namespace) -> None:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         paths = paths.computed()  # four queries read them
         credits = at.attribute(paths, _DEMO_MODELS)
-        show("Sample shop: orders of half a year, credited to campaigns\n")
-        _print_credited(credits, confidence=None)
         notes = (
             "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
             "The data is made up; the shop does not exist.",
         )
-        _write_report(options.out, credits, paths, "Where the sample shop's orders came from", notes)
+        written = _write_report(
+            options.out, credits, paths, "Where the sample shop's orders came from", notes
+        )
+    show("Sample shop: orders of half a year, credited to campaigns\n")
+    _print_credited(credits, confidence=None)
+    show(written)
 
 
 def _write_report(
     folder: Path, credits: pd.DataFrame, paths: at.Paths, title: str, notes: Sequence[str]
-) -> None:
+) -> str:
+    """Write a report and its credits; return what to print about them."""
     page = at.report(credits, folder / "report.html", paths=paths, title=title, notes=notes)
     written_files.write_csv(credits, folder / "credits.csv")
-    show(f"\nReport: {page}\nCredits: {folder / 'credits.csv'}")
+    return f"\nReport: {page}\nCredits: {folder / 'credits.csv'}"
 
 
 def _sample_tables() -> at.Project:
@@ -77,20 +81,26 @@ def attribute(options: argparse.Namespace) -> None:
     except errors.InvalidRequest as error:
         raise errors.InvalidRequest(as_options(error.message)) from error
     counts = ", ".join(display.counted(count, kind) for kind, count in read.counts.items())
+    # Files first: printing fails where nobody reads on.
+    unreadable = _write_rejected(rejected, options.out)
+    written = ""
+    if options.out is not None:
+        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        written = _write_report(options.out, credits, read.paths, "Credited conversions", notes)
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
     if "value" not in read.columns.get("conversions", {"value": ""}):
         show("Conversions have no value: no column of amounts")
-    _report_rejected(rejected, options.out)
+    if unreadable:
+        show_error(unreadable)
     for warning in caught:
         # The report of rejected rows says more, and has those of the spend.
         if not issubclass(warning.category, errors.RejectedRows):
             show_error(as_options(str(warning.message)))
     _print_credited(credits, confidence=options.confidence)
-    if options.out is not None:
-        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
-        _write_report(options.out, credits, read.paths, "Credited conversions", notes)
+    if written:
+        show(written)
 
 
 def as_options(message: str) -> str:
@@ -184,17 +194,17 @@ def _currency(options: argparse.Namespace) -> str | None:
     return None if named is None else code_of(named)
 
 
-def _report_rejected(rejected: pd.DataFrame, folder: Path | None) -> None:
+def _write_rejected(rejected: pd.DataFrame, folder: Path | None) -> str:
+    """List rejected rows in a file; return what to print about them."""
     if not len(rejected):
-        return
+        return ""
     rejected = rejected.assign(reason=rejected["reason"].map(as_options))
     listed = (folder or Path()) / "unreadable-rows.csv"
     listed.parent.mkdir(parents=True, exist_ok=True)
     written_files.write_csv(rejected, listed)
     first = rejected.iloc[0]
-    count = display.counted(len(rejected), "rows")
-    show_error(
-        f"{count} could not be read, the first is row {first['row']} of "
+    return (
+        f"{display.counted(len(rejected), 'rows')} could not be read, the first is row {first['row']} of "
         f"{first['file']} ({first['reason']}); all are listed in {listed}"
     )
 

@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a failure reported in one line on standard error, 2 wro
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    # Pipes and old consoles on Windows know few characters; files have them all.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(arguments)
     if options.home is not None:
         os.environ["ATTRIB_DS_HOME"] = str(options.home)

@@ -268,9 +268,9 @@ def check_project(**given: object) -> None:
         try:
             TypeAdapter(_PROJECT[name]).validate_python(value)
         except ValidationError as error:
-            expected = error.errors()[0]["msg"]
-            message = f"{name}: {value!r} is not allowed; expected {expected}"
-            raise errors.InvalidRequest(message, field=name) from error
+            (problem, *_) = error.errors()
+            expected = "" if problem["type"] == "explained" else f"{value!r} is not allowed; expected "
+            raise errors.InvalidRequest(f"{name}: {expected}{problem['msg']}", field=name) from error
 
 
 class GetSettings(request.ProjectRequest):

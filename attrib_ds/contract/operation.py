@@ -1,6 +1,5 @@
 """An operation of the service: its declaration, its requests and its answers."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -78,8 +77,8 @@ class File:
                 with open(part, "xb", opener=local_files.open_private if private else None) as sink:
                     sink.writelines(self.pieces)
                     sink.flush()
-                    os.fsync(sink.fileno())
-                part.replace(path)
+                    local_files.flush(sink.fileno())
+                local_files.replace(part, path)
             finally:
                 with suppress(OSError):
                     part.unlink(missing_ok=True)

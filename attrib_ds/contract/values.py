@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
 
@@ -83,7 +83,8 @@ def _check_timezone(value: Any) -> str:
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, OSError, TypeError, ValueError):
-        raise json_values.Refused from None
+        problem = f"{value!r} is not known: Python finds no time zones here; install the package tzdata"
+        raise json_values.Refused("" if available_timezones() else problem) from None
     return str(value)
 
 

@@ -100,7 +100,7 @@ def credits(
 
 
 def _draw_bars(ax: Axes, shown: NodeRows) -> None:
-    positions = np.arange(len(shown.labels))
+    positions = np.arange(len(shown.labels), dtype=np.int64)
     palette = style.palette(ax)
     colours = [palette.colours[0] if node is not None else palette.colours[4] for node in shown.node_ids]
     if shown.unattributed:
@@ -193,7 +193,7 @@ def model_comparison(
 
 
 def _draw_dots(ax: Axes, shown: NodeRows) -> list[Line2D]:
-    positions = np.arange(len(shown.labels))
+    positions = np.arange(len(shown.labels), dtype=np.int64)
     amounts = shown.amounts.to_numpy(dtype="float64")
     for position in positions[::2]:
         ax.axhspan(position - 0.5, position + 0.5, color=style.GREY, alpha=0.14, linewidth=0)

@@ -159,7 +159,7 @@ def _rows(
 
 
 def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> list[Any]:
-    positions = np.arange(len(shown))
+    positions = np.arange(len(shown), dtype=np.int64)
     is_control = shown["is_control"].to_numpy(dtype=bool)
     if is_control.any():
         ax.axhspan(len(shown) - is_control.sum() - 0.5, len(shown) - 0.5, color=style.GREY, alpha=0.25, lw=0)

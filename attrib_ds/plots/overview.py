@@ -351,7 +351,7 @@ def period_of(paths: Paths, lead: str, currency: str | None, days: int | None) -
     values = rows["value"] if currency is None else rows["value"].where(rows["currency"] == currency)
     daily = rows.assign(value=values).groupby("day")[["conversions", "value"]].sum()
     every = daily.reindex(pd.date_range(last - pd.Timedelta(days=2 * days - 1), last), fill_value=0.0)
-    point = np.arange(days) // step
+    point = np.arange(days, dtype=np.int64) // step
     now, before = (part.groupby(point).sum() for part in (every.iloc[days:], every.iloc[:days]))
     start = last - pd.Timedelta(days=days - 1)
     is_covered = has_before and start - pd.Timedelta(days=days) >= first

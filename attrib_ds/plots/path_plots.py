@@ -125,7 +125,7 @@ def _last_touches(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
     rows = rows[(rows["length"] > 0) & rows["column"].between(0, steps - 1)]
     is_missing = rows["node_id"].isna()
     return rows.assign(
-        column=rows["column"].astype(int),
+        column=rows["column"].astype(np.int64),
         node_id=rows["node_id"].mask(is_missing, ""),
         node_name=rows["node_name"].mask(is_missing, "no node"),
     )
@@ -142,7 +142,7 @@ def _sequences(rows: pd.DataFrame, names: Mapping[str, str], steps: int) -> npt.
     """Return the rank of the node by path (rows) and step (columns); -1 before the start of the path."""
     ranks = {node: rank for rank, node in enumerate(names)}
     path, _ = pd.factorize(rows["event_id"])
-    sequences = np.full((path.max() + 1, steps), -1)
+    sequences = np.full((path.max() + 1, steps), -1, dtype=np.int64)
     sequences[path, rows["column"]] = rows["node_id"].map(ranks).fillna(len(names))
     return sequences
 
@@ -180,7 +180,7 @@ def _draw_bands(
     colours: Sequence[str],
 ) -> None:
     used: defaultdict[tuple[int, int, str], float] = defaultdict(float)
-    following = np.c_[sequences[:, 1:], np.zeros(len(sequences), dtype=int)]
+    following = np.c_[sequences[:, 1:], np.zeros(len(sequences), dtype=np.int64)]
     for column in range(sequences.shape[1]):
         moves = np.c_[sequences[:, column], following[:, column]]
         for (here, there), height in _weigh_rows(moves, weights):

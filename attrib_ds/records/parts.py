@@ -203,7 +203,7 @@ def _write_locally(path: Path, content: pa.Buffer) -> None:
     with part.open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+        local_files.flush(file.fileno())
+    local_files.replace(part, path)
     for folder in (path.parent, path.parent.parent):
         local_files.flush_folder(folder)

@@ -393,7 +393,7 @@ def copy_arrow(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | pa.Recor
         # Here, since a window over all rows is computed by one thread.
         start = 0
         for batch in reader:
-            yield batch.add_column(0, row, pa.array(np.arange(start, start + len(batch))))
+            yield batch.add_column(0, row, pa.array(np.arange(start, start + len(batch), dtype=np.int64)))
             start += len(batch)
 
     connection.register(

@@ -91,8 +91,11 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame to a CSV file, as :func:`csv_text` does."""
-    path.write_text(csv_text(frame), encoding="utf-8", newline="")
+    """Write a frame to a CSV file for people, as :func:`csv_text` does.
+
+    It begins with a byte order mark: without one, Excel on Windows reads another encoding.
+    """
+    path.write_text(csv_text(frame), encoding="utf-8-sig", newline="")
 
 
 def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
@@ -438,8 +441,8 @@ class ParquetSpool:
             if kind is None:
                 with self._writing():
                     with self._part.open("rb+") as written:
-                        os.fsync(written.fileno())
-                    self._part.replace(self._path)
+                        local_files.flush(written.fileno())
+                    local_files.replace(self._part, self._path)
         finally:
             with suppress(FileNotFoundError):
                 self._part.unlink()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +25,7 @@ from attrib_ds.service.collection.daily_visitors import forget_salt
 from attrib_ds.service.identity import merging, tombstones
 from attrib_ds.service.store import audit, files, settings
 from attrib_ds.service.store.audit import AuditEntry
-from attrib_ds.service.store.store import Store, check_meta, open_file, read_meta
+from attrib_ds.service.store.store import UNOPENED, Store, check_meta, open_file, read_meta
 from attrib_ds.service.store.tables import TABLES, arrow_view, differences, foreign
 from attrib_ds.service.users.personal_data import erase, erase_events
 
@@ -93,19 +92,52 @@ def copy_database(connection: Connection, catalog: str, path: Path) -> None:
         raise Unavailable(f"the project cannot be copied: {files.with_advice(error)}") from error
 
 
-def replace_durably(part: Path, path: Path) -> None:
-    """Replace a file atomically and durably by a complete one."""
-    _flush(part)
-    part.replace(path)
-    local_files.flush_folder(path.parent)
+def flush(part: Path) -> None:
+    """Make a complete file durable, before it takes the place of another one."""
+    with part.open("r+b") as file:
+        local_files.flush(file.fileno())
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def replace_durably(part: Path, target: Path, aside: Sequence[Path] = ()) -> None:
+    """Replace the file of a project atomically and durably; what fails leaves all files as they were.
+
+    Parameters
+    ----------
+    part : Path
+        From :func:`flush`.
+    target : Path
+        The project's file, which no connection of this process has open: Windows would not replace it.
+    aside : sequence of Path
+        Files beside it that are renamed first, those that exist.
+
+    Raises
+    ------
+    ProjectInUse
+        If another process has opened the file, or it cannot be written.
+    OSError
+        If a file cannot be renamed.
+    """
+    ending = f"{uuid4().hex}.old"
+    moved: list[tuple[Path, Path]] = []
+    with files.locked(target) if target.exists() else nullcontext():
+        try:
+            for path in filter(Path.exists, aside):
+                local_files.replace(path, old := path.with_name(f"{path.name}.{ending}"))
+                moved.append((path, old))
+            counted = files.read_counter(target)
+
+            def check() -> None:
+                # On Windows, another process may open the file and close it between two attempts.
+                if files.read_counter(target) != counted:
+                    raise ProjectInUse(f"path: another process has written to {str(target)!r}")
+
+            local_files.replace(part, target, check=check)
+        except BaseException:
+            for path, old in reversed(moved):
+                if not path.exists():
+                    local_files.replace(old, path)
+            raise
+    local_files.flush_folder(target.parent)
 
 
 def restore(source: Path, target: Path, project_id: str, *, replace: bool = False) -> dict[str, int]:
@@ -237,12 +269,9 @@ def exchange(part: Path, target: Path, line: AuditEntry | None = None) -> None:
         with _locked(target) as preserved:
             if preserved is not None:
                 carry_over(preserved, part, line)
-            # Logs of the replaced file must not be replayed into the new one.
-            for log in files.logs_of(target):
-                if log.exists():
-                    log.replace(log.with_name(f"{log.name}.{uuid4().hex}.old"))
-            files.counter_of(target).unlink(missing_ok=True)
-            replace_durably(part, target)
+            flush(part)
+        # Logs of the replaced file must not be replayed into the new one, nor its counter refuse it.
+        replace_durably(part, target, (*files.logs_of(target), files.counter_of(target)))
     except OSError as error:
         raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error}") from error
     except duckdb.Error as error:
@@ -260,16 +289,16 @@ def _locked(target: Path) -> Iterator[PreservedRecords | None]:
             preserved = read_preserved_records(connection)
         except ProjectInUse:
             raise
-        except AttribError:
-            # A damaged file, one of the reasons to restore a backup.
+        except AttribError as error:
+            # A damaged file is one of the reasons to restore a backup. One that the system does not open is
+            # not damaged.
+            if UNOPENED in error.message:
+                raise Unavailable(f"path: {str(target)!r} cannot be replaced: {error.message}") from error
             connection = None
         except duckdb.Error as error:
             raise Unavailable(
                 f"path: {str(target)!r} cannot be replaced: {files.with_advice(error)}"
             ) from error
-    if connection is not None and os.name != "posix":
-        # On Windows, an open file cannot be replaced.
-        connection.close()
     try:
         yield preserved
     finally:

@@ -63,19 +63,21 @@ def compact(
         If it cannot be copied, for lack of room for instance; it is unchanged.
     """
     before = target.stat().st_size
-    with backup.temporary_file(target) as part, closing(open_file(target, exclusive=True)) as connection:
+    with backup.temporary_file(target) as part:
         try:
-            with cancellation.calling(connection.interrupt):
-                connection.execute("CHECKPOINT")
-                (catalog,) = connection.execute("SELECT current_database()").fetchall()[0]
-                backup.copy_database(connection, quoted(catalog), part)
-            with closing(open_file(part)) as copy:
-                tables.write_setting(copy, ERASED_SINCE, None)
-                audit.append(copy, [] if line is None else [line])
-                copy.execute("CHECKPOINT")
-            # Before the file, whose mark of an erasure is gone with the replacement.
-            queue.compact(target)
-            _remove_leftovers(target, part)
+            with closing(open_file(target, exclusive=True)) as connection:
+                with cancellation.calling(connection.interrupt):
+                    connection.execute("CHECKPOINT")
+                    (catalog,) = connection.execute("SELECT current_database()").fetchall()[0]
+                    backup.copy_database(connection, quoted(catalog), part)
+                with closing(open_file(part)) as copy:
+                    tables.write_setting(copy, ERASED_SINCE, None)
+                    audit.append(copy, [] if line is None else [line])
+                    copy.execute("CHECKPOINT")
+                # Before the file, whose mark of an erasure is gone with the replacement.
+                queue.compact(target)
+                _remove_leftovers(target, part)
+                backup.flush(part)
             backup.replace_durably(part, target)
         except (OSError, duckdb.Error) as error:
             raise Unavailable(

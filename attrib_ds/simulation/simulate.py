@@ -262,7 +262,7 @@ def _frames(
     def rows(
         users: NDArray[Any], nodes: NDArray[Any], days: NDArray[np.float64] | None = None
     ) -> pd.DataFrame:
-        order = np.arange(len(users)) if days is None else np.lexsort((days, users))
+        order = np.arange(len(users), dtype=np.int64) if days is None else np.lexsort((days, users))
         columns = {"user_id": user_ids.take(users[order]), "node_id": names.take(nodes[order])}
         frame = pd.DataFrame({name: texts.reset_index(drop=True) for name, texts in columns.items()})
         return frame if days is None else frame.assign(date=_instants(days[order], first_day))

@@ -221,3 +221,11 @@ def test_an_endpoint_of_metrics_is_a_port_or_an_address_and_a_port(port, capsys)
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--metrics", port])
     assert "expected a port, such as 9100" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_the_address_is_printed_where_the_console_knows_few_characters(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")
+    with serving(tmp_path, "--url", "https://検索.example") as url:
+        assert url == "https://??.example"

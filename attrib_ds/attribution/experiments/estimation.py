@@ -446,7 +446,9 @@ class HazardEffects(effects.Effects):
             replace(self, parts=(part,), is_shown=part.tally.is_shown).table(confidence)
             for part in self._parts(cells)
         ]
-        keys = cells.keys.take(np.repeat(np.arange(len(tables)), [len(each) for each in tables]))
+        keys = cells.keys.take(
+            np.repeat(np.arange(len(tables), dtype=np.int64), [len(each) for each in tables])
+        )
         return pd.concat([keys.reset_index(drop=True), pd.concat(tables, ignore_index=True)], axis=1)
 
     def through(
@@ -615,7 +617,7 @@ class HazardEffects(effects.Effects):
         for place, currency in enumerate(self.currencies):
             shown = np.flatnonzero(is_node[:, place])
             node_ids = [self.sample.node_ids[node] for node in shown]
-            is_estimated = np.isin(np.arange(len(self.node_ids)), shown)
+            is_estimated = np.isin(np.arange(len(self.node_ids), dtype=np.int64), shown)
             for measure, found in mixtures.items():
                 sources = self._sources(shown, place, measure, verdict)
                 of_shown = measured[measure][place].at(shown)

@@ -500,7 +500,9 @@ def _measured(
         caused[nodes] = np.where(is_known, users * found.difference, np.nan)
         error[nodes] = np.where(is_known, users * found.error, np.nan)
         degrees[nodes] = found.degrees
-        which = np.flatnonzero(part) if cluster is None else np.arange(found.influence.shape[1])
+        which = (
+            np.flatnonzero(part) if cluster is None else np.arange(found.influence.shape[1], dtype=np.int64)
+        )
         influence[np.ix_(np.asarray(nodes), which)] = found.influence
         for node in nodes:
             rates[:, node] = amounts[~held[node], ::2].mean(axis=0), amounts[held[node], ::2].mean(axis=0)

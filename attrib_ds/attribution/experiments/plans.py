@@ -241,8 +241,9 @@ def _of_clusters(paths: Paths | None, cluster: str) -> Numbers:
 def _row(goal: str, amount: float, clusters: Numbers, power: float, confidence: float) -> dict[str, Any]:
     """Plan how many clusters to withhold from, the fewest that suffice."""
     count = len(clusters)
-    held = np.arange(2, count // 2 + 1) if goal != "share" else np.array([round(amount * count)])
-    held = np.clip(held, 2, count - 2)
+    # As floats, since the products of counts would overflow.
+    several = np.arange(2, count // 2 + 1, dtype=np.float64)
+    held = np.clip([round(amount * count)] if goal == "share" else several, 2.0, count - 2.0)
     others = count - held
     error = count * math.sqrt(clusters @ clusters / (count - 1)) * np.sqrt(1 / held + 1 / others)
     degrees = (1 / held + 1 / others) ** 2 / (1 / (held**2 * (held - 1)) + 1 / (others**2 * (others - 1)))
@@ -254,7 +255,7 @@ def _row(goal: str, amount: float, clusters: Numbers, power: float, confidence: 
     has_power = goal == "effect" and is_enough and amount != 0 and error[best] > 0
     return {
         "share": held[best] / count if is_enough else math.nan,
-        "withheld": held[best] if is_enough else pd.NA,
+        "withheld": int(held[best]) if is_enough else pd.NA,
         "error": error[best],
         "precision": precision[best],
         "detectable": detectable[best],

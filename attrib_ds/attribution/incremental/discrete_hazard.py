@@ -434,7 +434,7 @@ def fit_logistic(
     coefficients[0] = np.log(share / (1 - share)) if 0 < share < 1 else np.sign(share - 0.5) * _FARTHEST
     hessian = np.eye(len(penalty))
     for stride in (8, 1) if len(outcome) > _MANY else (1,):
-        every = np.arange(0, len(outcome), stride)
+        every = np.arange(0, len(outcome), stride, dtype=np.int64)
         best, step = -np.inf, np.zeros(len(penalty))
         for _ in range(_MOST_STEPS):
             likelihood, gradient, hessian = derivatives(design, outcome, weight, coefficients, every)

@@ -203,7 +203,7 @@ class Histories:
         first[self.touch_user[begins]] = self.touch_time[begins]
         since = np.maximum(self.since, first)
         is_kept = since <= self.until
-        number = np.cumsum(is_kept) - 1
+        number = np.cumsum(is_kept, dtype=np.int64) - 1
         is_event = self.event_time >= np.where(is_kept, since, np.inf)[self.event_user]
         touches, observed = self._at(_TOUCHPOINTS, is_kept[self.touch_user]), self.observing(is_event)
         columns = {
@@ -280,11 +280,11 @@ def _assembled(
         event_user,
         event_time,
         currency,
-        np.arange(len(event_user)),
+        np.arange(len(event_user), dtype=np.int64),
         conversions["conversions"].to_numpy().astype(np.float64),
         np.asarray(conversions["value"].to_pandas(), dtype=np.float64),
         currencies,
-        user_number=np.arange(len(begins)),
+        user_number=np.arange(len(begins), dtype=np.int64),
         covariate_names=names,
         origin=origin,
     )

@@ -96,9 +96,9 @@ def _earlier_touches(histories: Histories, node: int) -> tuple[arrays.Codes, arr
     user = histories.touch_user[touches]
     first, last = (np.searchsorted(user, histories.event_user, side=side) for side in ("left", "right"))
     count = last - first
-    case = np.repeat(np.arange(len(count)), count)
+    case = np.repeat(np.arange(len(count), dtype=np.int64), count)
     offset = np.cumsum(count) - count
-    touch = touches[np.arange(len(case)) + (first - offset)[case]]
+    touch = touches[np.arange(len(case), dtype=np.int64) + (first - offset)[case]]
     is_earlier = histories.touch_time[touch] <= histories.event_time[case]
     return case[is_earlier], touch[is_earlier]
 

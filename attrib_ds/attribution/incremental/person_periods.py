@@ -110,7 +110,7 @@ def sample_periods(
         adstock_at(histories, users, moments, nodes=nodes, half_lives=half_lives),
         users,
         np.concatenate([case_period, period]),
-        np.concatenate([np.arange(len(case_user)), np.full(len(user), -1)]),
+        np.concatenate([np.arange(len(case_user), dtype=np.int64), np.full(len(user), -1, dtype=np.int64)]),
         np.concatenate([np.ones(len(case_user)), np.full(len(user), weight)]),
         moments,
         activity_at(histories, users, moments),
@@ -129,7 +129,9 @@ def _drawn(first: Codes, end: Codes, *, rows: int, random: np.random.Generator) 
         place, weight = np.arange(total, dtype=np.int64), 1.0
     else:
         weight = total / rows
-        place = np.minimum(((np.arange(rows) + random.random(rows)) * weight).astype(np.int64), total - 1)
+        place = np.minimum(
+            ((np.arange(rows, dtype=np.int64) + random.random(rows)) * weight).astype(np.int64), total - 1
+        )
     user = np.searchsorted(until, place, side="right")
     return user, end[user] - (until[user] - place), weight
 
@@ -197,7 +199,7 @@ class Design:
     def rows(self, which: Codes) -> Numbers:
         """Return rows of the matrix, effects divided by their standard deviations."""
         part = self.at(which)
-        is_then = part.calendar[:, None] == np.arange(self.stretches)
+        is_then = part.calendar[:, None] == np.arange(self.stretches, dtype=np.int64)
         return np.concatenate([part.plain, is_then, part.columns() / self.scale], axis=1)
 
     def columns(self) -> Numbers:
@@ -211,7 +213,7 @@ class Design:
         width = self.effects.shape[1] * self.effects.shape[2] + len(self.pairs)
         sums = np.zeros((2, width))
         for start in range(0, len(weight), _TOGETHER):
-            which = np.arange(start, min(start + _TOGETHER, len(weight)))
+            which = np.arange(start, min(start + _TOGETHER, len(weight)), dtype=np.int64)
             columns = self.at(which).columns()
             sums += weight[which] @ columns, weight[which] @ columns**2
         mean, square = sums / weight.sum()
@@ -243,7 +245,7 @@ class Design:
         _, nodes, lives = self.effects.shape
         begin = self.plain.shape[1] + self.stretches
         of_pairs = np.flatnonzero((self.pairs == node).any(axis=1))
-        own = np.arange(node * lives, (node + 1) * lives)
+        own = np.arange(node * lives, (node + 1) * lives, dtype=np.int64)
         if not has_pairs:
             return np.asarray(own + begin, np.int64)
         return np.asarray(np.concatenate([own, nodes * lives + of_pairs]) + begin, np.int64)
@@ -291,9 +293,9 @@ def adstock_at(
     count = last - first
     for rows in _moment_blocks(count):
         moments = rows.stop - rows.start
-        row = np.repeat(np.arange(moments), count[rows])
+        row = np.repeat(np.arange(moments, dtype=np.int64), count[rows])
         offset = np.cumsum(count[rows]) - count[rows]
-        touch = np.arange(len(row)) + (first[rows] - offset)[row]
+        touch = np.arange(len(row), dtype=np.int64) + (first[rows] - offset)[row]
         age = moment[rows][row] - histories.touch_time[touch]
         is_past = age >= 0
         cell = row[is_past] * nodes + histories.touch_node[touch[is_past]]

@@ -254,7 +254,7 @@ def _exposure_r2(products: Numbers, columns: Codes, direction: Numbers, benchmar
 
     It is 0 if they are columns of the node itself.
     """
-    others = np.setdiff1d(np.arange(len(products)), columns)
+    others = np.setdiff1d(np.arange(len(products), dtype=np.int64), columns)
     without, with_benchmark = (
         _residual(products, columns, direction, given) for given in (np.setdiff1d(others, benchmark), others)
     )

@@ -52,7 +52,7 @@ class Sessions:
         """Divide the touchpoints of users into sessions."""
         user, time, node = histories.touch_user, histories.touch_time, histories.touch_node
         is_first = (np.diff(user, prepend=-1) != 0) | (np.diff(time, prepend=-np.inf) > GAP)
-        number = np.cumsum(is_first) - 1
+        number = np.cumsum(is_first, dtype=np.int64) - 1
         # Users are further apart than the times of any two of their touchpoints and conversions.
         times = np.concatenate([time, histories.event_time])
         apart = np.ptp(times) + 1.0 if len(times) else 1.0
@@ -96,12 +96,14 @@ class Sessions:
         user, moment = self.user[which], self.time[which] - BEFORE
         adstock = adstock_at(histories, user, moment, nodes=nodes, half_lives=half_lives)
         opened = np.zeros((len(which), nodes, 1), np.float32)
-        opened[np.arange(len(which)), self.opener[which], 0] = _ONE
+        opened[np.arange(len(which), dtype=np.int64), self.opener[which], 0] = _ONE
         return Periods(
             np.concatenate([adstock, opened], axis=2),
             user,
             np.floor(np.maximum(moment, 0) / step).astype(np.int64),
-            np.concatenate([np.arange(len(of_event)), np.full(len(drawn), -1)]),
+            np.concatenate(
+                [np.arange(len(of_event), dtype=np.int64), np.full(len(drawn), -1, dtype=np.int64)]
+            ),
             np.concatenate([np.ones(len(of_event)), np.full(len(drawn), weight)]),
             moment,
             activity_at(histories, user, moment),
@@ -148,7 +150,7 @@ class Further:
 
     def remaining(self, sample: int) -> Numbers:
         """Return the probability that each session would have come without each node, in a sample."""
-        is_lost = (np.arange(len(self.is_own)) == self.opener[:, None]) & ~self.is_own
+        is_lost = (np.arange(len(self.is_own), dtype=np.int64) == self.opener[:, None]) & ~self.is_own
         replaced = self.of_others * self.chance[sample][:, None]
         return np.asarray(self.kept[sample] * np.where(is_lost, replaced, 1.0))
 

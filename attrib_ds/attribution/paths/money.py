@@ -128,7 +128,9 @@ class Money:
         if self.currency is None or spend.empty:
             return spend
         dates = spend["date"].dt.tz_convert("UTC").dt.tz_localize(None).astype("datetime64[us]")
-        rows = pd.DataFrame({"currency": spend["currency"], "date": dates, "row": np.arange(len(spend))})
+        rows = pd.DataFrame(
+            {"currency": spend["currency"], "date": dates, "row": np.arange(len(spend), dtype=np.int64)}
+        )
         rates = self.rates.rename(columns={"since": "date"}).sort_values("date")
         found = pd.merge_asof(rows.sort_values("date"), rates, on="date", by="currency").sort_values("row")
         worth = np.where(found["currency"] == self.currency, 1.0, found["rate"].astype("float64"))

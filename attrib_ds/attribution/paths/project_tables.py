@@ -312,8 +312,8 @@ def daily_spend(
     first = np.searchsorted(edges, _utc_instants(rows["begin"]), side="right") - 1
     last = np.searchsorted(edges, _utc_instants(rows["end"]), side="left")
     days = last - first
-    outlay = np.repeat(np.arange(len(rows)), days)
-    day = np.arange(len(outlay)) - np.repeat(np.cumsum(days) - days, days) + first[outlay]
+    outlay = np.repeat(np.arange(len(rows), dtype=np.int64), days)
+    day = np.arange(len(outlay), dtype=np.int64) - np.repeat(np.cumsum(days) - days, days) + first[outlay]
     spread = rows.take(outlay).reset_index(drop=True)
     begins = np.maximum(_utc_instants(spread["begin"]), edges[day])
     ends = np.minimum(_utc_instants(spread["end"]), edges[day + 1])

@@ -320,8 +320,8 @@ def _numbered(values: Codes) -> tuple[Codes, Codes, Codes]:
     # Hashing is far faster than sorting where there are few distinct values.
     numbers, distinct = pd.factorize(values)
     first = np.empty(len(distinct), dtype=np.int64)
-    first[numbers[::-1]] = np.arange(len(values) - 1, -1, -1)
+    first[numbers[::-1]] = np.arange(len(values) - 1, -1, -1, dtype=np.int64)
     order = np.argsort(distinct)
     rank = np.empty(len(distinct), dtype=np.int64)
-    rank[order] = np.arange(len(distinct))
+    rank[order] = np.arange(len(distinct), dtype=np.int64)
     return distinct[order], rank[numbers], first[order]

@@ -627,6 +627,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         # With a write-ahead log, readers and the writer never block each other, also across processes.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         connection.close()

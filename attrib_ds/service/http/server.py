@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import signal
 import socket
 import sys
@@ -15,6 +14,7 @@ from types import FrameType
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.server import HANDLED_SIGNALS
 
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.errors import InvalidRequest, Unavailable
@@ -283,7 +283,8 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _quiet_signals() -> Iterator[None]:
     """Ignore the signal that uvicorn raises again after it has stopped."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    # On Windows, Ctrl+Break is among them.
+    before = {number: signal.signal(number, lambda *_: None) for number in HANDLED_SIGNALS}
     try:
         yield
     finally:
@@ -297,9 +298,13 @@ def _raise_descriptors() -> None:
         import resource
 
         now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if 0 <= now < _MOST_DESCRIPTORS:
-            wanted = _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        wanted = _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
+        while 0 <= now < wanted:
+            # macOS says that there is no limit, and has one.
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+                break
+            wanted //= 2
 
 
 @contextmanager
@@ -329,9 +334,13 @@ def _listen(host: str, port: int) -> socket.socket:
     # asyncio sets TCP_NODELAY only with an explicit protocol; otherwise small responses wait 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name == "posix":
-            # Frees the port at once after a restart; on other systems it would let two servers share it.
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On POSIX, the port is free at once after a restart. On Windows, the same option would let another
+        # server take it over, and the exclusive one keeps others from that.
+        option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+        listening.setsockopt(socket.SOL_SOCKET, option, 1)
+        if host == "::":
+            # By default, Linux and macOS answer both families, and Windows only one.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind((host, port))
         listening.listen(_BACKLOG)
     except (OSError, OverflowError) as error:

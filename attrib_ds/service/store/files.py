@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -147,7 +147,48 @@ def create_private_folder(folder: Path) -> None:
 
 def create_private_file(file: Path) -> None:
     """Create an empty file for its owner only, unless it exists."""
-    os.close(local_files.open_private(file, os.O_CREAT | os.O_RDWR))
+    # On Windows, a file that DuckDB has open cannot be opened again.
+    if not file.exists():
+        os.close(local_files.open_private(file, os.O_CREAT | os.O_RDWR))
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Keep DuckDB of other processes from opening a file while the block runs.
+
+    DuckDB of this process must not have it open: its own lock would be lost.
+
+    Raises
+    ------
+    ProjectInUse
+        If a process has it open, or it cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            # On Windows, DuckDB lets nobody else open its file.
+            handle = stack.enter_context(file.open("r+b"))
+            if os.name == "posix":
+                import fcntl
+
+                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                # An open file cannot be replaced there, by this process or by any other.
+                stack.close()
+        except OSError as error:
+            raise errors.ProjectInUse(f"path: {str(file)!r} is in use, or not writable: {error}") from error
+        yield
+
+
+def is_held(file: Path) -> bool:
+    """Return whether another process has a database file open, for which DuckDB did not open it.
+
+    It may be written, and nevertheless cannot be locked. The error of the system is in the user's language.
+    """
+    try:
+        with locked(file):
+            return False
+    except errors.ProjectInUse:
+        return file.is_file() and os.access(file, os.R_OK | os.W_OK)
 
 
 @contextmanager
@@ -311,6 +352,6 @@ def _create_counter(path: Path, writes: int) -> Path:
             with part.open("r+b") as sink:
                 sink.write(_content(writes))
                 sink.flush()
-                os.fsync(sink.fileno())
-            part.replace(path)
+                local_files.flush(sink.fileno())
+            local_files.replace(part, path)
     return path

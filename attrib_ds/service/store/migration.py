@@ -15,8 +15,43 @@ from attrib_ds.service.store import files, tables
 OLDEST: Final = 3
 
 
-def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -> Path:
-    """Give the tables of a file the columns of today's format, in one transaction; return the copy.
+def set_aside(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -> Path:
+    """Close a file of an earlier format and copy it; return the path of the copy.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        The only one to the file; Windows copies no open file.
+    file : Path
+        The file.
+    version : int
+        Its format.
+
+    Raises
+    ------
+    ProjectInUse
+        If another process has opened the file meanwhile.
+    Unavailable
+        If there is no room for the copy.
+    """
+    copy = file.with_name(f"{file.stem}.format-{version}{file.suffix}")
+    part = copy.with_name(f"{copy.name}.part")
+    try:
+        connection.execute("CHECKPOINT")
+        connection.close()
+        files.create_private_file(part)
+        with files.locked(file):
+            shutil.copyfile(file, part)
+        local_files.replace(part, copy)
+        local_files.flush_folder(copy.parent)
+    except (duckdb.Error, OSError) as error:
+        part.unlink(missing_ok=True)
+        raise _failure(file, version, error) from error
+    return copy
+
+
+def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -> None:
+    """Give the tables of a file the columns of today's format, in one transaction.
 
     Parameters
     ----------
@@ -30,16 +65,9 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
     Raises
     ------
     Unavailable
-        If there is no room for the copy or for the tables; the file is as it was.
+        If there is no room for the tables; the file is as it was.
     """
-    copy = file.with_name(f"{file.stem}.format-{version}{file.suffix}")
-    part = copy.with_name(f"{copy.name}.part")
     try:
-        connection.execute("CHECKPOINT")
-        files.create_private_file(part)
-        shutil.copyfile(file, part)
-        part.replace(copy)
-        local_files.flush_folder(copy.parent)
         with connection.cursor() as cursor:
             cursor.begin()
             for table in tables.differences(cursor):
@@ -47,13 +75,15 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
             cursor.execute("UPDATE meta SET schema_version = ?", [tables.VERSION])
             cursor.commit()
         connection.execute("CHECKPOINT")
-    except (duckdb.Error, OSError) as error:
-        part.unlink(missing_ok=True)
-        raise Unavailable(
-            f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
-            f"{files.with_advice(error)}; it is as it was",
-        ) from error
-    return copy
+    except duckdb.Error as error:
+        raise _failure(file, version, error) from error
+
+
+def _failure(file: Path, version: int, error: Exception) -> Unavailable:
+    return Unavailable(
+        f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
+        f"{files.with_advice(error)}; it is as it was",
+    )
 
 
 def _rebuild(cursor: duckdb.DuckDBPyConnection, table: str) -> None:

@@ -12,8 +12,9 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import duckdb
 import msgspec
@@ -113,8 +114,9 @@ class Queue:
             if file is not None:
                 files.withdraw_permissions(files.queue_of(file))
                 self._connection.execute("PRAGMA journal_mode = WAL")
-            # Each commit is flushed to the disk.
+            # Each commit is flushed to the disk; on macOS also out of its cache.
             self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA fullfsync = ON")
             with self.transaction():
                 self._connection.execute(f"PRAGMA application_id = {owner}")
                 self._create(moved)
@@ -306,9 +308,21 @@ def count_waiting(file: Path) -> int:
 def _opened_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     # Without a log beside it, SQLite would make one in order to read.
     has_log = path.with_name(f"{path.name}-wal").exists()
-    address = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
+    address = f"{_uri(path.absolute())}?{'mode=ro' if has_log else 'immutable=1'}"
     with closing(sqlite3.connect(address, uri=True)) as connection:
         yield connection
+
+
+def _uri(path: PurePath) -> str:
+    r"""Return the URI of a file for SQLite, which knows no host.
+
+    Examples
+    --------
+    >>> from pathlib import PureWindowsPath
+    >>> [_uri(PureWindowsPath(path)) for path in (r"C:\my data\shop", r"\\server\share\shop")]
+    ['file:///C:/my%20data/shop', 'file:////server/share/shop']
+    """
+    return f"file:///{quote(path.as_posix().removeprefix('/'), safe='/:')}"
 
 
 def _damaged(path: Path, problem: str) -> Unavailable:

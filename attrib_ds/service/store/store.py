@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import time
 import weakref
 import zlib
@@ -22,9 +23,8 @@ from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.contract import Answer, administration, json_values
 from attrib_ds.errors import InvalidRequest, NotFound, NotSupported, ProjectInUse, Unavailable
 from attrib_ds.records.sources import quoted
-from attrib_ds.service.store import files, tables, threads
+from attrib_ds.service.store import files, migration, tables, threads
 from attrib_ds.service.store.connections import Cancellation, Connections, Writer
-from attrib_ds.service.store.migration import OLDEST, bring_up_to_date
 from attrib_ds.service.store.queue import (
     EVENTS,
     Queue,
@@ -40,6 +40,10 @@ Request = TypeVar("Request")
 _log: Final = logging.getLogger(__name__)
 
 MEMORY: Final = ":memory:"
+#: Names that no file has on Windows, whatever its ending.
+_DEVICE: Final = re.compile("con|prn|aux|nul|(com|lpt)[0-9]")
+#: In messages of DuckDB about a file that the system does not open.
+UNOPENED: Final = "Cannot open file"
 _SECONDS_TO_CLOSE: Final = 30.0
 _SECONDS_TO_CREATE: Final = 10.0
 _SETTINGS: Final = {
@@ -176,6 +180,11 @@ class Store:
         """
         administration.check_project(project_id=project_id, currency=currency, timezone=timezone)
         file = None if str(path) == MEMORY else _file(path)
+        if _DEVICE.fullmatch(project_id) and not (file and file.exists()):
+            raise InvalidRequest(
+                f"project_id: {project_id!r} is not allowed for a new project, since Windows has a device of "
+                "that name; choose another one, such as 'my-shop'"
+            )
         # Before the file is read, since another thread of this process may write to it meanwhile.
         counted = 0 if file is None else files.read_counter(file)
         connection = open_file(path, read_only=read_only)
@@ -191,8 +200,18 @@ class Store:
                 meta = _create(connection, path, new)
             if file is not None:
                 _check_objects(connection, path)
-                if OLDEST <= meta.version < VERSION and meta.project_id == project_id and not read_only:
-                    copy = bring_up_to_date(connection, file, meta.version)
+                if (
+                    migration.OLDEST <= meta.version < VERSION
+                    and meta.project_id == project_id
+                    and not read_only
+                ):
+                    connection.close()
+                    # Fails if another thread of this process has the file open.
+                    connection = open_file(path, exclusive=True)
+                    copy = migration.set_aside(connection, file, meta.version)
+                    connection = open_file(path)
+                    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+                    migration.bring_up_to_date(connection, file, meta.version)
                     _log.warning(
                         "%s had format version %d and was brought up to date; %s is a copy of it as it was",
                         file.name, meta.version, copy.name,
@@ -536,13 +555,19 @@ def _open_private(file: Path, config: dict[str, str]) -> duckdb.DuckDBPyConnecti
 def _refuse(file: Path, error: Exception) -> NoReturn:
     """Translate the error of opening a file."""
     message = str(error)
-    if "Conflicting lock" in message or "different configuration" in message:
-        holder = "another process" if "Conflicting lock" in message else "this process, in another mode,"
+    is_own = "different configuration" in message
+    # The words of DuckDB on POSIX, on Windows if it knows the other process, and on both for other errors.
+    if (
+        is_own
+        or re.search("Could not set lock on file|already open in", message)
+        or (UNOPENED in message and files.is_held(file))
+    ):
+        holder = "this process, in another mode," if is_own else "another process"
         raise ProjectInUse(
             f"path: {holder} holds {str(file)!r}; close it there, share the project with `attrib-ds serve`, "
             "or open it everywhere with read_only=True",
         ) from error
-    if "not a valid DuckDB database" in message or "Is a directory" in message:
+    if "not a valid DuckDB database" in message or file.is_dir():
         if files.read_counter(file):
             # Transactions were committed to it, so it was one.
             raise Unavailable(f"path: {str(file)!r} cannot be opened: {files.DAMAGED}") from error
@@ -603,7 +628,7 @@ def check_meta(meta: Meta, path: str | Path, project_id: str) -> None:
         )
     if meta.version != VERSION:
         remedy = "upgrade attrib-ds" if meta.version > VERSION else "open it with the release that wrote it"
-        if OLDEST <= meta.version < VERSION:
+        if migration.OLDEST <= meta.version < VERSION:
             remedy = "open it once for writing, which brings it up to date"
         raise Unavailable(
             f"path: {str(path)!r} has format version {meta.version}, and this release of attrib-ds reads "

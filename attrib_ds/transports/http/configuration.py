@@ -24,6 +24,10 @@ _VARIABLES: Final = {
     "routes": "ATTRIB_DS_ROUTES",
 }
 _PATHS: Final = ("key", "routes")
+_QUOTES: Final = (
+    r"in double quotes, a backslash begins an escape; write paths in single quotes, "
+    r"such as key = 'C:\keys\key.json'"
+)
 _LONGEST_SHOWN: Final = 80
 _METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _ROUTE_MEMBERS: Final = ("method", "path")
@@ -99,19 +103,32 @@ def config_file() -> Path:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = _read_toml(path)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise errors.InvalidRequest(f"configuration: {str(path)!r} cannot be read: {error}") from error
     for name in settings.keys() - _VARIABLES.keys():
         raise errors.InvalidRequest.choice(f"configuration: {str(path)!r}", name, _VARIABLES)
     for name, value in settings.items():
         if not isinstance(value, str) or not value:
             raise errors.InvalidRequest(f"configuration: {str(path)!r}: {name} is not a string", field=name)
+        if name in _PATHS and min(value) < " ":
+            raise errors.InvalidRequest(
+                f"configuration: {str(path)!r}: {name} is {value!r}; {_QUOTES}", field=name
+            )
     # Relative paths are relative to the file.
     paths = {name: path.parent / Path(settings[name]).expanduser() for name in _PATHS if name in settings}
     return settings | paths
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; editors on Windows begin it with a byte order mark."""
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{error}; {_QUOTES}" if "\\" in text else str(error)) from error
 
 
 def read_addresses(
@@ -225,11 +242,11 @@ def read_routes(path: str | Path) -> dict[str, Operation]:
     '/projects/{projectId}/sources'
     """
     try:
-        tables = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        tables = _read_toml(Path(path).expanduser())
     except (OSError, UnicodeDecodeError) as error:
         problem = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
         raise errors.InvalidRequest(f"routes: {str(path)!r} {problem}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise errors.InvalidRequest(f"routes: {str(path)!r} is not TOML: {error}") from error
     names = [name for name, operation in OPERATIONS.items() if operation.base != "embedded"]
     for name in tables.keys() - {*names}:

@@ -131,7 +131,7 @@ def _content(path: Path) -> tuple[Secret[str], str | None]:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) or path.stat().st_size > _LARGEST:
             return content, "is not a key file"
-        content = Secret(path.read_text(encoding="utf-8"))
+        content = Secret(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return content, "does not exist; pass the path of the service account's JSON file"
     except (OSError, UnicodeDecodeError) as error:

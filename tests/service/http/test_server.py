@@ -22,7 +22,15 @@ from uvicorn.middleware.proxy_headers import _TrustedHosts
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service import Service
 from attrib_ds.service.accounts.accounts import create_key
-from attrib_ds.service.http.server import Rate, ServerOptions, _in_both_families, running, serve
+from attrib_ds.service.http.server import (
+    Rate,
+    ServerOptions,
+    _in_both_families,
+    _listen,
+    _raise_descriptors,
+    running,
+    serve,
+)
 
 SERVE = "import sys; from attrib_ds.service.http.server import serve; serve(sys.argv[1], port=0)"
 
@@ -84,6 +92,42 @@ def _is_listening(url):
 def test_a_port_that_is_taken_is_told(tmp_path, server):
     with pytest.raises(Unavailable, match="port"), running(tmp_path, port=int(server.rpartition(":")[2])):
         pass
+
+
+def test_all_addresses_are_of_both_families():
+    """By default, Windows would answer one of them."""
+    try:
+        listening = _listen("::", 0)
+    except Unavailable:
+        pytest.skip("this machine has no IPv6")
+    with listening, socket.create_connection(("127.0.0.1", listening.getsockname()[1]), timeout=TIMEOUT):
+        assert listening.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 0
+
+
+def test_a_port_is_not_shared_where_that_has_to_be_asked_for(monkeypatch):
+    """On Windows, SO_REUSEADDR would let another program take the port over."""
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    with _listen("127.0.0.1", 0) as listening:
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+
+
+def test_as_many_descriptors_as_the_system_allows(monkeypatch):
+    """macOS names no limit, and refuses more than it has."""
+    resource = pytest.importorskip("resource", reason="Windows has no limit of descriptors")
+    limits = [256, resource.RLIM_INFINITY]
+
+    def set_limit(_, wanted):
+        if wanted[0] > 10_240:
+            raise ValueError("current limit exceeds maximum limit")
+        limits[:] = wanted
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    _raise_descriptors()
+    assert limits == [8_192, resource.RLIM_INFINITY]
+    _raise_descriptors()
+    assert limits[0] == 8_192
 
 
 def test_a_server_on_every_address_needs_to_know_its_own(tmp_path):

@@ -128,6 +128,8 @@ def test_every_commit_is_flushed(service):
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     # FULL: the log is flushed after each transaction.
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    # On macOS, also out of the cache of the disk.
+    assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
 
 
 # -- a killed process -------------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from support.identified_users import declare, see, user_of, users
 from support.service_records import hex_id, order, send, table, uuid, visit
 from support.user_invariants import assert_users_agree, rows_of
 
+from attrib_ds import instants
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
 from attrib_ds.service import Service
 from attrib_ds.service.store.tables import TABLES
+from attrib_ds.service.users import personal_data
 
 ANNA = "Anna.Secret@example.com"
 NAMES = ("anna.secret", "browser-of-anna", "vendor-anna", "Annabel", "nonce-of-anna")
@@ -172,6 +175,21 @@ def test_who_comes_back_later_is_somebody_new(service, anna):
     send(service, "delete_user", id=anna, mode="delete")
     id = see(service, "later", "browser-of-anna", date=None, email=ANNA)
     assert user_of(service, id) not in {anna, ben_of(service)}
+
+
+def test_what_comes_after_the_answer_is_later_than_the_erasure(service, anna, monkeypatch):
+    """Also by a clock that advances every 16 ms, as that of Windows before Python 3.13."""
+    begin, told = instants.now(), []
+
+    def now():
+        told.append(begin + timedelta(milliseconds=16 * (len(told) // 40)))
+        return told[-1]
+
+    monkeypatch.setattr(instants, "now", now)
+    monkeypatch.setattr(personal_data.time, "sleep", lambda _: None)
+    send(service, "delete_user", id=anna)
+    ((erased,),) = rows_of(service, "SELECT max(date) FROM tombstones")
+    assert instants.naive(told[-1]) > erased
 
 
 @pytest.mark.slow

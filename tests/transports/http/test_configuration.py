@@ -81,6 +81,33 @@ def test_a_file_that_is_not_in_order(text, words):
     connect("my-shop", path=":memory:").close()
 
 
+def test_a_file_may_begin_with_a_byte_order_mark():
+    """Editors on Windows write one."""
+    configure("")
+    config_file().write_text(
+        "url = 'https://file.example'\nkey = 'C:\\keys\\new.json'\n", encoding="utf-8-sig"
+    )
+    found = find_remote(NOTHING)
+    assert found.url == "https://file.example"
+    assert str(found.key).endswith(r"C:\keys\new.json")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        r"C:\Users\ann\key.json",  # \U begins a character of eight digits
+        r"C:\data\key.json",  # no escape
+        r"C:\tools\new.json",  # a tab and a line feed
+    ],
+)
+def test_paths_in_double_quotes_are_explained(path):
+    configure(f'url = "https://file.example"\nkey = "{path}"\n')
+    with pytest.raises(errors.InvalidRequest, match=r"write paths in single quotes, such as key = 'C:\\keys"):
+        find_remote(NOTHING)
+    configure(f"url = \"https://file.example\"\nkey = '{path}'\n")
+    assert str(find_remote(NOTHING).key).endswith(path)
+
+
 @pytest.mark.parametrize(
     ("given", "v1", "v2", "auth"),
     [

@@ -63,6 +63,11 @@ def test_a_key_is_a_path_a_text_or_a_mapping(key_file, key):
         check(read_credentials(protect_key(each)), key)
 
 
+def test_a_key_file_may_begin_with_a_byte_order_mark(key_file, key):
+    key_file.write_text(key_file.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    check(read_credentials(key_file), key)
+
+
 def test_a_path_may_begin_at_home(key_file, key, monkeypatch):
     monkeypatch.setenv("HOME", str(key_file.parent))
     check(read_credentials("~/key.json"), key)
