@@ -660,8 +660,8 @@ def list_audit(
     return page(project.send("list_audit", **given(locals())))
 
 
-def check(project: Project) -> pd.DataFrame:
-    """Check the consistency of a project.
+def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
+    """Check the consistency of a project, and repair what can be computed from its hits.
 
     Ids are unique and references exist; each received event is pending, processed or trashed; users,
     locations and counts agree with the records they are computed from; JSON is valid; and every block of the
@@ -671,17 +671,27 @@ def check(project: Project) -> pd.DataFrame:
     ----------
     project : Project
         From :func:`attrib_ds.connect`.
+    repair : bool, default False
+        Whether to repair a project that is not consistent. The service copies the project's file first,
+        into a file beside it. It then removes copies of hits and interactions, and computes sessions,
+        counts of hits and ``userLifetimeIndex`` again. It does all of it or nothing.
 
     Returns
     -------
     DataFrame
         One row per failed check, none for a consistent project: ``check`` (str), ``problem`` (str),
-        ``records`` (Int64, number of records concerned) and ``examples`` (lists of up to five ids).
+        ``records`` (Int64, number of records concerned) and ``examples`` (lists of up to five ids). A
+        repair adds a row before them for each step: ``check`` is ``backup``, with the name of the copy, or
+        ``repaired``. Rows after these still fail, and have to be corrected by hand or from a backup.
 
     Raises
     ------
     Forbidden
         If the account is not an administrator of the remote project.
+    NotSupported
+        If a project that is in memory or read-only is to be repaired.
+    Unavailable
+        If the file cannot be copied before a repair.
 
     Examples
     --------
@@ -690,7 +700,7 @@ def check(project: Project) -> pd.DataFrame:
     ...     at.admin.check(shop).empty
     True
     """
-    return to_pandas(project.send("check_project").read())
+    return to_pandas(project.send("repair_project" if repair else "check_project").read())
 
 
 def compact(project: Project) -> pd.Series[Any]:

@@ -139,14 +139,17 @@ def restore(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Print the inconsistencies of a project."""
-    with open_existing(options.project, operation="check_project") as project:
-        findings = at.admin.check(project)
+    """Print the inconsistencies of a project, and what was done about them."""
+    operation = "repair_project" if options.repair else "check_project"
+    with open_existing(options.project, operation=operation) as project:
+        findings = at.admin.check(project, repair=options.repair)
     for finding in findings.to_dict("records"):
         examples = ", ".join(finding["examples"])
         show_row(finding["check"], f"{finding['records']:,}", f"{finding['problem']}: {examples}")
-    if len(findings):
-        raise AttribError(f"{len(findings)} checks of the project {options.project!r} failed")
+    failed = (~findings["check"].isin(["backup", "repaired"])).sum()
+    if failed:
+        cannot = " and cannot be repaired" if options.repair else ""
+        raise AttribError(f"{failed} checks of the project {options.project!r} failed{cannot}")
     show(f"{options.project} is consistent")
 
 

@@ -328,8 +328,11 @@ def _add_administration(actions: Actions) -> None:
     )  # fmt: skip
     about = "rewrite a project's files, so that nothing of erased persons is left in them"
     _add(actions, "compact", "administration.compact", about, _PROJECT, _HOME)
+    repair = _argument(
+        "--repair", action="store_true", help="copy the file, then repair what can be computed from hits"
+    )
     about = "check a project's file for inconsistencies"
-    _add(actions, "check", "administration.check", about, _PROJECT, _HOME)
+    _add(actions, "check", "administration.check", about, _PROJECT, repair, _HOME)
 
 
 def _endpoint(text: str) -> tuple[str, int]:

@@ -306,6 +306,10 @@ class CheckProject(request.ProjectRequest):
     """Check the project for inconsistencies."""
 
 
+class RepairProject(request.ProjectRequest):
+    """Repair what can be computed from the hits of the project, after a copy of its file."""
+
+
 class BackUpProject(request.ProjectRequest):
     """Back up the project at one point in time."""
 

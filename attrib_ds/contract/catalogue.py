@@ -204,6 +204,7 @@ _OPERATIONS: Final = [
     _get("nodes", interactions.ListNodes, _page("Node")),
     _get("nodes/{id}", interactions.GetNode, _record("Node")),
     _get("check", administration.CheckProject, _array("Finding")),
+    _repeat("check", administration.RepairProject, _array("Finding"), also=(503,)),
     _get("backup", administration.BackUpProject, _FILE, also=(503,)),
     _repeat("compact", administration.CompactProject, _COUNTS, also=(503,)),
     _put("backup", administration.RestoreProject, _COUNTS, also=(503,), upload="source"),

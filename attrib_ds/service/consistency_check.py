@@ -8,10 +8,15 @@ import duckdb
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
-from attrib_ds import schema
+from attrib_ds import instants, schema
 from attrib_ds.contract import Answer, administration
+from attrib_ds.errors import NotSupported
 from attrib_ds.records.sources import quoted
+from attrib_ds.service import backup
+from attrib_ds.service.collection import hits
+from attrib_ds.service.identity import merging
 from attrib_ds.service.loading.batch import is_json
+from attrib_ds.service.loading.interactions import count_hits
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import TABLES, differences
 
@@ -44,6 +49,107 @@ def check_project(store: Store, request: administration.CheckProject) -> Answer:
         return Answer.of(run_checks(cursor))
 
 
+def repair_project(store: Store, request: administration.RepairProject) -> Answer:
+    """Repair what can be computed from hits; return one finding per step, then those that are left.
+
+    A copy of the file is made first. Without findings nothing is done.
+    """
+    del request  # Has no arguments.
+    if store.path is None:
+        raise NotSupported("a project in memory has no file to copy before a repair")
+    with store.cursor() as cursor:
+        cursor.begin()
+        if not (findings := run_checks(cursor)).num_rows:
+            return Answer.of(findings)
+    moment = instants.now().strftime("%Y%m%dT%H%M%S")
+    copy = store.path.with_name(f"{store.path.stem}.before-repair-{moment}{store.path.suffix}")
+    with backup.temporary_file(copy) as part:
+        with store.cursor() as cursor:
+            backup.copy_database(cursor, store.catalog, part)
+        backup.replace_durably(part, copy)
+
+    def repair(connection: Connection) -> pa.Table:
+        steps: list[_Finding] = [("backup", "copied the project as it was", 1, [copy.name])]
+        if not {*findings["check"].to_pylist()} & _BEYOND_REPAIR:
+            steps += [
+                ("repaired", what, len(ids), sorted(ids)[:_MAX_EXAMPLES])
+                for what, ids in _repair(connection, store)
+                if ids
+            ]
+        return pa.concat_tables([_as_table(steps), run_checks(connection)])
+
+    return Answer.of(store.write(repair))
+
+
+#: Checks of the file, whose tables cannot be trusted.
+_BEYOND_REPAIR: Final = frozenset({"readable", "definitions"})
+
+
+def _repair(connection: Connection, store: Store) -> Iterator[tuple[str, list[str]]]:
+    """Repair hits, their sessions, and what is counted from both; yield each step with the ids concerned."""
+    now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    repeated = _ids(connection, _repeated("hits", ("id",)))
+    sessions = _ids(connection, _repeated("interactions", ("_id",)))
+    connection.execute(
+        "CREATE TEMP TABLE repaired_trackers AS SELECT DISTINCT trackerId FROM hits "
+        "WHERE trackerId IS NOT NULL AND (id IN (SELECT unnest($hits)) "
+        "OR sessionId IN (SELECT unnest($sessions)) "
+        f"OR sessionId NOT IN (SELECT _id FROM interactions) OR sessionId IN ({_MISCOUNTED}))",
+        {"hits": repeated, "sessions": sessions},
+    )
+    _remove_copies(connection, "hits", "id", repeated, f"trackerId IS NULL, {hits.rank()}")
+    yield "removed the copies of hits", repeated
+    # Copies that differ are kept, unless they are computed from hits.
+    of_hits = "_id IN (SELECT sessionId FROM hits WHERE trackerId IS NOT NULL)"
+    differing = (
+        f"SELECT _id FROM (SELECT DISTINCT * FROM interactions WHERE NOT ({of_hits})) "
+        "GROUP BY _id HAVING count(*) > 1"
+    )
+    kept = set(_ids(connection, differing))
+    copies = [session for session in sessions if session not in kept]
+    _remove_copies(connection, "interactions", "_id", copies, "ingestedAt")
+    yield "removed the copies of interactions", copies
+    derived = hits.derive_again(
+        connection,
+        "FROM temp.repaired_trackers",
+        project_id=store.meta.project_id,
+        now=now,
+        ids=store.ids,
+    )
+    connection.execute("DROP TABLE temp.repaired_trackers")
+    yield "computed sessions again from their hits", derived
+    empty = _ids(
+        connection,
+        "DELETE FROM interactions WHERE type = 'session' AND _id NOT IN (SELECT sessionId FROM hits) "
+        "AND firstHitId IN (SELECT id FROM hits WHERE trackerId IS NOT NULL) RETURNING _id",
+    )
+    yield "removed sessions whose hits are in others", empty
+    miscounted = _ids(connection, _MISCOUNTED)
+    count_hits(connection, _MISCOUNTED)
+    yield "counted the hits of sessions", miscounted
+    misplaced = _ids(connection, _MISPLACED)
+    merging.renumber(connection, "SELECT userId FROM interactions")
+    yield "numbered the interactions of users", misplaced
+    listed = "SELECT _id FROM users"
+    before = set(_ids(connection, listed))
+    merging.register(connection, merging.SEEN)
+    merging.remove_absent(connection, "(SELECT _id AS userId FROM users)")
+    yield "listed the users with events or interactions", sorted(before ^ set(_ids(connection, listed)))
+
+
+def _ids(connection: Connection, query: str) -> list[str]:
+    return [id for (id,) in connection.execute(query).fetchall() if id is not None]
+
+
+def _remove_copies(connection: Connection, table: str, key: str, ids: list[str], order: str) -> None:
+    """Keep the first record of each id in an order."""
+    connection.execute(
+        f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {key} IN (SELECT unnest(?)) "
+        f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {order}, rowid) > 1)",
+        [ids],
+    )
+
+
 def run_checks(cursor: Connection) -> pa.Table:
     """Run all consistency checks on a connection.
 
@@ -59,9 +165,12 @@ def run_checks(cursor: Connection) -> pa.Table:
     """
     # Damaged or missing tables cannot be checked further.
     findings = [*_damages(cursor)] or [*_definitions(cursor)] or [*_rules(cursor)]
-    return pa.Table.from_pylist(
-        [dict(zip(schema.FINDING.names, finding, strict=True)) for finding in findings], schema.FINDING
-    )
+    return _as_table(findings)
+
+
+def _as_table(findings: list[_Finding]) -> pa.Table:
+    rows = [dict(zip(schema.FINDING.names, finding, strict=True)) for finding in findings]
+    return pa.Table.from_pylist(rows, schema.FINDING)
 
 
 def _damages(cursor: Connection) -> Iterator[_Finding]:
@@ -188,6 +297,17 @@ _PATHS: Final = (
     # Nodes in or below a cycle have no path to a root.
     "WHERE tree._id IS NULL OR nodes.path IS DISTINCT FROM tree.path"
 )
+_MISCOUNTED: Final = (
+    "SELECT session._id FROM interactions AS session JOIN hits ON hits.sessionId = session._id "
+    "GROUP BY session._id, session.hitCount, session.firstHitId, session.type "
+    "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
+    "OR NOT coalesce(bool_or(hits.id = session.firstHitId), false)"
+)
+_MISPLACED: Final = (
+    "SELECT _id FROM (SELECT _id, userLifetimeIndex, "
+    "row_number() OVER (PARTITION BY userId ORDER BY startDate, _id) AS place FROM interactions) "
+    "WHERE userLifetimeIndex IS DISTINCT FROM place"
+)
 RULES: Final[tuple[Rule, ...]] = (
     *(_unique(table, _KEYS.get(table, ("_id",))) for table in TABLES if table not in _WITHOUT_KEY),
     *(_unique(table, columns) for table, columns in _UNIQUE.items()),
@@ -230,9 +350,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "lifetimes",
         "interactions whose userLifetimeIndex is not their position among the interactions of their user",
-        "SELECT _id FROM (SELECT _id, userLifetimeIndex, "
-        "row_number() OVER (PARTITION BY userId ORDER BY startDate, _id) AS place FROM interactions) "
-        "WHERE userLifetimeIndex IS DISTINCT FROM place",
+        _MISPLACED,
     ),
     _foreign_key("identities", "identities", "userId", "users"),
     _foreign_key("merged-users", "merged_users", "userId", "users"),
@@ -246,14 +364,11 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "hits",
         "interactions whose hitCount or firstHitId does not match their hits",
-        "SELECT session._id FROM interactions AS session JOIN hits ON hits.sessionId = session._id "
-        "GROUP BY session._id, session.hitCount, session.firstHitId, session.type "
-        "HAVING count(*) IS DISTINCT FROM session.hitCount OR session.type = 'offline' "
-        "OR NOT coalesce(bool_or(hits.id = session.firstHitId), false)",
+        _MISCOUNTED,
     ),
     Rule(
         "trash",
-        "hits that could not be read and are in the table trashed_hits with the reason",
+        "hits that could not be read, or would be stored twice; trashed_hits has them with the reason",
         "SELECT reason FROM trashed_hits",
     ),
     *(

@@ -17,6 +17,7 @@ from attrib_ds.contract import Answer, identifiers, json_values, operation
 from attrib_ds.contract import interactions as contract
 from attrib_ds.queries import page_views
 from attrib_ds.queries.insights import count_interactions, fetch, filter_interactions, ordering
+from attrib_ds.records.sources import literal
 from attrib_ds.service.campaigns import Integration, find_campaign, insert_campaigns, require
 from attrib_ds.service.events import validation
 from attrib_ds.service.identity import merging, tombstones
@@ -56,9 +57,23 @@ def search_interactions(store: Store, request: contract.SearchInteractions) -> A
 
 
 def get_interaction(store: Store, request: contract.GetInteraction) -> Answer:
-    """Return one interaction with all properties, bots and filtered traffic included."""
+    """Return one interaction with all properties, bots and filtered traffic included.
+
+    A session that was merged into another one is found by its former id, too.
+    """
     missing = f"id: there is no interaction {request.id!r}"
-    return store.one("interactions WHERE _id = ?", [request.id], schema.INTERACTION, missing)
+    query = "interactions WHERE _id = ?"
+    try:
+        return store.one(query, [request.id], schema.INTERACTION, missing)
+    except errors.NotFound:
+        was_its = f"{id_of_session(store.meta.project_id, 'id')} = ?"
+        query = f"interactions WHERE _id = (SELECT sessionId FROM hits WHERE isOpening AND {was_its} LIMIT 1)"
+        return store.one(query, [request.id], schema.INTERACTION, missing)
+
+
+def id_of_session(project_id: str, hit: str) -> str:
+    """Return SQL for the id that a hit gives the session that it opens."""
+    return f"left(sha256({literal(f'{project_id} ')} || {hit}), 24)"
 
 
 def list_hits(store: Store, request: contract.ListHits) -> Answer:

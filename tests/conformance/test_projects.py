@@ -105,6 +105,7 @@ WRITES = {
     "send_hits": ({"portionId": "00000000-0000-4000-8000-000000000001"}, b"no hits"),
     "create_integration": ({}, {"vendorId": "another", "name": "Another"}),
     "compact_project": ({}, {}),
+    "repair_project": ({}, {}),
 }  # fmt: skip
 #: They are about no project.
 ELSEWHERE = {"exchange_token"}

@@ -112,9 +112,8 @@ class PartIntake(intake.Intake[dict[str, Any], None, dict[str, Any]]):
             message = f"{size:,} bytes of hits wait to be stored; try again later"
             return [Unavailable(message) for _ in items]
         for record in items:
-            # A hit comes again under another tracker id when its visitor agrees to be recognised.
-            key = f"{record['id']} {record['trackerId']}"
-            self._queue.put(self._table, key, msgspec.json.encode(record))
+            # Whoever loads the parts decides which of the hits with an id counts.
+            self._queue.put(self._table, None, msgspec.json.encode(record))
         return [None] * len(items)
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:

@@ -3,8 +3,9 @@
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from duckdb import DuckDBPyConnection as Connection
@@ -145,49 +146,62 @@ class Arrivals(NamedTuple):
 
     Parameters
     ----------
-    pages : dict of str to str
-        Tracker id of the day by that of the page.
+    pages : tuple of tuple of str
+        Tracker ids of a page and of the day. A page that is open while its address changes has several.
     browsers : dict of str to str
-        Tracker id of the day by one that the browser keeps.
+        Tracker id of the day of the earliest hit, by one that the browser keeps.
     """
 
-    pages: dict[str, str]
-    browsers: dict[str, str]
+    pages: tuple[tuple[str, str], ...] = ()
+    browsers: Mapping[str, str] = MappingProxyType({})
 
 
 def read_trackers(texts: Iterable[str]) -> Arrivals:
-    """Return what the tracker ids of accepted hits tell beside the first one.
+    """Return what the tracker ids of accepted hits, in the order of their dates, tell beside the first one.
 
     Examples
     --------
-    >>> read_trackers(["day.5f p-1", "c-1 day.5f", "c-2"])
-    Arrivals(pages={'p-1': 'day.5f'}, browsers={'c-1': 'day.5f'})
+    >>> read_trackers(["day.5f p-1", "c-1 day.5f", "c-1 day.8a", "c-2"])
+    Arrivals(pages=(('p-1', 'day.5f'),), browsers={'c-1': 'day.5f'})
     """
-    pages, browsers = {}, {}
+    pages: dict[tuple[str, str], None] = {}
+    browsers: dict[str, str] = {}
     for text in texts:
         tracker, _, second = text.partition(" ")
         if second and tracker.startswith((_DAY, _PAGE)):
-            pages[second] = tracker
+            pages[second, tracker] = None
         elif second:
-            browsers[tracker] = second
-    return Arrivals(pages, browsers)
+            browsers.setdefault(tracker, second)
+    return Arrivals(tuple(pages), browsers)
 
 
-def assign_pages(connection: Connection, pages: dict[str, str], now: datetime) -> None:
-    """Give the tracker ids of pages, which events have, to the users of the day's ids."""
-    holders = _holders(connection, [*pages, *pages.values()])
-    pairs = {
-        page: (holders.get(page), holders[visitor]) for page, visitor in pages.items() if visitor in holders
-    }
-    new = [(page, user) for page, (holder, user) in pairs.items() if holder is None]
-    _insert(connection, new)
-    contested = {page: (holder, user) for page, (holder, user) in pairs.items() if holder not in (None, user)}
-    if contested:
-        # An event came before the page view. An id that a browser keeps by now stays apart.
+def assign_pages(connection: Connection, pages: Sequence[tuple[str, str]], now: datetime) -> None:
+    """Give the tracker ids of pages, which events have, to the users of the ids of the day."""
+    holders = _holders(connection, list(dict.fromkeys(id for pair in pages for id in pair)))
+    suspects = [
+        page
+        for page, visitor in pages
+        if visitor not in holders or holders.get(page) not in (None, holders[visitor])
+    ]
+    kept: set[str] = set()
+    if suspects:
+        # An id that a browser keeps by now stays apart.
         query = "SELECT DISTINCT trackerId FROM hits WHERE trackerId IN (SELECT unnest(?))"
-        kept = {page for (page,) in connection.execute(query, [list(contested)]).fetchall()}
-        apart = [(str(holder), user) for page, (holder, user) in contested.items() if page not in kept]
-        merging.merge(connection, identities.find_merges(connection, apart), now)
+        kept = {page for (page,) in connection.execute(query, [suspects]).fetchall()}
+    new, apart = [], []
+    for page, visitor in sorted(pages, key=lambda pair: pair[1] not in holders):
+        if page in kept:
+            continue
+        # An id of the day without a user had a repeated hit only: it is the same browser at another address.
+        for id, other in ((page, visitor), (visitor, page)):
+            if id not in holders and other in holders:
+                holders[id] = holders[other]
+                new.append((id, holders[id]))
+        if holders.get(page) != holders.get(visitor):
+            # An event came before the page view, or the address has changed.
+            apart.append((holders[page], holders[visitor]))
+    _insert(connection, new)
+    merging.merge(connection, identities.find_merges(connection, apart), now)
 
 
 def _insert(connection: Connection, holders: Iterable[tuple[str, str]]) -> None:
@@ -202,8 +216,8 @@ def _holders(connection: Connection, trackers: list[str]) -> dict[str, str]:
 
 
 def find_joining(
-    connection: Connection, hits: str, browsers: dict[str, str], *, is_repeated: bool, timeout: int
-) -> bool:
+    connection: Connection, hits: str, browsers: Mapping[str, str], *, is_repeated: bool, timeout: int
+) -> int:
     """Create ``joined_visits``: visits of the day whose browser has been given a lasting id since.
 
     A browser proves it by sending a stored hit again, whose id nobody else knows. One that comes with a new
@@ -224,14 +238,19 @@ def find_joining(
 
     Returns
     -------
-    bool
-        Whether there are any. Columns are ``sessionId``, ``visitor``, ``trackerId``, ``hitId``, ``agreed``
+    int
+        How many there are. Columns are ``sessionId``, ``visitor``, ``trackerId``, ``hitId``, ``agreed``
         (when the visitor did: what came later belongs to nobody who keeps an id) and ``is_whole``: whether
         each page view after the first was opened from a page of the visit, so that nobody else with the same
         address and user agent takes part.
     """
+
+    def received(date: str) -> str:
+        # Loaded hits may tell no date of receipt.
+        return f"coalesce({date}::VARCHAR, 'infinity')"
+
     repeated = (
-        "SELECT hit.sessionId, hit.trackerId, taken.trackerId, hit.id, min(taken.ingestedAt)::VARCHAR "
+        f"SELECT hit.sessionId, hit.trackerId, taken.trackerId, hit.id, {received('min(taken.ingestedAt)')} "
         f"FROM {hits} AS taken JOIN hits AS hit USING (id) WHERE {is_kept('taken.trackerId')} "
         "AND regexp_matches(hit.trackerId, '^(day|page)[.]') GROUP BY ALL"
     )
@@ -247,7 +266,7 @@ def find_joining(
                 AND epoch_ms(entry.serverDate) - epoch_ms(hits.serverDate) BETWEEN 0 AND {timeout - 1}
                 ORDER BY hits.serverDate DESC, id DESC LIMIT 1
             )
-            SELECT any_value(sessionId), (SELECT ingestedAt::VARCHAR FROM entry) FROM hits
+            SELECT any_value(sessionId), (SELECT {received("ingestedAt")} FROM entry) FROM hits
             WHERE sessionId IN (SELECT sessionId FROM latest)
             AND (SELECT {_has_led(_page_of(_URL), "page")} FROM entry) HAVING count(*) > 0
             """,
@@ -255,14 +274,13 @@ def find_joining(
         )
         if row is not None:
             found.append((row[0], visitor, tracker, "", row[1]))
-    if not found:
-        return False
-    values = ", ".join(f"({', '.join(map(literal, row))})" for row in found)
-    connection.execute(
+    values = ", ".join(f"({', '.join(map(literal, row))})" for row in found or [("",) * 5])
+    ((count,),) = connection.execute(
         f"""
         CREATE TEMP TABLE joined_visits AS
         WITH asked AS (SELECT * REPLACE (agreed::TIMESTAMP AS agreed)
             FROM (VALUES {values}) AS asked (sessionId, visitor, trackerId, hitId, agreed)
+            WHERE sessionId <> ''
             QUALIFY row_number() OVER (PARTITION BY sessionId, hitId ORDER BY trackerId) = 1
         ), views AS (SELECT sessionId, (serverDate, id) AS position, {_page_of(_URL)} AS page,
                 {_page_of("referrer")} AS source
@@ -277,8 +295,8 @@ def find_joining(
             AND count(DISTINCT trackerId) OVER (PARTITION BY sessionId) = 1 AS is_whole
         FROM asked JOIN followed USING (sessionId) WHERE hitId <> '' OR entries = 1
         """
-    )
-    return bool(connection.execute("SELECT count(*) FROM temp.joined_visits").fetchall()[0][0])
+    ).fetchall()
+    return int(count)
 
 
 _URL: Final = """concat("pageUrl.origin", "pageUrl.pathname")"""
@@ -294,36 +312,63 @@ def _has_led(page: str, referrer: str) -> str:
     return f"({page} = {referrer} OR regexp_replace({page}, '(://[^/]*)/.*', '\\1') = {referrer})"
 
 
-def take_visits(connection: Connection, ids: tables.HexIds, now: datetime) -> list[str]:
-    """Take the hits of ``joined_visits`` out of the tables into ``arrived_hits``, with their new tracker id.
+def take_visits(connection: Connection, whole: str, ids: tables.HexIds, now: datetime) -> list[str]:
+    """Take the sessions of ``joined_visits`` and ``better_hits`` out of the tables into ``arrived_hits``.
+
+    Hits of joined visits have their new tracker id there, and better ones, which have their nodes in
+    ``placed_hits``, are in the place of those with their id. ``openings_before`` has the hits that opened a
+    session.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Inside a transaction.
+    whole : str
+        The hits that arrived, with all columns that are stored.
+    ids : HexIds
+        Generates the ids of new users.
+    now : datetime
+        Current time, naive, in UTC.
 
     Returns
     -------
     list of str
         Users who may have no records any more.
     """
+    taken = "SELECT sessionId FROM temp.joined_visits UNION SELECT sessionId FROM temp.better_hits"
+    joined = "SELECT sessionId FROM temp.joined_visits"
     connection.execute(
-        """
+        f"""
         CREATE TEMP TABLE arrived_hits AS
-        SELECT row_number() OVER () AS row,
-            hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId)
-        FROM hits LEFT JOIN temp.joined_visits AS joined
-        ON joined.sessionId = hits.sessionId AND (is_whole AND ingestedAt <= agreed OR hitId = hits.id)
-        WHERE hits.sessionId IN (SELECT sessionId FROM temp.joined_visits)
-        QUALIFY row_number() OVER (PARTITION BY hits.id) = 1
+        SELECT row_number() OVER () AS row, * FROM (
+            SELECT hits.* REPLACE (coalesce(joined.trackerId, hits.trackerId) AS trackerId),
+                -- A session that keeps some of its hits stays the same.
+                CASE WHEN hits.sessionId NOT IN ({joined}) THEN hits.sessionId END AS formerId
+            FROM hits LEFT JOIN temp.joined_visits AS joined
+            ON joined.sessionId = hits.sessionId AND (is_whole AND ingestedAt <= agreed OR hitId = hits.id)
+            WHERE hits.sessionId IN ({taken}) AND hits.id NOT IN (SELECT id FROM temp.better_hits)
+            QUALIFY row_number() OVER (PARTITION BY hits.id) = 1
+            UNION ALL BY NAME
+            SELECT hit.* EXCLUDE (row), nodeId, better.isOpening,
+                CASE WHEN is_of_tracker AND better.sessionId NOT IN ({joined}) THEN sessionId END AS formerId
+            FROM {whole} AS hit JOIN temp.better_hits AS better USING (row)
+            JOIN (SELECT row, nodeId FROM temp.placed_hits) USING (row)
+        )
         """
+    )
+    connection.execute(
+        "CREATE TEMP TABLE openings_before AS SELECT id FROM temp.arrived_hits WHERE isOpening"
     )
     visits = connection.execute(
         "SELECT sessionId, visitor, trackerId, bool_and(is_whole) FROM temp.joined_visits "
         "GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    sessions = [[session for session, *_ in visits]]
-    users = connection.execute(
-        "SELECT DISTINCT userId FROM interactions WHERE _id IN (SELECT unnest(?))", sessions
-    ).fetchall()
-    connection.execute("DELETE FROM interactions WHERE _id IN (SELECT unnest(?))", sessions)
-    connection.execute("DELETE FROM hits WHERE sessionId IN (SELECT unnest(?))", sessions)
-    connection.execute("DROP TABLE temp.joined_visits")
+    users = connection.execute(f"SELECT DISTINCT userId FROM interactions WHERE _id IN ({taken})").fetchall()
+    connection.execute(f"DELETE FROM hits WHERE sessionId IN ({taken})")
+    connection.execute(
+        f"DELETE FROM interactions WHERE _id IN ({taken}) "
+        "AND _id NOT IN (SELECT formerId FROM temp.arrived_hits WHERE formerId IS NOT NULL)"
+    )
     for _, visitor, tracker, is_whole in visits:
         _join_users(connection, visitor, tracker, is_whole=is_whole, ids=ids, now=now)
     return [user for (user,) in users]
@@ -335,7 +380,11 @@ def _join_users(
     """Make the user of the day's id that of a lasting one, if all that is left of the day is in the visit."""
     holders = _holders(connection, [visitor, tracker])
     of_day, own = holders.get(visitor), holders.get(tracker)
-    others = sql_results.read_row(connection, "SELECT 1 FROM hits WHERE trackerId = ? LIMIT 1", [visitor])
+    elsewhere = (
+        "SELECT 1 FROM hits WHERE trackerId = $visitor UNION ALL SELECT 1 FROM temp.arrived_hits "
+        "WHERE trackerId = $visitor AND formerId IS NOT NULL LIMIT 1"
+    )
+    others = sql_results.read_row(connection, elsewhere, {"visitor": visitor})
     if of_day is not None and is_whole and others is None:
         # Whoever has this address and user agent from now on is somebody else.
         connection.execute(

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -13,12 +13,14 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema, sql_results
 from attrib_ds.contract.interactions import CollectHit
+from attrib_ds.errors import ServiceFailure
 from attrib_ds.instants import naive
 from attrib_ds.queries import raw_hits
 from attrib_ds.records import sources
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, traffic_sources, visitors
 from attrib_ds.service.identity import identities, merging, tombstones
+from attrib_ds.service.interactions import id_of_session
 from attrib_ds.service.store import intake, tables
 from attrib_ds.service.store.queue import HITS
 from attrib_ds.service.store.settings import read_settings
@@ -96,9 +98,8 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
     def _put(self, items: Sequence[dict[str, Any]]) -> list[None]:
         queue = self._store.queue
         for record in items:
-            # A hit comes again under another tracker id when its visitor agrees to be recognised.
-            key = f"{record['id']} {record['trackerId']}"
-            queue.put(HITS, key, msgspec.json.encode(record))
+            # One that comes again counts once, but which of them is decided when they are stored.
+            queue.put(HITS, None, msgspec.json.encode(record))
         return [None] * len(items)
 
     def _read(self, contents: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -119,14 +120,12 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
             with tables.arrow_view(connection, taken, "taken_hits"):
                 resolved = traffic_sources.resolve_hits(connection, _raw_hits(), rules=rules, span=SPAN)
                 rows = sql_results.read_arrow(connection, f"FROM {resolved.whole}")
-        keys = zip(rows["id"].to_pylist(), rows["trackerId"].to_pylist(), strict=True)
-        positions = {key: position for position, key in enumerate(keys)}
-        arrivals = daily_visitors.read_trackers(entry["trackerId"] for entry in entries)
+        positions = {row: position for position, row in enumerate(rows["row"].to_pylist())}
+        dated = sorted((entry["serverDate"], entry["trackerId"]) for entry in entries)
+        arrivals = daily_visitors.read_trackers(tracker for _, tracker in dated)
         portion = _Portion(rows, replace(resolved, whole="temp.taken_hits"), arrivals)
         return [
-            record
-            | {"portion": portion, "position": positions[entry["id"], entry["trackerId"].split(" ")[0]]}
-            for record, entry in zip(records, entries, strict=True)
+            record | {"portion": portion, "position": positions[row]} for row, record in enumerate(records)
         ]
 
     def _write(self, connection: Connection, entries: Sequence[dict[str, Any]]) -> None:
@@ -163,7 +162,11 @@ def _collect(connection: Connection, portion: _Portion, *, project_id: str, ids:
         connection.execute(f"DELETE FROM temp.taken_hits WHERE id IN ({erased})")
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
     if portion.rows["problem"].null_count < portion.rows.num_rows:
-        _trash(connection, now)
+        # They are not tried again.
+        trashed = _trash(connection, "temp.taken_hits WHERE problem IS NOT NULL", now, reason="problem")
+        if trashed:
+            _log.error("%d hits could not be read; the table trashed_hits has them with the reason", trashed)
+            connection.execute("DELETE FROM temp.taken_hits WHERE problem IS NOT NULL")
     collect_arrivals(
         connection,
         "temp.taken_hits",
@@ -184,12 +187,13 @@ def collect_arrivals(
     project_id: str,
     now: str,
     ids: tables.HexIds,
+    is_anonymous: bool = True,
 ) -> dict[str, int]:
-    """Store hits that anybody may have sent, as :func:`collect` does, and join visits whose visitor agreed.
+    """Store hits as :func:`collect` does, let the best of those with one id count, and join visits.
 
     Parameters
     ----------
-    connection, hits, resolved, project_id, now, ids
+    connection, hits, resolved, project_id, now, ids, is_anonymous
         As for :func:`collect`.
     arrivals : Arrivals
         What the hits tell about their visitors beside the tracker id.
@@ -200,26 +204,103 @@ def collect_arrivals(
         As :func:`collect`.
     """
     received = naive(instants.now())
+    where = {"project_id": project_id, "now": now}
     new_browsers = _new_browsers(connection, arrivals.browsers, hits)
-    counts = collect(connection, hits, resolved, project_id=project_id, now=now, ids=ids, is_anonymous=True)
+    counts = collect(connection, hits, resolved, ids=ids, is_anonymous=is_anonymous, **where)
     if arrivals.pages:
         daily_visitors.assign_pages(connection, arrivals.pages, received)
     ((count,),) = connection.execute(f"SELECT count(*) FROM {hits}").fetchall()
     is_repeated = counts["hits"] < count
+    if not is_repeated and not new_browsers:
+        return counts
     whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {hits} AS hit USING (row))"
-    if (is_repeated or new_browsers) and daily_visitors.find_joining(
+    changes = daily_visitors.find_joining(
         connection, whole, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
-    ):
-        users = daily_visitors.take_visits(connection, ids, received)
-        joined = replace(resolved, whole="temp.arrived_hits")
-        _recompute(connection, joined, project_id=project_id, now=now, ids=ids)
-        left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]) AS userId)"
+    )
+    changes += _find_better(connection, hits)
+    if changes:
+        better = f"(SELECT * FROM {hits} SEMI JOIN temp.better_hits USING (row))"
+        counts["implicit_nodes"] += _place(connection, better, resolved, is_anonymous=is_anonymous, **where)
+        connection.execute("ALTER TABLE temp.arrived_hits RENAME TO placed_hits")
+        users = daily_visitors.take_visits(connection, whole, ids, received)
+        _recompute(connection, replace(resolved, whole="temp.arrived_hits"), ids=ids, **where)
+        _restore_openings(connection)
+        left = f"(SELECT unnest([{', '.join(map(sources.literal, users))}]::VARCHAR[]) AS userId)"
         merging.renumber(connection, f"SELECT userId FROM {left}")
         merging.remove_absent(connection, left)
+        connection.execute("DROP TABLE temp.placed_hits")
+    for table in ("joined_visits", "better_hits"):
+        connection.execute(f"DROP TABLE temp.{table}")
     return counts
 
 
-def _new_browsers(connection: Connection, browsers: dict[str, str], hits: str) -> dict[str, str]:
+def rank(hit: str = "") -> str:
+    """Return SQL for what decides which of the hits with one id counts: the first in this order.
+
+    One with an id that its browser keeps comes before one of the day, then the earliest.
+    """
+    tracker = f"{hit}trackerId"
+    return f"NOT {daily_visitors.is_kept(tracker)}, {hit}serverDate, {tracker}"
+
+
+def beats(hit: str, stored: str) -> str:
+    """Return SQL for whether a hit counts in place of the stored one with its id.
+
+    Stored hits without a tracker were loaded with their sessions, which are not computed.
+    """
+    return f"{stored}.trackerId IS NOT NULL AND ({rank(f'{hit}.')}) < ({rank(f'{stored}.')})"
+
+
+def _find_better(connection: Connection, hits: str) -> int:
+    """Create ``better_hits``, arrivals that count in place of the stored hit of their id; return how many."""
+    best = f"(SELECT * FROM {hits} QUALIFY row_number() OVER (PARTITION BY id ORDER BY {rank()}, row) = 1)"
+    ((count,),) = connection.execute(
+        "CREATE TEMP TABLE better_hits AS SELECT best.row, best.id, stored.sessionId, stored.isOpening, "
+        "stored.trackerId = best.trackerId AS is_of_tracker "
+        f"FROM {best} AS best JOIN hits AS stored USING (id) WHERE {beats('best', 'stored')}"
+    ).fetchall()
+    return int(count)
+
+
+def derive_again(
+    connection: Connection, trackers: str, *, project_id: str, now: str, ids: tables.HexIds
+) -> list[str]:
+    """Compute the sessions of trackers again from their stored hits, each of which must be there once.
+
+    Parameters
+    ----------
+    connection, project_id, now, ids
+        As for :func:`collect`.
+    trackers : str
+        SQL query of tracker ids.
+
+    Returns
+    -------
+    list of str
+        Ids of the sessions that the hits had.
+    """
+    connection.execute(
+        "CREATE TEMP TABLE arrived_hits AS SELECT row_number() OVER (ORDER BY rowid) AS row, *, "
+        f"sessionId AS formerId FROM hits WHERE trackerId IN ({trackers})"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE openings_before AS SELECT id FROM temp.arrived_hits WHERE isOpening"
+    )
+    former = connection.execute("SELECT DISTINCT formerId FROM temp.arrived_hits ORDER BY 1").fetchall()
+    connection.execute("DELETE FROM hits WHERE id IN (SELECT id FROM temp.arrived_hits)")
+    resolved = traffic_sources.ResolvedHits("", "temp.arrived_hits", (), visitors.agent_table([]))
+    _recompute(connection, resolved, project_id=project_id, now=now, ids=ids)
+    _restore_openings(connection)
+    return [session for (session,) in former]
+
+
+def _restore_openings(connection: Connection) -> None:
+    """Mark the hits of ``openings_before``, which have opened a session once."""
+    connection.execute("UPDATE hits SET isOpening = true WHERE id IN (SELECT id FROM temp.openings_before)")
+    connection.execute("DROP TABLE temp.openings_before")
+
+
+def _new_browsers(connection: Connection, browsers: Mapping[str, str], hits: str) -> dict[str, str]:
     """Return the day's ids that are known or arrive now, by lasting ones that have no hit yet."""
     if not browsers:
         return {}
@@ -235,17 +316,15 @@ def _new_browsers(connection: Connection, browsers: dict[str, str], hits: str) -
     return {tracker: visitor for tracker, visitor in candidates.items() if tracker not in seen}
 
 
-def _trash(connection: Connection, now: str) -> None:
-    """Set aside hits that could not be read; they are not tried again."""
+def _trash(connection: Connection, hits: str, now: str, *, reason: str) -> int:
+    """Set hits aside with a reason; return how many."""
     names = [name for name in tables.TABLES["trashed_hits"] if name not in {"pageUrl", "reason", "trashedAt"}]
     kept = ", ".join(names)
     trashed = connection.execute(
         f"INSERT INTO trashed_hits ({kept}, pageUrl, reason, trashedAt) "
-        f"SELECT {kept}, {_PAGE}, problem, {now} FROM temp.taken_hits WHERE problem IS NOT NULL"
-    ).fetchall()[0][0]
-    if trashed:
-        _log.error("%d hits could not be read; the table trashed_hits has them with the reason", trashed)
-        connection.execute("DELETE FROM temp.taken_hits WHERE problem IS NOT NULL")
+        f"SELECT {kept}, {_PAGE}, {reason}, {now} FROM {hits}"
+    )
+    return int(trashed.fetchall()[0][0])
 
 
 def _raw_hits() -> str:
@@ -513,9 +592,14 @@ def _recompute(
     """
     _assign_trackers(connection, ids)
     since = _since(connection)
-    split_into_sessions(connection, _nearby(since), into="session_hits")
-    _create_sessions(connection, project_id, since)
-    connection.execute("DROP TABLE temp.session_hits")
+    while True:
+        split_into_sessions(connection, _nearby(since), into="session_hits")
+        _create_sessions(connection, project_id, since)
+        connection.execute("DROP TABLE temp.session_hits")
+        if not _set_repeated_aside(connection, resolved.whole, since=since, now=now):
+            break
+        for table in ("sessions", "assignments"):
+            connection.execute(f"DROP TABLE temp.{table}")
     hits = _store_hits(connection, resolved.whole, project_id=project_id, now=now, since=since)
     interactions = _store_sessions(connection, resolved, project_id=project_id, now=now, since=since)
     for table in ("arrived_hits", "sessions", "assignments"):
@@ -560,7 +644,8 @@ def _place(
     columns = {"source": pa.array(leaves, pa.int64()), "nodeId": pa.array(leaves.values(), pa.string())}
     with tables.arrow_view(connection, pa.table(columns)) as view:
         connection.execute(
-            f"CREATE TEMP TABLE arrived_hits AS SELECT row, {', '.join(_OF_SESSIONS)} "
+            f"CREATE TEMP TABLE arrived_hits AS SELECT row, {', '.join(_OF_SESSIONS)}, "
+            "CAST(NULL AS VARCHAR) AS formerId "
             f"FROM {hits} JOIN {view} AS placed USING (source)"
         )
     return inserted
@@ -576,10 +661,49 @@ def _find_new(connection: Connection, hits: str) -> str:
     repeated = f"SELECT 1 FROM {new} GROUP BY id HAVING count(*) > 1 LIMIT 1"
     if sql_results.read_row(connection, repeated) is None:
         return new
-    # The page view before the consent that joins it.
-    order = f"{daily_visitors.is_kept('trackerId')}, serverDate, trackerId"
+    # The page view before the consent that joins it; which one counts is decided then.
+    order = f"{daily_visitors.is_kept('trackerId')}, serverDate, trackerId, row"
     first = f"row_number() OVER (PARTITION BY id ORDER BY {order}) = 1"
     return f"(SELECT * FROM {new} QUALIFY {first}) AS new_hits"
+
+
+def _set_repeated_aside(connection: Connection, whole: str, *, since: str, now: str) -> bool:
+    """Set hits aside whose id, or whose session, would be stored twice; return whether there were any.
+
+    None of them should get here: this keeps a mistake, or a session that was loaded from another project,
+    from spoiling the tables.
+    """
+    stored_hits = f"SELECT id FROM hits SEMI JOIN temp.arrived_hits USING (id) WHERE serverDate >= {since}"
+    stored_sessions = (
+        f"SELECT _id FROM interactions SEMI JOIN temp.sessions USING (_id) WHERE startDate >= {since} "
+        "AND _id NOT IN (SELECT former FROM temp.assignments WHERE former IS NOT NULL)"
+    )
+    found = connection.execute(
+        f"SELECT (SELECT count(*) FROM ({stored_hits})) + (SELECT count(*) FROM ({stored_sessions})) + "
+        "(SELECT count(*) - count(DISTINCT id) FROM temp.arrived_hits) + "
+        "(SELECT count(*) - count(DISTINCT _id) FROM temp.sessions)"
+    ).fetchall()
+    if found == [(0,)]:
+        return False
+    of_sessions = (
+        "SELECT row, 'its session ' || _id || ' is stored already' FROM temp.assignments JOIN ("
+        "SELECT session, _id, row_number() OVER (PARTITION BY _id ORDER BY session) AS place "
+        "FROM temp.sessions) USING (session) WHERE row IS NOT NULL "
+        f"AND (place > 1 OR _id IN ({stored_sessions}))"
+    )
+    connection.execute(
+        "CREATE TEMP TABLE repeated_hits AS SELECT row, any_value(reason) AS reason FROM ("
+        "SELECT row, 'its id is stored already' AS reason FROM temp.arrived_hits "
+        "QUALIFY row_number() OVER (PARTITION BY id ORDER BY row) > 1 "
+        f"OR id IN ({stored_hits}) UNION ALL {of_sessions}) GROUP BY row"
+    )
+    count = _trash(connection, f"{whole} AS hit JOIN temp.repeated_hits USING (row)", now, reason="reason")
+    if not count:
+        raise ServiceFailure("sessions would be stored twice, and no new hit is the reason")
+    _log.error("%d hits would be stored twice; the table trashed_hits has them with the reason", count)
+    connection.execute("DELETE FROM temp.arrived_hits WHERE row IN (SELECT row FROM temp.repeated_hits)")
+    connection.execute("DROP TABLE temp.repeated_hits")
+    return True
 
 
 def _since(connection: Connection) -> str:
@@ -605,7 +729,7 @@ def _nearby(since: str) -> str:
         WITH arrivals AS (
             SELECT trackerId, min(serverDate) AS first_arrival FROM temp.arrived_hits GROUP BY trackerId
         ), stored AS (
-            SELECT NULL AS row, {names}, sessionId FROM hits
+            SELECT NULL AS row, {names}, sessionId, sessionId AS formerId FROM hits
             WHERE serverDate >= {since} AND trackerId IN (SELECT trackerId FROM arrivals)
         ), openings AS (
             SELECT trackerId, min({_FIRST}) AS opening, min(serverDate) AS opened
@@ -616,7 +740,7 @@ def _nearby(since: str) -> str:
         )
         SELECT stored.* FROM stored LEFT JOIN settled USING (trackerId)
         WHERE opening IS NULL OR {_FIRST} >= opening
-        UNION ALL SELECT row, {names}, NULL FROM temp.arrived_hits
+        UNION ALL SELECT row, {names}, NULL, formerId FROM temp.arrived_hits
     )"""
 
 
@@ -645,7 +769,6 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         "(SELECT value AS trackerId, userId AS holder FROM identities WHERE kind = "
         f"{sources.literal(identities.TRACKER)})"
     )
-    hashed = f"left(sha256({sources.literal(f'{project_id} ')} || {{}}), 24)"
     connection.execute(
         f"""
         CREATE TEMP TABLE sessions AS
@@ -654,13 +777,13 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
                 any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
                 max(serverDate) AS endDate, count(*) AS hitCount, bool_and(isBot) AS isBot,
                 -- The stored session that goes on in this one.
-                arg_min(sessionId, {_FIRST}) FILTER (sessionId IS NOT NULL) AS storedId,
+                arg_min(formerId, {_FIRST}) FILTER (formerId IS NOT NULL) AS storedId,
                 -- Its id, or that of one merged with it: the hit that gave the id is in one session only.
-                arg_min(sessionId, {_FIRST}) FILTER (CASE WHEN sessionId IS NOT NULL
-                    THEN sessionId = {hashed.format("id")} END) AS keptId
+                arg_min(formerId, {_FIRST}) FILTER (CASE WHEN formerId IS NOT NULL
+                    THEN formerId = {id_of_session(project_id, "id")} END) AS keptId
             FROM temp.session_hits GROUP BY session
         ), found AS (
-            SELECT coalesce(keptId, {hashed.format("grouped.firstHitId")}) AS _id,
+            SELECT coalesce(keptId, {id_of_session(project_id, "grouped.firstHitId")}) AS _id,
                 grouped.* EXCLUDE (keptId), coalesce(stored.userId, holder) AS userId, stored.ingestedAt,
                 stored.updateDate,
                 stored.endDate IS NOT DISTINCT FROM grouped.endDate
@@ -675,7 +798,7 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
     # The id only of stored hits: new ones are found by their row.
     connection.execute(
         "CREATE TEMP TABLE assignments AS "
-        "SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, sessionId AS former, "
+        "SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, formerId AS former, "
         "sessions._id AS sessionId, number = session AS isOpening "
         "FROM temp.session_hits JOIN temp.sessions USING (session)"
     )
@@ -703,6 +826,8 @@ def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str
             f"INSERT INTO hits ({columns}) SELECT {selected} FROM {whole} AS hit "
             f"JOIN temp.assignments AS session USING (row) WHERE {portion}"
         ).fetchall()[0][0]
+    ((expected,),) = connection.execute("SELECT count(row) FROM temp.assignments").fetchall()
+    _check_count("hits", inserted, expected)
     if sql_results.read_row(connection, "SELECT 1 FROM temp.assignments WHERE row IS NULL LIMIT 1"):
         connection.execute(
             "UPDATE hits SET sessionId = hit.sessionId, isOpening = hits.isOpening OR hit.isOpening "
@@ -711,6 +836,12 @@ def _store_hits(connection: Connection, whole: str, *, project_id: str, now: str
             "AND (hits.sessionId <> hit.sessionId OR hit.isOpening > hits.isOpening)"
         )
     return inserted
+
+
+def _check_count(kind: str, inserted: int, expected: int) -> None:
+    """Refuse a transaction that would store rows twice, or lose some."""
+    if inserted != expected:
+        raise ServiceFailure(f"{inserted:,} {kind} would be stored instead of {expected:,}")
 
 
 def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
@@ -778,6 +909,8 @@ def _store_sessions(
                 f"LEFT JOIN {integrations_of(placed)} AS owner ON owner._id = hit.nodeId"
             ).fetchall()[0][0]
         connection.execute("DROP TABLE temp.first_hits")
+    ((expected,),) = connection.execute("SELECT count(*) FROM temp.sessions").fetchall()
+    _check_count("sessions", inserted, expected)
     merging.register(connection, f"(SELECT userId, {now} AS seen FROM temp.sessions)")
     if returning:
         merging.renumber(connection, "SELECT userId FROM temp.returning_users")

@@ -52,8 +52,8 @@ _BY_SCOPE: Final = {
     "delete_outlay",
     "privacy:write": "delete_user export_user_data",
     "admin": "get_settings update_settings list_holdouts create_holdout delete_holdout list_rates set_rates "
-    "list_audit list_keys create_key revoke_key check_project back_up_project restore_project "
-    "compact_project",
+    "list_audit list_keys create_key revoke_key check_project repair_project back_up_project "
+    "restore_project compact_project",
 }
 #: Scope by operation name, without the token route.
 REQUIRED_SCOPES: Final = {name: scope for scope, names in _BY_SCOPE.items() for name in names.split()}
@@ -65,7 +65,7 @@ _ONE_EVENT: Final = frozenset({"create_event", "create_event_sync"})
 EVENT_OPERATIONS: Final = _ONE_EVENT | {"create_events", "validate_event"}
 #: Operations that always count as heavy, and those that do without a limit.
 _HEAVY: Final = (
-    *("back_up_project", "check_project", "compact_project"),
+    *("back_up_project", "check_project", "compact_project", "repair_project"),
     *("interaction_insights", "event_insights", "export_users"),
     *("page_insights", "page_conversions", "funnel", "send_hits"),
 )

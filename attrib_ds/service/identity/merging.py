@@ -120,7 +120,7 @@ _RECORDS: Final = {
     "merged": "SELECT userId, list(_id ORDER BY _id) AS records FROM merged_users",
 }
 #: Users in stored records, and the dates of these.
-_SEEN: Final = (
+SEEN: Final = (
     "(SELECT userId, createdAt AS seen FROM events UNION ALL "
     "SELECT userId, coalesce(ingestedAt, startDate) FROM interactions)"
 )
@@ -276,7 +276,7 @@ def split(connection: Connection, id: str, now: datetime) -> None:
         [id, survivor, before["merged"]],
     )
     connection.execute("DELETE FROM users WHERE _id = ?", [survivor])
-    register(connection, f"(SELECT * FROM {_SEEN} WHERE userId IN ('{id}', '{survivor}'))")
+    register(connection, f"(SELECT * FROM {SEEN} WHERE userId IN ('{id}', '{survivor}'))")
     renumber(connection, f"VALUES ('{id}'), ('{survivor}')")
 
 

@@ -258,12 +258,13 @@ class Checks:
             reason = f"{labelled_value('projectId')} || {literal(f' is not this project, {project_id!r}')}"
             self.rule(other, reason)
 
-    def _reject_repeated(self, connection: Connection, staged: Staged, name: str) -> None:
-        """Reject duplicate ids; the first otherwise valid row is loaded."""
+    def _reject_repeated(self, connection: Connection, staged: Staged, name: str, order: str) -> None:
+        """Reject duplicate ids; of the otherwise valid rows, the first in an order is loaded."""
         if name not in staged.source_columns:
             return
         column = quoted(name)
-        first = f"coalesce(min(row) FILTER (row NOT IN (SELECT row FROM {staged.problems})), min(row))"
+        is_valid = f"row NOT IN (SELECT row FROM {staged.problems})"
+        first = f"coalesce(arg_min(row, ({order}, row)) FILTER ({is_valid}), min(row))"
         several = f"SELECT {column} FROM {staged.relation} GROUP BY {column} HAVING count(*) > 1"
         repeated = (
             f"SELECT {column}, {first} AS first_row FROM {staged.relation} "
@@ -272,10 +273,11 @@ class Checks:
         reason = f"{literal(f'{name}: ')} || {quote_text(column)} || ' is also the id of row ' || first_row"
         connection.execute(
             f"INSERT INTO {staged.problems} SELECT row, 1000, {reason} "
-            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) WHERE row > first_row"
+            f"FROM {staged.relation} JOIN ({repeated}) USING ({column}) "
+            f"WHERE row > first_row OR (row < first_row AND {is_valid})"
         )
 
-    def stage(self, connection: Connection, *, id: str) -> Staged:
+    def stage(self, connection: Connection, *, id: str, order: str = "row") -> Staged:
         """Create the tables of validated rows and of violations.
 
         Parameters
@@ -284,6 +286,8 @@ class Checks:
             Connection to the temporary database with the source.
         id : str
             Column that is unique.
+        order : str, default "row"
+            SQL for the order of rows with the same id, of which the first counts.
 
         Returns
         -------
@@ -318,7 +322,7 @@ class Checks:
             f"WHERE row IN (SELECT row FROM {staged.relation} WHERE broken)))"
             f"WHERE reason IS NOT NULL"
         )
-        self._reject_repeated(connection, staged, id)
+        self._reject_repeated(connection, staged, id, order)
         return staged
 
     def _rule_of_form(self, name: str, wrong: str, form: str) -> None:

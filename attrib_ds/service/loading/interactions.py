@@ -1,7 +1,6 @@
 """Loads interactions with their hits, and raw hits, which the service makes into sessions."""
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -234,18 +233,22 @@ def _insert_hits(connection: Connection, valid: batch.ValidRows) -> dict[str, in
         touched = f"SELECT sessionId FROM {valid.rows} UNION SELECT sessionId FROM {replaced}"
         connection.execute(f"CREATE TEMP TABLE touched_sessions AS {touched}")
         loaded = valid.insert(connection, "hits")
-    # A session counts the hits that can be listed and was opened by one of them.
+    count_hits(connection, "SELECT sessionId FROM temp.touched_sessions")
+    connection.execute("DROP TABLE temp.touched_sessions")
+    return {"hits": loaded}
+
+
+def count_hits(connection: Connection, sessions: str) -> None:
+    """Give the sessions of a SQL query the number of their stored hits, one of which opened them."""
     connection.execute(
         "UPDATE interactions SET hitCount = counted.hits, firstHitId = counted.opening FROM ("
         "SELECT hits.sessionId, count(*) AS hits, "
         "coalesce(max(hits.id) FILTER (hits.id = session.firstHitId), "
         "first(hits.id ORDER BY hits.serverDate, hits.id)) AS opening "
         "FROM hits JOIN interactions AS session ON session._id = hits.sessionId "
-        "WHERE hits.sessionId IN (SELECT sessionId FROM temp.touched_sessions) GROUP BY hits.sessionId"
+        f"WHERE hits.sessionId IN ({sessions}) GROUP BY hits.sessionId"
         ") AS counted WHERE interactions._id = counted.sessionId"
     )
-    connection.execute("DROP TABLE temp.touched_sessions")
-    return {"hits": loaded}
 
 
 _OTHER: Final = "otherTrackerId"
@@ -325,7 +328,7 @@ def check_raw_hits(
     )
     checks.derive("id", f"coalesce({quoted('hitId')}, CAST(CAST(md5(concat({parts})) AS UUID) AS VARCHAR))")
     # A page may send a hit again to another collector, or with the id that its visitor has agreed to.
-    staged = checks.stage(connection, id="" if is_collected else "hitId")
+    staged = checks.stage(connection, id="" if is_collected else "hitId", order=hits.rank())
     for name in source.types:
         # Of the source, only the ids of rejected rows are read again.
         if name != "hitId":
@@ -371,19 +374,22 @@ def _insert_raw_hits(
 ) -> dict[str, int]:
     _reject_erased(connection, valid)
     relation = valid.among(resolved.relation)
-    collect: Callable[..., dict[str, int]] = hits.collect
-    if _OTHER in valid.staged.columns:
+    arrivals = daily_visitors.Arrivals()
+    if is_collected := _OTHER in valid.staged.columns:
         other = quoted(_OTHER)
-        query = f"SELECT DISTINCT concat_ws(' ', trackerId, {other}) FROM {valid.rows} WHERE {other} <> ''"
-        texts = connection.execute(query).fetchall()
-        arrivals = daily_visitors.read_trackers(text for (text,) in texts)
-        collect = partial(hits.collect_arrivals, arrivals=arrivals)
+        query = (
+            f"SELECT concat_ws(' ', trackerId, {other}) AS texts FROM {valid.rows} WHERE {other} <> '' "
+            "GROUP BY texts ORDER BY min(serverDate), texts"
+        )
+        arrivals = daily_visitors.read_trackers(text for (text,) in connection.execute(query).fetchall())
     else:
         _reject_repeated(connection, valid)
-    return collect(
+    return hits.collect_arrivals(
         connection,
         relation,
         resolved,
+        arrivals,
+        is_anonymous=is_collected,
         project_id=project.project_id,
         now=project.now,
         ids=project.ids,
@@ -403,8 +409,9 @@ def _reject_erased(connection: Connection, valid: batch.ValidRows) -> None:
 
 
 def _reject_repeated(connection: Connection, valid: batch.ValidRows) -> None:
-    """Reject stored hits that were given an id, unless rows replace; those without are skipped."""
+    """Reject stored hits that were given an id, unless they count in the place of the stored ones."""
     if "hitId" in valid.staged.source_columns and not valid.is_replacing:
         reason = f"'hitId: ' || {batch.quote_text(quoted('hitId'))} || ' is already loaded'"
-        stored = "hitId IN (SELECT id FROM hits)"
-        valid.reject(connection, f"SELECT row, {reason} FROM {valid.rows} WHERE {stored}")
+        pairs = f"{valid.rows} AS loaded JOIN hits AS stored ON stored.id = loaded.hitId"
+        better = hits.beats("loaded", "stored")
+        valid.reject(connection, f"SELECT row, {reason} FROM {pairs} WHERE ({better}) IS NOT TRUE")

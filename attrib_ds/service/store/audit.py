@@ -16,7 +16,7 @@ from attrib_ds.service.store.tables import insert_records, new_uuid
 #: Writes that are always logged; other writes only for requests with a token.
 _WRITES: Final = frozenset({
     "compact_project", "create_holdout", "create_key", "delete_holdout", "delete_user",
-    "merge_users", "restore_project", "revoke_key", "split_user", "update_settings",
+    "merge_users", "repair_project", "restore_project", "revoke_key", "split_user", "update_settings",
 })  # fmt: skip
 #: Bulk exports, always logged, as are searches by SQL.
 _EXPORTS: Final = frozenset({"export_users", "export_user_data"})

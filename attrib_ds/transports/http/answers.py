@@ -192,29 +192,42 @@ def _records(response: session.Response, operation: Operation, request: Request)
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=response.status == 201 if may_be_present else None)
     if page is None:
-        return Answer.of(table)
+        return Answer.of(without_repeats(table, operation, getattr(request, "projectId", "")))
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
 
 
 def check_keys(table: pa.Table) -> None:
-    """Raise :exc:`ServiceFailure` if records lack their id, or if two have the same.
+    """Raise :exc:`ServiceFailure` if records lack their id.
 
     Examples
     --------
     >>> check_keys(pa.table({"_id": ["a", "b"]}))
     """
-    name = next((name for name in ("_id", "id") if name in table.column_names), None)
-    if name is None:
-        return
-    keys = table[name]
-    if keys.null_count:
+    name = _key_of(table)
+    if name is not None and (keys := table[name]).null_count:
         raise errors.ServiceFailure(
             f"the response has {keys.null_count} of {len(keys)} records without {name}"
         )
-    if pc.count_distinct(keys).as_py() < len(keys):
-        counts = keys.value_counts()
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")[0].as_py()
-        raise errors.ServiceFailure(f"the response has {name} {json_values.shown(repeated)} more than once")
+
+
+def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> pa.Table:
+    """Return the records with each id once, the first one; warn if the service has repeated some."""
+    name = _key_of(table)
+    if name is None or pc.count_distinct(table[name]).as_py() == table.num_rows:
+        return table
+    places = pa.table({"key": table[name], "place": pa.array(range(table.num_rows))})
+    found = places.group_by("key").aggregate([("place", "min"), ("place", "count")])
+    repeated = found.filter(pc.greater(found["place_count"], 1))["key"].to_pylist()
+    ids = json_values.listed(tuple(map(json_values.shown, repeated)))
+    errors.warn(
+        f"{operation.name}: the response has records more than once, which are returned once: {name} {ids}. "
+        f"On the machine of the service, `attrib-ds check {project_id} --repair` repairs the project"
+    )
+    return table.take(found["place_min"].sort())
+
+
+def _key_of(table: pa.Table) -> str | None:
+    return next((name for name in ("_id", "id") if name in table.column_names), None)
 
 
 def _total(counters: Mapping[str, Any], asked: int, rows: int) -> int:

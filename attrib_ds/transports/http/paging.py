@@ -273,7 +273,7 @@ class _ById(_Walk):
             if table.num_rows and not (is_last and self._is_all):
                 ids = table["_id"].combine_chunks()
                 after, to = self._request.idAfter or "", self._request.idTo
-                follows = (pc.less if self._is_descending else pc.greater)(ids[1:], ids[:-1])
+                follows = (pc.less_equal if self._is_descending else pc.greater_equal)(ids[1:], ids[:-1])
                 is_within = pc.min(ids).as_py() > after and (not to or pc.max(ids).as_py() < to)
                 self._check_order(is_right=is_within and pc.all(follows).as_py() is not False)
                 last = {"idTo" if self._is_descending else "idAfter": ids[-1].as_py()}

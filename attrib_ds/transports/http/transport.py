@@ -338,8 +338,8 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
         tables, are_pages = list(pages), not isinstance(pages, Answer)
     empty = [] if tables else [columns(search.operation, request).empty_table()]
     table = pa.concat_tables([*tables, *empty], promote_options="default").combine_chunks()
-    # Each page was checked alone.
-    answers.check_keys(table)
+    # Each page was read alone.
+    table = answers.without_repeats(table, search.operation, request.projectId)
     if is_sorted_locally and are_pages:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
@@ -450,6 +450,7 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
             if unknown and not has_warned:
                 has_warned = True
                 warn_of_unknown_fields(search.operation, unknown, are_kept=False)
+            table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
 
 

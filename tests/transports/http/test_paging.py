@@ -479,7 +479,7 @@ def test_a_walk_by_time_that_never_ends_is_an_error(open_shop, service):
         at.search_interactions(open_shop(page=5, workers=1), **OLDEST_FIRST)
 
 
-def test_an_id_that_comes_again_at_another_time_is_an_error(open_shop, shelf):
+def test_a_record_that_the_service_repeats_is_returned_once_with_a_warning(open_shop, shelf):
     def repeat(number, reply):
         again = [
             each | {"_id": hex_id(0)} if each["_id"] == hex_id(30) else each for each in reply.body["data"]
@@ -487,8 +487,13 @@ def test_an_id_that_comes_again_at_another_time_is_an_error(open_shop, shelf):
         return page(*again, total=reply.body["total"])
 
     shelf.alter = repeat
-    with pytest.raises(errors.ServiceFailure, match=r"has _id '0{24}' more than once"):
-        at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
+    shop = open_shop(page=5)
+    with pytest.warns(errors.InputWarning, match=r"_id '0{24}'.*`attrib-ds check shop --repair`"):
+        visits = at.search_interactions(shop, **OLDEST_FIRST)
+    assert visits["_id"].is_unique
+    assert hex_id(0) in visits["_id"].tolist()
+    with pytest.warns(errors.InputWarning, match="more than once"):
+        assert at.search_interactions(open_shop(page=100), **OLDEST_FIRST)["_id"].is_unique
 
 
 def test_a_list_that_moves_while_it_is_read_is_read_again(open_shop, service):

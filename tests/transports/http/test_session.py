@@ -312,8 +312,8 @@ ATTACKS = {
         "more than the 40 records",
     ),
     "Arrow: a total of ten thousand digits": (
-        arrow(pa.table({"_id": [ID, ID]}).replace_schema_metadata({"total": "9" * 10_000, b"\xff": "1"})),
-        "more than once",
+        arrow(pa.table({"_id": [ID, None]}).replace_schema_metadata({"total": "9" * 10_000, b"\xff": "1"})),
+        "1 of 2 records without _id",
     ),
     "Arrow: more rows than requested": (
         arrow(pa.table({"_id": [f"{n:024x}" for n in range(50)]})),
@@ -339,7 +339,6 @@ ATTACKS = {
     "JSON: a total below zero": (page(total=-5), "its total -5"),
     "JSON: another offset than requested": (page({"_id": ID}, offset=5, total=90), "its offset 5"),
     "JSON: more records than requested": (page(*({"_id": str(n)} for n in range(50))), "more than the 40 records"),
-    "JSON: an id twice": (page({"_id": ID}, {"_id": "b"}, {"_id": ID}), "'0{24}' more than once"),
     "JSON: no id": (page({"_id": None}, {"_id": "b"}), "1 of 2 records without _id"),
     "error: an endless body": (endless(b"x" * MIB, status=500), "HTTP 500"),
     "error: an endless redirect": (endless(b"x" * MIB, status=302, headers={"Location": "/"}), "it has moved"),
