@@ -44,8 +44,13 @@ def find_stored(connection: duckdb.DuckDBPyConnection, nonces: Sequence[str]) ->
 
 def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = False) -> dict[str, Any]:
     """Return the row of the table ``raw_events`` for an event sent now, without a token if anonymous."""
+    now = instants.now()
     date = kept = request.eventDate
-    if isinstance(date, datetime):
+    if isinstance(date, datetime) and request.sentAt is not None:
+        offset = instants.difference_of_clocks(request.sentAt, told=request.clockOffset, now=now)
+        # A page that is loaded again sends the same event with another date.
+        date, kept = instants.format(instants.truncate(min(date, request.sentAt) + offset)), None
+    elif isinstance(date, datetime):
         # Sends that differ only in digits that are not kept have the same content.
         truncated = instants.truncate(date)
         kept = instants.format(truncated)
@@ -57,7 +62,7 @@ def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = F
         "nonce": request.nonce,
         "eventType": request.eventType,
         "trackerId": request.trackerId,
-        "createdAt": instants.naive(instants.now()),
+        "createdAt": instants.naive(now),
         "data": request.data.text,
         "eventDate": None if date is None else json_values.encode(date),
         "fingerprint": fingerprint(content),
