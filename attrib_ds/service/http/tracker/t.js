@@ -152,6 +152,7 @@
   function grant() {
     isGranted = true;
     if (isStored || refuses || isAsking) return release();
+    tell(true);
     isAsking = true;
     held = held || [];
     if (!brought) return store();
@@ -168,31 +169,30 @@
     if (isGranted) findHome();
     const found = given || readCookie();
     if (found) id = found;
-    // For thirteen months. Safari ends a cookie sooner that a script has written last.
-    if (isGranted && (!isServed || readCookie() !== id)) writeCookie(id, 34128000, home);
+    if (isGranted) {
+      // For thirteen months. Safari ends a cookie sooner that a script has written last.
+      if (!isServed || readCookie() !== id) writeCookie(id, 34128000, home);
+      isStored = !!readCookie();
+    }
+    if (isStored) {
+      // What earlier pages could not send.
+      takeKept().forEach((message) => waiting.add(message));
+      // The page view again, under the id that lasts: the service joins the visit so far to it.
+      if (landing) waiting.add({ ...landing, id: landing.id + "+", attempts: 0, timer: 0 });
+      landing = undefined;
+      waiting.forEach(keep);
+    }
     // After a moment, another tab that was opened at the same instant has stored its id.
     if (found) settle();
     else settling = setTimeout(settle, 100);
   }
 
-  /** Go on with the id that the browser has kept; of several tabs, that of the last one. */
+  /** Send what has waited for the id. */
   function settle() {
     clearTimeout(settling);
-    settling = 0;
     isAsking = false;
-    const found = isGranted && readCookie();
-    if (found) {
-      id = found;
-      isStored = true;
-      const kept = takeKept();
-      waiting.forEach(keep);
-      // The page view again, under the id that lasts: the service joins the visit so far to it.
-      if (landing) begin({ ...landing, id: landing.id + "+" });
-      landing = undefined;
-      // What earlier pages could not send.
-      kept.forEach(begin);
-    }
     release();
+    go();
   }
 
   /** @param {boolean} forgets whether the stored id is removed */
@@ -205,6 +205,14 @@
     if (isStored) id = newId();
     isStored = false;
     if (forgets) release();
+  }
+
+  /** Withdraw consent on all pages. */
+  function withdraw() {
+    // What happened before belongs to the id that the visitor had.
+    answered({ path: "c" });
+    deny(true);
+    tell(false);
   }
 
   /** Look up consent where it is stored: another page may have withdrawn it. */
@@ -231,9 +239,11 @@
     const isUpdate = entry[1] === "update";
     if (state === "denied") {
       isDenied = true;
-      deny(isUpdate);
-      if (isUpdate) tell(false);
-      else wait = Math.max(wait, Math.min(+time || 0, 2000));
+      if (isUpdate) withdraw();
+      else {
+        deny(false);
+        wait = Math.max(wait, Math.min(+time || 0, 2000));
+      }
     } else if (state === "granted" && (isUpdate || (!region && !isDenied))) {
       // A default of one region is not known to be that of the visitor; a denial counts everywhere.
       isGranted = true;
@@ -265,14 +275,17 @@
     onceKnown(() => begin(message));
   }
 
-  /** Send a message; an event after the answer to the page view, so that both have the times of one clock.
-   * @param {Message} message */
+  /** Send what was not sent; events after the answer to the page view, so that both have the times of one clock. */
+  function go() {
+    for (const message of waiting) if (!message.attempts && (isDated || message.path === "c")) send(message);
+  }
+
+  /** @param {Message} message */
   function begin(message) {
     waiting.add(message);
     if (isStored) keep(message);
-    if (message.path !== "c" && !isDated) return;
     if (message.path === "c" && !isStored) landing = landing || message;
-    send(message);
+    go();
     // Events do not wait longer.
     setTimeout(answered, 10000, message);
   }
@@ -332,7 +345,7 @@
   function answered({ path }) {
     if (isDated || path !== "c") return;
     isDated = true;
-    for (const each of waiting) if (!each.attempts) send(each);
+    go();
   }
 
   /** The difference of both times of the browser's clock counts, so that the clock may be wrong.
@@ -375,9 +388,7 @@
 
   /** Send without waiting what a closing page would lose. */
   function flush() {
-    if (settling) settle();
-    isAsking = false;
-    release();
+    settle();
     for (const message of waiting) if (!message.isLast) send(message, true);
   }
 
@@ -410,7 +421,6 @@
     const hitId = newHitId();
     const content = {
       hitId,
-      hitType: "pageview",
       pageUrl: page.slice(0, LONGEST_URL),
       referrer: (shown || document.referrer).slice(0, LONGEST_URL),
       timezoneOffset: new Date().getTimezoneOffset(),
@@ -587,8 +597,7 @@
       return id;
     },
     consent: (granted) => {
-      safely(() => (granted ? grant() : deny(true)));
-      tell(granted);
+      safely(granted ? grant : withdraw);
     },
     event: (type, data = {}, options = {}) =>
       safely(() => {
