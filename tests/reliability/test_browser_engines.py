@@ -1,0 +1,15 @@
+"""The tracking script in three engines, with few repetitions."""
+
+import pytest
+from support.browsers import PROGRAMS, missing
+
+from reliability.browser_engines import run
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", PROGRAMS)
+def test_a_site_is_measured_alike_in_every_engine(engine):
+    if missing(engine):
+        pytest.skip(f"{', '.join(missing(engine))} of {engine} is not installed")
+    assert run(engine, scale=1) == {}
