@@ -53,7 +53,7 @@ class World:
     def __init__(self, service):
         self.service = service
         self.sent = []
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def answer(self, method, path, headers, body):
         if path.startswith("/stats/"):
