@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import requests
@@ -20,7 +20,13 @@ PROGRAMS = {
     "firefox": ("firefox-esr",),
     "webkit": ("WebKitWebDriver", "Xvfb"),
 }
-_CHROMIUM = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+_CHROMIUM = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 _FIREFOX = {
     "browser.shell.checkDefaultBrowser": False,
     "datareporting.policy.dataSubmissionEnabled": False,
@@ -62,7 +68,9 @@ class _Http:
         self._base = f"http://127.0.0.1:{port}"
         _until(lambda: requests.get(f"{self._base}/status", timeout=5))
         body = {"capabilities": {"alwaysMatch": capabilities}}
-        self._session = requests.post(f"{self._base}/session", json=body, timeout=_SECONDS).json()["value"]["sessionId"]
+        self._session = requests.post(f"{self._base}/session", json=body, timeout=_SECONDS).json()["value"][
+            "sessionId"
+        ]
 
     def send(self, method, path, body=None):
         url = f"{self._base}/session/{self._session}/{path}".rstrip("/")
@@ -198,8 +206,17 @@ def browser(engine, *, preferences=None):
     with tempfile.TemporaryDirectory() as profile:
         port = _free_port()
         if engine == "chromium":
-            arguments = [*_CHROMIUM, "--disable-sync", "--disable-component-update", f"--user-data-dir={profile}"]
-            options = {"binary": shutil.which("chromium"), "args": arguments, "excludeSwitches": ["enable-automation"]}
+            arguments = [
+                *_CHROMIUM,
+                "--disable-sync",
+                "--disable-component-update",
+                f"--user-data-dir={profile}",
+            ]
+            options = {
+                "binary": shutil.which("chromium"),
+                "args": arguments,
+                "excludeSwitches": ["enable-automation"],
+            }
             with started("chromedriver", f"--port={port}"):
                 yield from _running(_Http(port, {"browserName": "chrome", "goog:chromeOptions": options}))
         elif engine == "firefox":
@@ -212,7 +229,11 @@ def browser(engine, *, preferences=None):
         else:
             options = {"binary": str(_MINIBROWSER), "args": ["--automation"]}
             with screen() as display:
-                environment = {"DISPLAY": display, "HOME": profile, "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1"}
+                environment = {
+                    "DISPLAY": display,
+                    "HOME": profile,
+                    "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1",
+                }
                 with started("WebKitWebDriver", f"--port={port}", environment=environment):
                     capabilities = {"browserName": "MiniBrowser", "webkitgtk:browserOptions": options}
                     yield from _running(_Http(port, capabilities))
@@ -223,7 +244,5 @@ def _running(driver):
     try:
         yield one
     finally:
-        try:
+        with suppress(RuntimeError, OSError, requests.RequestException):
             one.quit()
-        except (RuntimeError, OSError, requests.RequestException):
-            pass

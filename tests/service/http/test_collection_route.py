@@ -406,7 +406,9 @@ def test_g264_hits_and_events_of_a_page_have_one_clock(home, hours):
         unlike = order | {"nonce": "n-2", "clockOffset": 7_200_000 * 5}
         assert post(unlike, path="/api/v1/events").status == 200
     ((viewed, received),) = rows(home, "SELECT serverDate, ingestedAt FROM hits")
-    (first, second) = rows(home, "SELECT events.eventDate FROM events JOIN raw_events USING (_id) ORDER BY nonce")
+    (first, second) = rows(
+        home, "SELECT events.eventDate FROM events JOIN raw_events USING (_id) ORDER BY nonce"
+    )
     assert timedelta() <= first[0] - viewed <= timedelta(milliseconds=1)
     assert abs(received - viewed) < timedelta(seconds=60)
     # A difference that cannot be is not believed: the service's own time counts, less the wait in the browser.
@@ -417,8 +419,10 @@ def test_a_source_is_found_beyond_what_is_kept_of_an_address(home):
     far = f"https://shop.example/?x={'y' * 3_000}&utm_source=news&utm_medium=email"
     with running(home) as url:
         assert posting(url)(hit(pageUrl=far)).status == 202
-        assert posting(url)(hit(2, trackerId="t-2", pageUrl=far.replace("y" * 3_000, "y" * 5_000))).status == 202
-    assert rows(home, "SELECT nodeId, truncated, len(\"pageUrl.search\") FROM hits ORDER BY id") == [
+        assert (
+            posting(url)(hit(2, trackerId="t-2", pageUrl=far.replace("y" * 3_000, "y" * 5_000))).status == 202
+        )
+    assert rows(home, 'SELECT nodeId, truncated, len("pageUrl.search") FROM hits ORDER BY id') == [
         ("news/email", True, 2_048 - len("https://shop.example/")),
         ("direct", True, 2_048 - len("https://shop.example/")),
     ]

@@ -24,7 +24,7 @@
   const counted = new Set((settings.count || "").split(/\s+/));
   // Other domains of the site.
   const partners = (link || "").toLowerCase().split(/\s+/).filter(Boolean);
-  const base = new URL(settings.url ? url.replace(/\/*$/, "/") : ".", settings.url ? location.href : url).href;
+  const base = new URL(settings.url ? url.replace(/[/]*$/, "/") : ".", settings.url ? location.href : url).href;
   const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
   // The service sets cookies itself where it is part of the site.
   const isServed = base.startsWith(location.origin + "/");
