@@ -215,9 +215,18 @@ class Run:
             with self.world.lock:
                 mark = len(self.world.sent)
             self.one.go(self.site + "/frames")
-            self.world.wait(lambda sent, mark=mark: len(_hits(sent[mark:])) >= 2)
+
+            def trackers(sent, mark=mark):
+                # The page before may still send.
+                return {
+                    body["pageUrl"]: body["trackerId"]
+                    for body in _hits(sent[mark:])
+                    if "/yes?" in body["pageUrl"]
+                }
+
+            self.world.wait(lambda sent, of=trackers: len(of(sent)) >= 2)
             with self.world.lock:
-                found[len({body["trackerId"] for body in _hits(self.world.sent[mark:])})] += 1
+                found[len(set(trackers(self.world.sent).values()))] += 1
         return found, Counter({1: self.scale})
 
     def routes(self):

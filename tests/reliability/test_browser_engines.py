@@ -1,9 +1,8 @@
 """The tracking script in three engines, with few repetitions."""
 
 import pytest
-from support.browsers import PROGRAMS, missing
-
 from reliability.browser_engines import run
+from support.browsers import PROGRAMS, missing
 
 
 @pytest.mark.browser
