@@ -21,6 +21,37 @@ RESOLUTION: Final = timedelta(microseconds=1)
 #: Precision of the instants that the service keeps.
 KEPT_RESOLUTION: Final = timedelta(milliseconds=1)
 _EXAMPLE: Final = "2025-01-31T12:00:00Z"
+#: Longest time for which a message of a page that knows the difference of the clocks is under way.
+_LONGEST_WAY: Final = timedelta(minutes=1)
+
+
+def difference_of_clocks(sent_at: datetime, *, told: int | None, now: datetime) -> timedelta:
+    """Return how far the service's clock is ahead of that of a page.
+
+    All that a page sends has the same difference, the one that it was told first, so that its events and page
+    views keep their order however long each is under way.
+
+    Parameters
+    ----------
+    sent_at : datetime
+        When the page has sent a message, by its own clock.
+    told : int or None
+        Milliseconds that the service has told the page; ignored if its clock was set since.
+    now : datetime
+        When the message arrived.
+
+    Examples
+    --------
+    >>> noon = datetime(2025, 1, 31, 12)
+    >>> for told in (None, 900, 3_600_000):
+    ...     difference_of_clocks(noon, told=told, now=noon + timedelta(seconds=1)).total_seconds()
+    1.0
+    0.9
+    1.0
+    """
+    seen = now - sent_at
+    difference = seen if told is None else timedelta(milliseconds=told)
+    return difference if abs(seen - difference) <= _LONGEST_WAY else seen
 
 
 def parse(value: object, *, argument: str) -> datetime:

@@ -216,3 +216,10 @@ def test_any_value_is_an_instant_or_refused(value):
 def test_any_value_is_a_duration_or_refused(value):
     with suppress(InvalidRequest):
         assert parse_duration(value, argument="value") >= timedelta(0)
+
+
+@pytest.mark.parametrize(("told", "seconds"), [(None, 5.0), (4_200, 4.2), (64_000, 64.0), (66_000, 5.0)])
+def test_g264_a_page_keeps_the_difference_of_clocks_that_it_was_told(told, seconds):
+    sent = datetime(2025, 1, 31, 12, tzinfo=UTC)
+    difference = instants.difference_of_clocks(sent, told=told, now=sent + timedelta(seconds=5))
+    assert difference == timedelta(seconds=seconds)

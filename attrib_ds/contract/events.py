@@ -26,7 +26,8 @@ Interval = Annotated[str, json_values.choice(*LINEAR, *CYCLIC)]
 class CreateEvent(request.ProjectRequest):
     """Create an event.
 
-    Only the envelope is checked here; processing checks the ``data``, the event type and the date.
+    Only the envelope is checked here; processing checks the ``data``, the event type and the date. With
+    ``sentAt``, as the tracking script sends it, ``eventDate`` is of the page's clock, as for hits.
     """
 
     eventType: identifiers.Text
@@ -34,6 +35,8 @@ class CreateEvent(request.ProjectRequest):
     data: values.EventData
     eventDate: values.EventDate | None = None
     trackerId: identifiers.Text | None = None
+    sentAt: values.Instant | None = None
+    clockOffset: values.ClockOffset | None = None
 
 
 class ValidateEvent(CreateEvent):

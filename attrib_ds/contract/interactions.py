@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import pyarrow as pa
@@ -306,9 +306,10 @@ Minutes = Annotated[
 class CollectHit(request.ProjectRequest):
     """A hit of a page.
 
-    ``date`` and ``sentAt`` are of the browser's clock; only their difference counts. ``isPersistent`` tells
-    whether the browser keeps the tracker id beyond the page, ``cookieDomain`` of which domain its cookie is;
-    empty is the host alone. A pixel leaves out what it does not know.
+    ``date`` and ``sentAt`` are of the browser's clock; only their difference counts. ``clockOffset`` is what
+    the answer to an earlier hit of the page has told. ``isPersistent`` tells whether the browser keeps the
+    tracker id beyond the page, ``hasConsent`` that consent stood when it sent the hit, ``cookieDomain`` of
+    which domain its cookie is; empty is the host alone. A pixel leaves out what it does not know.
     """
 
     pageUrl: PageUrl
@@ -316,12 +317,14 @@ class CollectHit(request.ProjectRequest):
     trackerId: TrackerId | None = None
     isPersistent: values.Flag = True
     isAutomated: values.Flag = False
+    hasConsent: values.Flag = False
     cookieDomain: Referrer | None = None
     referrer: Referrer = ""
     timezoneOffset: Minutes | None = None
     hitType: HitType = "pageview"
     date: values.Instant | None = None
     sentAt: values.Instant | None = None
+    clockOffset: values.ClockOffset | None = None
     ingestKey: administration.IngestKey | None = None
 
     @property
@@ -330,6 +333,18 @@ class CollectHit(request.ProjectRequest):
         if self.date is None or self.sentAt is None:
             return timedelta()
         return max(self.sentAt - self.date, timedelta())
+
+    def happened(self, received: datetime) -> datetime:
+        """Return when the page was viewed, by the clock of the service."""
+        return (
+            received - self.delay if self.sentAt is None else self.sentAt - self.delay + self.offset(received)
+        )
+
+    def offset(self, received: datetime) -> timedelta:
+        """Return how far the clock of the service is ahead of that of the page; zero if it tells no time."""
+        if self.sentAt is None:
+            return timedelta()
+        return instants.difference_of_clocks(self.sentAt, told=self.clockOffset, now=received)
 
     @model_validator(mode="after")
     def _check_delay(self) -> Self:

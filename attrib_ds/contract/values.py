@@ -127,6 +127,10 @@ def whole(expected: str, *, lowest: int, highest: int = _LARGEST) -> json_values
     return json_values.Rule(check, expected, {"type": "integer", **bounds}, read=read)
 
 
+#: By which the clock of the service is ahead of that of a page, as the answer to a page view tells.
+ClockOffset = Annotated[int, whole("a whole number of milliseconds", lowest=-(10**14), highest=10**14)]
+
+
 def _check_flag(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise json_values.Refused

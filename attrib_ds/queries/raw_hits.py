@@ -63,8 +63,8 @@ class Reading:
         Parameters of a URL that can name a source, and those of which the value does not matter.
     referrer_host : str
         Pattern of the host of a URL in lower case, as its first group.
-    longest_url, longest_agent : int
-        Number of letters that are kept.
+    longest_url, longest_sent_url, longest_agent : int
+        Number of letters that are kept, and of those of a URL in which a source is found.
     timeout, longest, most_hits : int
         Time without a hit that ends a session and its longest duration, in milliseconds; its most hits.
     resolve_sources : callable
@@ -83,6 +83,7 @@ class Reading:
     click_ids: Collection[str]
     referrer_host: str
     longest_url: int
+    longest_sent_url: int
     longest_agent: int
     timeout: int
     longest: int
@@ -244,8 +245,8 @@ def _cleaned(raw: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
         *("trackerId", "problem", "timezoneOffset", "ip", *_PLACES),
         id=hits.hitId.coalesce(uuid),
         serverDate=hits.date,
-        pageUrl=hits.pageUrl.left(reading.longest_url),
-        referrer=hits.referrer.left(reading.longest_url),
+        pageUrl=hits.pageUrl.left(reading.longest_sent_url),
+        referrer=hits.referrer.left(reading.longest_sent_url),
         userAgent=hits.userAgent.left(reading.longest_agent),
         hitType=hits.hitType.fill_null("pageview"),
         isBot=hits.isBot.fill_null(False),
@@ -343,10 +344,13 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())
     internal = [(page, other) for page, other in pairs if reading.is_internal(page, other, excluded)]
     hits = _marked(hits, ("page_host", "referrer_host"), internal, "is_internal")
+    # The tracking script makes ids of version 7.
+    is_kept = (hits.id.substr(14, 1) == "7") & ~hits.trackerId.re_search("^(page|hit)[.]")
+    is_recognised = hits.trackerId.startswith("day.") | is_kept
     hits = hits.mutate(
         search_key=campaign(hits.rest, hits.rest),
         lost_key=ibis.ifelse(
-            hits.trackerId.startswith("day.") & (hits.page_host == hits.referrer_host),
+            is_recognised & (hits.page_host == hits.referrer_host),
             campaign(hits.referrer.fill_null(""), hits.referrer.fill_null("").re_extract("[?#].*", 0)),
             "",
         ),
@@ -354,12 +358,16 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
     )
     hits = apart(hits)
     without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
-    keyed = hits.mutate(referrer_key=ibis.ifelse(hits.is_internal, "", without_query))
+    keyed = hits.mutate(
+        referrer_key=ibis.ifelse(hits.is_internal, "", without_query),
+        pageUrl=hits.pageUrl.left(reading.longest_url),
+        referrer=hits.referrer.left(reading.longest_url),
+    )
     return apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
 
 
 def _with_lost_pages(hits: ir.Table) -> ir.Table:
-    """Give the first hit of a visitor of the day the campaign of the page before, which may be lost."""
+    """Give the first hit of a visitor the campaign of the page before, which may be lost."""
     if not hits.filter(hits.lost_key != "").limit(1).to_pyarrow().num_rows:
         return hits.drop("lost_key")
     # Rows that came twice are still there.

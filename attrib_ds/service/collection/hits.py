@@ -43,27 +43,28 @@ def pending_hit(
     user_agent: str,
     is_bot: bool = False,
     address: str | None = None,
+    received: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return the row of the table ``pending_hits`` for a hit received now.
+    """Return the row of the table ``pending_hits`` for a hit, received now by default.
 
     The address is that of a client whom a traffic filter captures, and None for others.
     """
     now = instants.now()
+    longest = traffic_sources.LONGEST_SENT_URL
     url, referrer = hit.pageUrl, hit.referrer
     return {
         "id": id,
         "trackerId": tracker_id,
         # A browser may tell microseconds, which no instant keeps.
-        "serverDate": naive(instants.truncate(now - hit.delay)),
+        "serverDate": naive(instants.truncate(hit.happened(received or now))),
         "ingestedAt": naive(now),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
-        "truncated": max(len(url), len(referrer)) > traffic_sources.LONGEST_URL
-        or len(user_agent) > visitors.LONGEST_AGENT,
+        "truncated": max(len(url), len(referrer)) > longest or len(user_agent) > visitors.LONGEST_AGENT,
         "userAgent": user_agent[: visitors.LONGEST_AGENT],
-        "pageUrl": url[: traffic_sources.LONGEST_URL],
+        "pageUrl": url[:longest],
         # A visit without one has the same as a loaded hit without one.
-        "referrer": referrer[: traffic_sources.LONGEST_URL] or None,
+        "referrer": referrer[:longest] or None,
         "hitType": hit.hitType,
         "address": address,
     }
@@ -329,15 +330,8 @@ def _trash(connection: Connection, hits: str, now: str, *, reason: str) -> int:
 
 def _raw_hits() -> str:
     """Return the taken hits with the columns that raw hits have."""
-    # A release before this one accepted longer ones.
-    longest = traffic_sources.LONGEST_URL
     given = {name: sources.quoted(name) for name in tables.TABLES["pending_hits"]}
-    given["pageUrl"] = f"left(pageUrl, {longest})"
     given["trackerId"] = "split_part(trackerId, ' ', 1)"
-    given["referrer"] = f"left(referrer, {longest})"
-    given["truncated"] = (
-        f"coalesce(truncated, false) OR greatest(len(pageUrl), len(coalesce(referrer, ''))) > {longest}"
-    )
     columns = [
         f"{given.get(name, f'CAST(NULL AS {kind})')} AS {sources.quoted(name)}" for name, kind in RAW.items()
     ]
@@ -364,6 +358,7 @@ def reading_of_hits() -> raw_hits.Reading:
         click_ids=traffic_sources.CLICK_IDS,
         referrer_host=visitors.HOST,
         longest_url=traffic_sources.LONGEST_URL,
+        longest_sent_url=traffic_sources.LONGEST_SENT_URL,
         longest_agent=visitors.LONGEST_AGENT,
         timeout=TIMEOUT,
         longest=LONGEST,

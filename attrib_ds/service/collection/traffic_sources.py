@@ -77,9 +77,11 @@ _UNPAID_MEDIA: Final = {
 _REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
 #: Slug of the campaign of traffic that names an integration and no campaign.
 DEFAULT_SLUG: Final = "default"
-#: Longest value of a parameter that names a source, and longest URL of a page or a referrer.
+#: Longest value of a parameter that names a source.
 LONGEST_WORD: Final = 255
+#: Longest URL of a page or a referrer that is stored, and in which a source is found.
 LONGEST_URL: Final = 2_048
+LONGEST_SENT_URL: Final = 4_096
 
 #: Order of the hits of a tracker, in SQL. At the same instant, who comes from outside is first: logs know no
 #: more than seconds. A campaign that opens no session is that of an internal link.
@@ -291,11 +293,26 @@ def resolve_hits(
     """
     texts = f"{into}_texts"
     known = f"SELECT value FROM {rules.catalog}.identities WHERE kind = {literal(identities.TRACKER)}"
-    # The landing page of a visitor of the day may be lost, as when the service was away. If the first page
-    # that arrives was opened from it, its URL, which is the referrer, still has the campaign.
+    # The landing page of a visitor may be lost, as when it goes on at once or the service was away. If the
+    # first page that arrives was opened from it, its URL, which is the referrer, still has the campaign. The
+    # ids of hits of the tracking script are UUIDs of version 7.
+    opener = "rtrim(regexp_replace(coalesce(referrer, ''), '[?#].*', ''), '/')"
     connection.execute(
-        f"CREATE TEMP TABLE first_pages AS SELECT arg_min(id, (serverDate, id)) AS id FROM {hits} "
-        f"WHERE starts_with(trackerId, 'day.') AND trackerId NOT IN ({known}) GROUP BY trackerId"
+        f"""
+        CREATE TEMP TABLE first_pages AS
+        WITH firsts AS (
+            SELECT trackerId, arg_min(id, (serverDate, id)) AS id,
+                arg_min({opener}, (serverDate, id)) AS opener
+            FROM {hits} WHERE starts_with(trackerId, 'day.')
+            OR (id[15] = '7' AND NOT regexp_matches(trackerId, '^(page|hit)[.]')) GROUP BY trackerId
+        )
+        SELECT id FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
+        AND (trackerId, opener) NOT IN (
+            SELECT trackerId, rtrim(concat("pageUrl.origin", "pageUrl.pathname"), '/')
+            FROM {rules.catalog}.hits WHERE trackerId IN (SELECT trackerId FROM firsts) AND serverDate >=
+                (SELECT min(serverDate) - to_milliseconds({span}) FROM {hits})
+        )
+        """
     )
     marked = f"(SELECT *, id IN (FROM temp.first_pages) AS is_first FROM {hits})"
     sources = _resolve_texts(connection, marked, rules, into=texts)
@@ -321,7 +338,7 @@ def resolve_hits(
     connection.execute("DROP TABLE temp.first_pages")
     parts = ", ".join(f"texts.{quoted(f'pageUrl.{part}')}" for part in schema.URL_PARTS)
     whole = (
-        f"(SELECT resolved.* EXCLUDE (text), texts.referrer, {parts} "
+        f"(SELECT resolved.* EXCLUDE (text), left(texts.referrer, {LONGEST_URL}) AS referrer, {parts} "
         f"FROM {into} AS resolved JOIN {texts} AS texts USING (text))"
     )
     return ResolvedHits(into, whole, sources, agents)
@@ -344,14 +361,16 @@ def _resolve_texts(
     # An underscore may be percent-encoded.
     names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
     host = quoted("pageUrl.hostname")
-    search = f"concat({quoted('pageUrl.search')}, {quoted('pageUrl.hash')})"
+    # Of all that was sent, though less is stored.
+    is_url = f"{quoted('pageUrl.protocol')} IS NOT NULL"
+    search = f"CASE WHEN {is_url} THEN regexp_extract(pageUrl, '[?#].*') ELSE '' END"
     longest = channel_rules.LONGEST_HOST
     # Only what can decide on the source.
     connection.execute(
         f"""
         CREATE TEMP TABLE page_texts AS
         WITH texts AS (SELECT DISTINCT pageUrl, referrer, is_first FROM {hits}),
-            parts AS (SELECT *, {selected_url_parts("pageUrl", "pageUrl")} FROM texts)
+            parts AS (SELECT *, {selected_url_parts(f"left(pageUrl, {LONGEST_URL})", "pageUrl")} FROM texts)
         SELECT * REPLACE (right({host}, {longest}) AS {host}), row_number() OVER () AS text,
             rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
             rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
@@ -386,6 +405,7 @@ def _resolve_texts(
                 CREATE TABLE {into} AS
                 SELECT keyed.* EXCLUDE (search_key, referrer_key, is_internal, whole_page, whole_referrer),
                     page_host <> whole_page OR referrer_host <> whole_referrer
+                        OR greatest(len(pageUrl), len(coalesce(referrer, ''))) > {LONGEST_URL}
                         OR coalesce(sources.is_truncated, false) AS is_cut,
                     sources.source, sources.referrer_type AS referrerType, sources.reason AS problem,
                     sources.referrer_type = 'campaign' AND NOT is_internal AS isCampaign

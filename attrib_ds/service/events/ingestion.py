@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
@@ -44,8 +44,17 @@ def find_stored(connection: duckdb.DuckDBPyConnection, nonces: Sequence[str]) ->
 
 def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = False) -> dict[str, Any]:
     """Return the row of the table ``raw_events`` for an event sent now, without a token if anonymous."""
+    now = instants.now()
     date = kept = request.eventDate
-    if isinstance(date, datetime):
+    if isinstance(date, datetime) and request.sentAt is not None:
+        offset = instants.difference_of_clocks(request.sentAt, told=request.clockOffset, now=now)
+        date = min(date, request.sentAt)
+        if request.clockOffset is None and request.sentAt - date < _SECONDS_OF_ANSWER:
+            # The page has ended before the answer to its view, which may still be under way.
+            date = request.sentAt
+        # A page that is loaded again sends the same event with another date.
+        date, kept = instants.format(instants.truncate(date + offset)), None
+    elif isinstance(date, datetime):
         # Sends that differ only in digits that are not kept have the same content.
         truncated = instants.truncate(date)
         kept = instants.format(truncated)
@@ -57,7 +66,7 @@ def raw_event(request: CreateEvent, ids: tables.Uuids, *, is_anonymous: bool = F
         "nonce": request.nonce,
         "eventType": request.eventType,
         "trackerId": request.trackerId,
-        "createdAt": instants.naive(instants.now()),
+        "createdAt": instants.naive(now),
         "data": request.data.text,
         "eventDate": None if date is None else json_values.encode(date),
         "fingerprint": fingerprint(content),
@@ -105,6 +114,8 @@ def _canonical(value: Any) -> str:
 #: How long a synchronous call waits until the tables have its event.
 _SECONDS_TO_WAIT: Final = 30.0
 _SECONDS_TO_CLOSE: Final = 30.0
+#: For which an event waits in a page for the answer to the page view.
+_SECONDS_OF_ANSWER: Final = timedelta(seconds=10)
 _MOST_WAITING: Final = 50_000
 #: Portions of half this size take a third more processor time per event.
 _LARGEST_PORTION: Final = 1_000

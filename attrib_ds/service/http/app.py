@@ -38,7 +38,7 @@ _CLIENT_HAS_GONE: Final = 499
 _SECONDS_TO_HEAR: Final = 1.0
 #: Share of the connections from which on none is kept for a next request.
 _CROWDED: Final = 0.5
-#: Headers of every response, unless it has others. Any origin is allowed, since cookies are never read.
+#: Headers of every response, unless it has others. Any origin is allowed, since no cookie gives access.
 _COMMON: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),

@@ -15,8 +15,10 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, Request, empty_receive
+from starlette.types import Receive, Scope
 
+from attrib_ds import instants
 from attrib_ds.contract.json_values import DEEPEST, is_deeper
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.records.json_records import decode
@@ -46,11 +48,17 @@ class ServiceRequest(Request):
         What is left of the client's rate limits; added to every response, errors included.
     operation : str
         What answers it, in metrics.
+    received : datetime
+        When it arrived.
     """
 
     id: str = ""
     rate_headers: Mapping[str, str] = MappingProxyType({})
     operation: str = "none"
+
+    def __init__(self, scope: Scope, receive: Receive = empty_receive) -> None:
+        super().__init__(scope, receive)
+        self.received = instants.now()
 
     @property
     def address(self) -> str:

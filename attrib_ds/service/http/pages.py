@@ -173,7 +173,7 @@ class Pages:
             await self._store(service, partial(service.start_hit, record))
         if request.method == "GET":
             return _pixel()
-        response = Response(status_code=202)
+        response = _dated(hits[-1], request)
         if not _refuses_id(request.headers, settings):
             _keep_id(response, hits[-1], request)
         return response
@@ -326,6 +326,7 @@ def _record(
         tracker_id=tracker_id,
         user_agent=headers.get("user-agent", ""),
         is_bot=hit.isAutomated or _is_prefetch(headers),
+        received=request.received,
         address=address if visitors.captures_address(settings.traffic_filters, address) else None,
     )
 
@@ -380,23 +381,33 @@ def _keep_id(response: Response, hit: interactions.CollectHit, request: ServiceR
     """Keep the tracker id in a cookie of the page's own host, as the script does.
 
     Browsers let it live longer than one that a script has set. A page of another origin sets none: it
-    would choose who the visitor is.
+    would choose who the visitor is. Nor does one that neither has the cookie nor says that consent still
+    stands: the visitor may have withdrawn it on another page.
     """
-    tracker_id = hit.trackerId or ""
+    tracker_id, name = hit.trackerId or "", f"attrib-{hit.projectId}"
     if (
         hit.isPersistent
+        and (hit.hasConsent or request.cookies.get(name) == tracker_id)
         and _DOMAIN.fullmatch("." if hit.cookieDomain is None else hit.cookieDomain)
         and _OF_SCRIPT.fullmatch(tracker_id)
         and request.headers.get("sec-fetch-site") == "same-origin"
     ):
         response.set_cookie(
-            f"attrib-{hit.projectId}",
+            name,
             tracker_id,
             max_age=_SECONDS_OF_COOKIE,
             domain=hit.cookieDomain or None,
             secure=request.url.scheme == "https",
             samesite="lax",
         )
+
+
+def _dated(hit: interactions.CollectHit, request: ServiceRequest) -> Response:
+    """Return the answer to a hit, which tells the page how far its clock is behind."""
+    if hit.sentAt is None:
+        return Response(status_code=202)
+    # Rounded up, so that no event is before the page view.
+    return JSONResponse({"clockOffset": -(-hit.offset(request.received) // instants.KEPT_RESOLUTION)}, 202)
 
 
 def _pixel() -> Response:

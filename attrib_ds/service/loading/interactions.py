@@ -319,7 +319,7 @@ def check_raw_hits(
     _check_hit(checks, [*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")])
     checks.word("ip", always=True)
     checks.derive("address", quoted("ip"))
-    longest = traffic_sources.LONGEST_URL
+    longest = traffic_sources.LONGEST_SENT_URL
     _cut(checks, {"pageUrl": longest, "referrer": longest, "userAgent": visitors.LONGEST_AGENT})
     checks.derive("serverDate", quoted("date"))
     parts = ", chr(10), ".join(

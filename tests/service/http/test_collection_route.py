@@ -379,3 +379,59 @@ def test_hits_have_rate_limits_of_their_own(home):
         post = posting(url)
         assert [post(hit(number)).status for number in (5, 6)] == [202, 429]
     assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(1), uuid(2), uuid(5)}
+
+
+@pytest.mark.parametrize("hours", [0, -2, 2])
+def test_g264_hits_and_events_of_a_page_have_one_clock(home, hours):
+    """The event is under way for less time than the page view, on a browser whose clock is right or wrong."""
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.create_event_type(shop, "order", name="Order")
+    now = instants.now() + timedelta(hours=hours)
+
+    def text(seconds):
+        return instants.format(instants.truncate(now + timedelta(seconds=seconds)))
+
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
+        post = posting(url)
+        # As if it had taken twenty seconds to arrive.
+        reply = post(hit(date=text(-20), sentAt=text(-20)))
+        offset = json.loads(reply.content)["clockOffset"]
+        assert reply.status == 202
+        assert 20_000 <= offset + hours * 3_600_000 < 80_000
+        order = {"projectId": "shop", "eventType": "order", "nonce": "n-1", "trackerId": "t-1", "data": {}}
+        order |= {"eventDate": text(-20), "sentAt": text(-1), "clockOffset": offset}
+        assert post(order, path="/api/v1/events").status == 200
+        # The page is loaded again: the same event, which counts once.
+        assert post(order | {"eventDate": text(0)}, path="/api/v1/events/sync").status == 200
+        unlike = order | {"nonce": "n-2", "clockOffset": 7_200_000 * 5}
+        assert post(unlike, path="/api/v1/events").status == 200
+    ((viewed, received),) = rows(home, "SELECT serverDate, ingestedAt FROM hits")
+    (first, second) = rows(
+        home, "SELECT events.eventDate FROM events JOIN raw_events USING (_id) ORDER BY nonce"
+    )
+    assert timedelta() <= first[0] - viewed <= timedelta(milliseconds=1)
+    assert abs(received - viewed) < timedelta(seconds=60)
+    # A difference that cannot be is not believed: the service's own time counts, less the wait in the browser.
+    assert abs(second[0] - received) < timedelta(seconds=60)
+
+
+def test_a_source_is_found_beyond_what_is_kept_of_an_address(home):
+    far = f"https://shop.example/?x={'y' * 3_000}&utm_source=news&utm_medium=email"
+    with running(home) as url:
+        assert posting(url)(hit(pageUrl=far)).status == 202
+        assert (
+            posting(url)(hit(2, trackerId="t-2", pageUrl=far.replace("y" * 3_000, "y" * 5_000))).status == 202
+        )
+    assert rows(home, 'SELECT nodeId, truncated, len("pageUrl.search") FROM hits ORDER BY id') == [
+        ("news/email", True, 2_048 - len("https://shop.example/")),
+        ("direct", True, 2_048 - len("https://shop.example/")),
+    ]
+
+
+@pytest.mark.parametrize(("version", "node"), [(7, "google/cpc/spring"), (4, "direct")])
+def test_a_landing_page_that_goes_on_at_once_gives_the_visit_its_campaign(home, version, node):
+    """With consent too; the tracking script makes ids of version 7."""
+    id = f"00000000-0000-{version}000-8000-000000000001"
+    with running(home) as url:
+        assert posting(url)(hit(hitId=id, pageUrl="https://shop.example/home", referrer=PAGE)).status == 202
+    assert rows(home, "SELECT nodeId FROM interactions") == [(node,)]

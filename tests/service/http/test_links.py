@@ -125,11 +125,11 @@ def test_g241_an_id_goes_from_a_domain_of_the_site_to_another_one(url):
 @pytest.mark.slow
 def test_the_service_keeps_the_id_only_for_pages_of_its_own_origin(url):
     ask = asking(url, "/c")
-    page = {"pageUrl": f"{SHOP}/", "trackerId": TRACKER, "cookieDomain": "shop.example"}
+    page = {"pageUrl": f"{SHOP}/", "trackerId": TRACKER, "cookieDomain": "shop.example", "hasConsent": True}
 
     def cookie(*, site="same-origin", forwarded="https", **members):
         headers = {"Sec_Fetch_Site": site, "X_Forwarded_Proto": forwarded}
-        headers |= {name: members.pop(name) for name in ("Sec_GPC",) if name in members}
+        headers |= {name: members.pop(name) for name in ("Sec_GPC", "Cookie") if name in members}
         reply = ask(page | members, **{name: text for name, text in headers.items() if text})
         assert reply.status == 202
         return reply.headers.get("Set-Cookie")
@@ -144,6 +144,10 @@ def test_the_service_keeps_the_id_only_for_pages_of_its_own_origin(url):
     assert cookie(Sec_GPC="1") is None
     assert cookie(isPersistent=False) is None
     assert cookie(cookieDomain=None) is None
+    # Consent may have been withdrawn on another page: the hit says that it stands, or brings the cookie.
+    assert cookie(hasConsent=False) is None
+    assert cookie(hasConsent=False, Cookie=f"attrib-shop={TRACKER}") is not None
+    assert cookie(hasConsent=False, Cookie=f"attrib-shop={TRACKER[:-1]}0") is None
     for wrong in ("shop.example; Secure", "shop.example\r\nX: y", "Shop.example", "shop", ".shop.example"):
         assert cookie(cookieDomain=wrong) is None, wrong
     assert cookie(trackerId="chosen") is None

@@ -10,21 +10,13 @@ interface Attrib {
     data?: Record<string, unknown>,
     options?: { nonce?: string; date?: string },
   ): string | undefined;
+  /** Count a view that changes no address, such as a step of a form; by default under the present address. */
+  view(url?: string): void;
   /** Whether to show the placement of a holdout; logs the opportunity. Waits for a consent banner, as page views do;
    * true if the service then does not answer within a second. */
   show(holdout: string, callback?: (isShown: boolean) => void): Promise<boolean>;
   /** Make calls, such as ["event", "order", {...}]; an array in its place collects them until the script is there. */
   push(...calls: [keyof Attrib, ...unknown[]][]): void;
-}
-
-interface Hit {
-  projectId: string;
-  hitId: string;
-  hitType: string;
-  pageUrl: string;
-  referrer: string;
-  timezoneOffset: number;
-  date: string;
 }
 
 interface Message {
@@ -36,11 +28,14 @@ interface Message {
   made: number;
   attempts: number;
   timer?: number;
+  /** Whether it is under way, or was sent, in a way that outlives the page. */
+  isLast?: boolean;
 }
 
 interface Window {
   attrib?: Attrib | [keyof Attrib, ...unknown[]][];
   dataLayer?: unknown[];
+  navigation?: EventTarget;
 }
 
 interface Navigator {

@@ -7,45 +7,43 @@
  */
 (function () {
   "use strict";
-  const script = /** @type {HTMLScriptElement | null} */ (document.currentScript);
-  if (!script || !script.dataset.project || (window.attrib && "trackerId" in window.attrib)) return;
-  const { project, key, domain, consent, gpc, dnt, link } = script.dataset;
+  const early = window.attrib;
+  if (early && "trackerId" in early) return;
+  // Modules and bundles have no current script.
+  const { dataset, src } = /** @type {HTMLScriptElement} */ (
+    [document.currentScript, ...document.scripts].find((each) => each && each.dataset.project) || {}
+  );
+  /** @type {any} */
+  const settings = { ...dataset, ...early };
+  const { project, key, domain, consent, gpc, dnt, link, url = src } = settings;
+  if (!project || !url) {
+    console.warn("attrib: data-project or data-url is missing");
+    return;
+  }
   // What is counted beside page views, such as "links downloads".
-  const counted = new Set((script.dataset.count || "").split(/\s+/));
+  const counted = new Set((settings.count || "").split(/\s+/));
   // Other domains of the site.
   const partners = (link || "").toLowerCase().split(/\s+/).filter(Boolean);
-  const base = script.src.replace(/[^/]*$/, "");
+  const base = new URL(settings.url ? url.replace(/[/]*$/, "/") : ".", settings.url ? location.href : url).href;
+  const isDebugged = "debug" in settings || /(^|\.)localhost$/.test(location.hostname);
   // The service sets cookies itself where it is part of the site.
   const isServed = base.startsWith(location.origin + "/");
   const cookie = "attrib-" + project;
   const shelf = cookie + ":";
   const refuses =
     (navigator.globalPrivacyControl && gpc !== "ignore") || (navigator.doNotTrack === "1" && dnt === "respect");
-  // Thirteen months.
-  const LIFETIME = 34128000;
   const LONGEST_URL = 4096;
-  // Of a question, whose body is short.
-  const LONGEST_REFERRER = 1024;
-  const MOST_SECONDS = 60;
-  // How long a message that is not accepted is sent again, and how many are kept for the next page.
+  // How long a message that is not accepted is sent again.
   const DAY = 86400000;
-  const MOST_KEPT = 50;
-  const FILES = /\.(?:7z|avi|csv|dmg|docx?|epub|exe|gz|mov|mp[34]|msi|ods|odt|pdf|pkg|pptx?|rar|tar|txt|wav|xlsx?|zip)$/i;
-  const DEPTHS = [25, 50, 75, 100];
-  const MOST_WAIT = 2000;
-  // Milliseconds for which a placement waits for the answer whether to show it.
-  const LONGEST_QUESTION = 1000;
-  // Parameter of links to other domains, and milliseconds after which its value is asked for again, and not used.
-  const LINK = "_attrib";
-  const AGING = 60000;
-  const OLDEST = 110000;
+  const FILES = /\.(7z|avi|csv|dmg|docx?|epub|exe|gz|mov|mp[34]|msi|ods|odt|pdf|pkg|pptx?|rar|tar|txt|wav|xlsx?|zip)$/i;
 
   let id = newId();
   let isStored = false;
   let isGranted = consent === "granted";
   // URL of the page view that was counted last.
   let shown = "";
-  /** @type {Hit | undefined} */
+  /** The first page view, if it was sent without an id that lasts.
+   * @type {Message | undefined} */
   let landing;
   /** What waits until the visitor is known: until the page is shown, and a consent banner has answered.
    * @type {(() => void)[] | undefined} */
@@ -57,9 +55,15 @@
   /** Value that the link to this page brought. */
   let brought = "";
   let isAsking = false;
+  let settling = 0;
+  /** Milliseconds that the clock of the service is ahead.
+   * @type {number | undefined} */
+  let clockOffset;
+  /** Whether events may go: the page view was answered. */
+  let isDated = false;
   /** Value for the next link to another domain. */
-  let offer = { value: "", owner: "", made: 0 };
-  /** Number of depths that the page was scrolled to. */
+  let offer = /** @type {{ value?: string, owner?: string, made: number }} */ ({ made: 0 });
+  /** Percentage that the page was scrolled to. */
   let depth = 0;
   /** Messages that the service has not accepted yet.
    * @type {Set<Message>} */
@@ -75,6 +79,11 @@
     }
   }
 
+  /** @param {string} names of events @param {(event: any) => void} work @param {AddEventListenerOptions} [options] */
+  function on(names, work, options) {
+    for (const name of names.split(" ")) addEventListener(name, (event) => safely(() => work(event)), options);
+  }
+
   /** @returns {string} a random UUID, also on pages without TLS */
   function newId() {
     if (crypto.randomUUID) return crypto.randomUUID();
@@ -85,7 +94,7 @@
 
   /** @returns {string} a UUID that begins with the time, by which the service finds whether it has the hit */
   function newHitId() {
-    const time = Date.now().toString(16).padStart(12, "0");
+    const time = "0" + Date.now().toString(16);
     return time.slice(0, 8) + "-" + time.slice(8) + "-7" + newId().slice(15);
   }
 
@@ -97,8 +106,8 @@
 
   /** @param {string} value @param {number} seconds @param {string} of domain @param {string} name */
   function writeCookie(value, seconds, of, name = cookie) {
-    const where = (of ? "; Domain=" + of : "") + (location.protocol === "https:" ? "; Secure" : "");
-    safely(() => (document.cookie = `${name}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${where}`));
+    const more = (of && "; Domain=" + of) + (location.protocol === "https:" ? "; Secure" : "");
+    safely(() => (document.cookie = `${name}=${value}; Path=/; Max-Age=${seconds}; SameSite=Lax${more}`));
   }
 
   /** @returns {string[]} domains that a cookie of this page may have, the widest first */
@@ -110,7 +119,8 @@
   /** Find the widest domain whose cookies the browser accepts: only the browser knows who may register names. */
   function findHome() {
     if (domain !== undefined) return;
-    const name = cookie + "-test";
+    // Another tab may be trying, too.
+    const name = cookie + "-test" + id;
     const isAccepted = /** @param {string} of */ (of) => {
       writeCookie("1", 10, of, name);
       const isThere = safely(() => document.cookie.includes(name + "=1"));
@@ -128,48 +138,61 @@
   /** Ask the service, which has a second to answer.
    * @param {string} path @param {object} content @returns {Promise<any>} */
   async function ask(path, content) {
+    // Bodies of questions are short.
+    const referrer = document.referrer.slice(0, 1024);
     const response = await fetch(base + path, {
       method: "POST",
-      body: JSON.stringify({ projectId: project, ...content, ingestKey: key }),
+      body: JSON.stringify({ projectId: project, ...content, referrer, ingestKey: key }),
       credentials: "omit",
-      signal: AbortSignal.timeout(LONGEST_QUESTION),
+      signal: AbortSignal.timeout(1000),
     });
     return response.json();
   }
 
   function grant() {
     isGranted = true;
-    if (isStored || refuses || isAsking) return;
-    if (!brought) {
-      store(readCookie());
-      return;
-    }
-    // Whoever follows a link between the site's domains is the same visitor, whatever the cookie was here.
-    const question = ask("link", { link: brought, referrer: document.referrer.slice(0, LONGEST_REFERRER) });
-    brought = "";
+    if (isStored || refuses || isAsking) return release();
+    tell(true);
     isAsking = true;
-    const go = /** @param {unknown} found */ (found) =>
-      safely(() => {
-        if (isGranted && !isStored) store(/^[\w-]{36}$/.test(String(found)) ? String(found) : readCookie());
-        isAsking = false;
-        release();
-      });
-    question.then((answer) => go(answer.trackerId), go);
+    held = held || [];
+    if (!brought) return store();
+    // Whoever follows a link between the site's domains is the same visitor, whatever the cookie was here.
+    ask("link", { link: brought }).then(
+      ({ trackerId }) => store(/^[\w-]{36}$/.test(trackerId) ? trackerId : ""),
+      () => store(),
+    );
+    brought = "";
   }
 
-  /** Keep the id that lasts. @param {string | undefined} earlier */
-  function store(earlier) {
-    findHome();
-    isStored = true;
-    // What earlier pages could not send comes first.
-    takeKept().forEach(send);
-    if (earlier) id = earlier;
-    // The page view again, under the id that lasts: the service joins the visit so far to it.
-    if (landing) sendHit(landing);
-    landing = undefined;
-    // Safari ends a cookie sooner that a script has written last.
-    if (!isServed || readCookie() !== id) writeCookie(id, LIFETIME, home);
-    waiting.forEach(keep);
+  /** Keep the id that lasts. @param {string} [given] */
+  function store(given) {
+    if (isGranted) findHome();
+    const found = given || readCookie();
+    if (found) id = found;
+    if (isGranted) {
+      // For thirteen months. Safari ends a cookie sooner that a script has written last.
+      if (!isServed || readCookie() !== id) writeCookie(id, 34128000, home);
+      isStored = !!readCookie();
+    }
+    if (isStored) {
+      // What earlier pages could not send.
+      takeKept().forEach((message) => waiting.add(message));
+      // The page view again, under the id that lasts: the service joins the visit so far to it.
+      if (landing) waiting.add({ ...landing, id: landing.id + "+", attempts: 0, timer: 0 });
+      landing = undefined;
+      waiting.forEach(keep);
+    }
+    // After a moment, another tab that was opened at the same instant has stored its id.
+    if (found) settle();
+    else settling = setTimeout(settle, 100);
+  }
+
+  /** Send what has waited for the id. */
+  function settle() {
+    clearTimeout(settling);
+    isAsking = false;
+    release();
+    go();
   }
 
   /** @param {boolean} forgets whether the stored id is removed */
@@ -181,6 +204,31 @@
     }
     if (isStored) id = newId();
     isStored = false;
+    if (forgets) release();
+  }
+
+  /** Withdraw consent on all pages. */
+  function withdraw() {
+    // What happened before belongs to the id that the visitor had.
+    answered({ path: "c" });
+    deny(true);
+    tell(false);
+  }
+
+  /** Look up consent where it is stored: another page may have withdrawn it. */
+  function look() {
+    const found = isStored && readCookie();
+    if (found) id = found;
+    else if (isStored) deny(true);
+  }
+
+  /** Tell the other tabs what the visitor has chosen; nothing stays.
+   * @param {boolean} granted */
+  function tell(granted) {
+    safely(() => {
+      localStorage.setItem(cookie, String(granted));
+      localStorage.removeItem(cookie);
+    });
   }
 
   /** Hear one entry of the data layer: gtag("consent", "default" | "update", {...}).
@@ -191,20 +239,16 @@
     const isUpdate = entry[1] === "update";
     if (state === "denied") {
       isDenied = true;
-      deny(isUpdate);
-      if (isUpdate) release();
-      else wait = Math.max(wait, Math.min(+time || 0, MOST_WAIT));
+      if (isUpdate) withdraw();
+      else {
+        deny(false);
+        wait = Math.max(wait, Math.min(+time || 0, 2000));
+      }
     } else if (state === "granted" && (isUpdate || (!region && !isDenied))) {
       // A default of one region is not known to be that of the visitor; a denial counts everywhere.
       isGranted = true;
-      if (isLast || isUpdate) answer();
+      if (isLast || isUpdate) grant();
     }
-  }
-
-  /** Act on what the visitor has chosen. */
-  function answer() {
-    if (isGranted) grant();
-    release();
   }
 
   /** Hear the entries of the data layer so far, and those to come. */
@@ -212,7 +256,7 @@
     const layer = window.dataLayer;
     if (!Array.isArray(layer) || "attrib" in layer.push) return;
     layer.slice().forEach((entry) => hear(entry, false));
-    if (isGranted) answer();
+    if (isGranted) grant();
     const push = layer.push;
     layer.push = Object.assign(
       /** @param {unknown[]} entries */
@@ -224,67 +268,108 @@
     );
   }
 
-  /** Send a message until it is accepted, for a day at most; with consent, the next page goes on.
-   * @param {Message} message */
-  function send(message) {
+  /** Send something once the visitor is known.
+   * @param {string} path below the folder of the script @param {string} id @param {object} content */
+  function post(path, id, content) {
+    const message = { id, path, content, made: Date.now(), attempts: 0 };
+    onceKnown(() => begin(message));
+  }
+
+  /** Send what was not sent; events after the answer to the page view, so that both have the times of one clock. */
+  function go() {
+    for (const message of waiting) if (!message.attempts && (isDated || message.path === "c")) send(message);
+  }
+
+  /** @param {Message} message */
+  function begin(message) {
     waiting.add(message);
     if (isStored) keep(message);
-    message.timer = undefined;
+    if (message.path === "c" && !isStored) landing = landing || message;
+    go();
+    // Events do not wait longer.
+    setTimeout(answered, 10000, message);
+  }
+
+  /** Send a message until it is accepted, for a day at most; with consent, the next page goes on.
+   * @param {Message} message @param {boolean} [isLast] whether the page may end before the answer */
+  function send(message, isLast = false) {
+    look();
     message.attempts += 1;
-    const isKept = isStored;
-    fetch(base + message.path, {
+    message.isLast = isLast;
+    const { path } = message;
+    const wasStored = isStored;
+    fetch(base + path, {
       method: "POST",
       body: body(message),
-      keepalive: true,
+      // Browsers have 64 KiB for requests that outlive their page.
+      keepalive: isLast,
       // The answer may have a cookie.
-      credentials: isKept ? "same-origin" : "omit",
-      headers: headers(message),
-    }).then(
-      (response) => {
+      credentials: isStored ? "same-origin" : "omit",
+      headers: key && path !== "c" ? { "X-Ingest-Key": key } : undefined,
+    })
+      .then(async (response) => {
+        // Chromium counts an answer that nobody reads as under way.
+        const text = await response.text();
         // Consent was withdrawn meanwhile, and the answer has set the cookie.
-        if (isKept && !isStored) removeCookie();
+        if (wasStored && !isStored) removeCookie();
         if (response.status === 429 || response.status >= 500) retry(message, response.headers.get("Retry-After"));
-        else finish(message);
-      },
-      () => retry(message, null),
-    );
+        else finish(message, text);
+        if (isDebugged && !response.ok) console.warn("attrib:", message.content, text);
+      })
+      .catch(() => retry(message, null));
   }
 
   /** @param {Message} message @param {string | null} seconds */
   function retry(message, seconds) {
+    message.isLast = false;
+    if (Date.now() - message.made > DAY) finish(message, "");
+    answered(message);
     if (!waiting.has(message)) return;
-    if (Date.now() - message.made > DAY) {
-      finish(message);
-      return;
-    }
-    const pause = Math.min(Math.max(Number(seconds) || 0, 2 ** (message.attempts - 1)), MOST_SECONDS);
-    message.timer = setTimeout(() => safely(() => send(message)), pause * 1000);
+    // Many that the service has put off come back one after the other, 25 in a second.
+    const pause = seconds ? +seconds + (Math.random() * waiting.size) / 25 : 2 ** (message.attempts - 1);
+    clearTimeout(message.timer);
+    message.timer = setTimeout(send, Math.min(pause || 1, 60) * 1000, message);
   }
 
-  /** @param {Message} message */
-  function finish(message) {
+  /** @param {Message} message @param {string} text */
+  function finish(message, text) {
     waiting.delete(message);
+    clearTimeout(message.timer);
     safely(() => localStorage.removeItem(shelf + message.id));
+    if (message.path === "c" && clockOffset === undefined) safely(() => ({ clockOffset } = JSON.parse(text)));
+    answered(message);
+  }
+
+  /** Send the events that have waited for the page view.
+   * @param {{ path: string }} message */
+  function answered({ path }) {
+    if (isDated || path !== "c") return;
+    isDated = true;
+    go();
   }
 
   /** The difference of both times of the browser's clock counts, so that the clock may be wrong.
    * @param {Message} message */
-  function body({ path, content }) {
-    const cookieDomain = isStored ? home : undefined;
-    return JSON.stringify(path === "c" ? { ...content, cookieDomain, sentAt: new Date().toISOString() } : content);
+  function body({ path, content, made }) {
+    const date = new Date(made).toISOString();
+    const more =
+      path === "c"
+        ? { date, isPersistent: isStored, hasConsent: isStored, cookieDomain: home, ingestKey: key }
+        : { eventDate: date };
+    const clock = "eventDate" in content ? {} : { ...more, sentAt: new Date().toISOString(), clockOffset };
+    return JSON.stringify({ projectId: project, ...content, trackerId: id, ...clock });
   }
 
-  /** @param {Message} message @returns {Record<string, string> | undefined} */
-  function headers({ path }) {
-    return key && path !== "c" ? { "X-Ingest-Key": key } : undefined;
+  /** @returns {string[]} names of what is kept for the next page */
+  function shelved() {
+    return Object.keys(localStorage).filter((name) => name.startsWith(shelf));
   }
 
   /** Keep a message where the next page finds it.
    * @param {Message} message */
-  function keep({ id, path, content, made }) {
+  function keep(message) {
     safely(() => {
-      if (Object.keys(localStorage).filter((name) => name.startsWith(shelf)).length < MOST_KEPT)
-        localStorage.setItem(shelf + id, JSON.stringify({ id, path, content, made }));
+      if (shelved().length < 500) localStorage.setItem(shelf + message.id, JSON.stringify({ ...message, attempts: 0 }));
     });
   }
 
@@ -292,39 +377,19 @@
   function takeKept() {
     const kept = /** @type {Message[]} */ ([]);
     safely(() => {
-      for (const name of Object.keys(localStorage).filter((name) => name.startsWith(shelf))) {
-        const message = safely(() => JSON.parse(String(localStorage.getItem(name))));
+      for (const name of shelved()) {
+        const message = safely(() => JSON.parse(localStorage[name]));
         localStorage.removeItem(name);
-        if (message && Date.now() - message.made < DAY) kept.push({ ...message, attempts: 0 });
+        if (message && Date.now() - message.made < DAY) kept.push(message);
       }
     });
     return kept.sort((one, other) => one.made - other.made);
   }
 
-  /** Send without waiting what a closing page would lose; a request under way goes on by itself. */
+  /** Send without waiting what a closing page would lose. */
   function flush() {
-    isAsking = false;
-    release();
-    for (const message of waiting) {
-      if (message.timer === undefined) continue;
-      clearTimeout(message.timer);
-      if (headers(message) || !navigator.sendBeacon(base + message.path, body(message))) send(message);
-      waiting.delete(message);
-    }
-  }
-
-  /** @param {string} path @param {string} id by which the service knows the content @param {object} content */
-  function post(path, id, content) {
-    send({ id, path, content, made: Date.now(), attempts: 0 });
-  }
-
-  /** @param {Hit} hit */
-  function sendHit(hit) {
-    if (!isStored) landing = landing || hit;
-    // A browser that a program drives says so.
-    const isAutomated = navigator.webdriver || undefined;
-    // With and without the id that lasts, they are two messages.
-    post("c", hit.hitId + isStored, { ...hit, trackerId: id, isPersistent: isStored, isAutomated, ingestKey: key });
+    settle();
+    for (const message of waiting) if (!message.isLast) send(message, true);
   }
 
   /** Do something once the tracker id is that of the visitor.
@@ -349,23 +414,22 @@
   }
 
   /** Count a page view, unless the page was counted already.
-   * @param {string} page its URL */
-  function show(page = location.href) {
+   * @param {string} [page] its URL @param {boolean} [isNew] whether it is one that has no address */
+  function show(page = location.href, isNew = false) {
     const url = pageOf(page);
-    if (url === shown) return;
-    const now = new Date();
-    const hit = {
-      projectId: String(project),
-      hitId: newHitId(),
-      hitType: "pageview",
+    if (url === shown && !isNew) return;
+    const hitId = newHitId();
+    const content = {
+      hitId,
       pageUrl: page.slice(0, LONGEST_URL),
       referrer: (shown || document.referrer).slice(0, LONGEST_URL),
-      timezoneOffset: now.getTimezoneOffset(),
-      date: now.toISOString(),
+      timezoneOffset: new Date().getTimezoneOffset(),
+      // A browser that a program drives says so.
+      isAutomated: navigator.webdriver || undefined,
     };
     shown = url;
     depth = 0;
-    onceKnown(() => sendHit(hit));
+    post("c", hitId, content);
   }
 
   /** Count the page that the present URL has replaced another one by; a tidied query makes no other page. */
@@ -385,9 +449,9 @@
   }
 
   /** Count a click that leaves the page or loads a file.
-   * @param {Event} event */
+   * @param {any} event */
   function countClick({ target }) {
-    const link = target instanceof Element && target.closest("a[href], area[href]");
+    const link = linkOf(target);
     if (!link) return;
     const url = new URL(String(link.getAttribute("href")), document.baseURI);
     if (!/^https?:$/.test(url.protocol)) return;
@@ -400,8 +464,7 @@
   function countScroll() {
     const { scrollHeight, clientHeight } = document.documentElement;
     const seen = (100 * (scrollY + clientHeight)) / Math.max(scrollHeight, 1);
-    for (; depth < DEPTHS.length && seen >= DEPTHS[depth] - 1; depth += 1)
-      attrib.event("scroll-depth", { percent: DEPTHS[depth], url: shown });
+    while (depth < 100 && seen >= depth + 24) attrib.event("scroll-depth", { percent: (depth += 25), url: shown });
   }
 
   /** @param {string} url @returns {string} without the value that a link has brought */
@@ -417,47 +480,47 @@
     return !isOf(home || location.hostname) && partners.some(isOf) ? url : undefined;
   }
 
-  /** @param {Element} form @param {Element | null} button @returns {[Element, string]} what says where it is sent */
-  function destination(form, button) {
-    return button && button.hasAttribute("formaction") ? [button, "formaction"] : [form, "action"];
+  /** @param {any} target of an event @returns {Element | null} */
+  function linkOf(target) {
+    return target.closest("a[href], area[href]");
   }
 
   /** Ask for the value of the next link. */
   function prepare() {
-    const now = Date.now();
-    if (offer.owner === id && now - offer.made < AGING) return;
-    const owner = id;
     const former = offer;
-    offer = { ...former, value: former.owner === id ? former.value : "", owner, made: now };
+    const owner = id;
+    const made = Date.now();
+    if (former.owner === owner && made - former.made < 60000) return;
+    offer = { ...(former.owner === owner && former), owner, made };
     ask("link", { trackerId: owner }).then(
-      ({ link }) => {
-        if (isStored && owner === id) offer = { value: link || "", owner, made: now };
+      ({ link: value }) => {
+        if (isStored && owner === id) offer = { value, owner, made };
       },
       () => (offer = former),
     );
   }
 
   /** Add the value to a link or a form that is followed now, and take it away again: it counts once.
-   * @param {Event} event */
-  function decorate(event) {
-    const { target } = event;
-    if (!(target instanceof Element) || /** @type {MouseEvent} */ (event).button === 2) return;
-    const button = event.type === "submit" ? /** @type {SubmitEvent} */ (event).submitter : null;
-    const link = event.type === "submit" ? target : target.closest("a[href], area[href]");
-    if (!link) return;
-    const [holder, name] = event.type === "submit" ? destination(link, button) : [link, "href"];
+   * @param {any} event */
+  function decorate({ type, target, submitter, button }) {
+    look();
+    const isForm = type === "submit";
+    const link = isForm ? target : linkOf(target);
+    if (!link || button === 2) return;
+    const own = /** @param {string} name */ (name) => submitter && submitter.getAttribute("form" + name);
+    const holder = own("action") ? submitter : link;
+    const name = holder === link ? (isForm ? "action" : "href") : "formaction";
     const address = holder.getAttribute(name);
     const url = partner(address);
-    if (!url || address === null || !offer.value || offer.owner !== id || Date.now() - offer.made > OLDEST) return;
-    const value = offer.value;
-    offer = { value: "", owner: "", made: 0 };
-    const method = (button && button.getAttribute("formmethod")) || link.getAttribute("method");
-    if (event.type === "submit" && !/^post$/i.test(method || "")) {
-      const field = Object.assign(document.createElement("input"), { type: "hidden", name: LINK, value });
+    const { value, owner, made } = offer;
+    if (!url || address === null || !value || owner !== id || Date.now() - made > 110000) return;
+    offer = { made: 0 };
+    if (isForm && !/^post$/i.test(own("method") || link.getAttribute("method"))) {
+      const field = Object.assign(document.createElement("input"), { type: "hidden", name: "_attrib", value });
       link.append(field);
       setTimeout(() => field.remove());
     } else {
-      url.searchParams.set(LINK, value);
+      url.searchParams.set("_attrib", value);
       holder.setAttribute(name, url.href);
       setTimeout(() => holder.setAttribute(name, address));
     }
@@ -465,42 +528,39 @@
 
   /** Let links and forms to other domains of the site carry the id. */
   function connect() {
-    const isNear = /** @param {Event} event */ ({ target }) =>
-      target instanceof Element && [target.closest("a[href], area[href]"), target.closest("form")].some(leads);
     const leads = /** @param {Element | null} link */ (link) =>
       link && partner(link.getAttribute(link.matches("form") ? "action" : "href"));
-    for (const name of ["pointerover", "focusin", "touchstart"])
-      addEventListener(name, (event) => safely(() => isNear(event) && prepare()), { capture: true, passive: true });
-    for (const name of ["click", "auxclick", "submit"]) addEventListener(name, (event) => safely(() => decorate(event)), true);
-    const look = () => safely(() => [...document.querySelectorAll("a[href], area[href], form")].some(leads) && prepare());
-    if (document.readyState === "complete") look();
-    else addEventListener("load", look);
+    const near = /** @param {any} event */ ({ target }) => [linkOf(target), target.closest("form")].some(leads) && prepare();
+    on("pointerover focusin touchstart", near, { capture: true, passive: true });
+    on("click auxclick submit", decorate, { capture: true });
+    const find = () => [...document.querySelectorAll("a[href], area[href], form")].some(leads) && prepare();
+    if (document.readyState === "complete") find();
+    else on("load", find);
   }
 
   /** Count what the page asks for in data-count. */
   function count() {
-    if (counted.has("links") || counted.has("downloads"))
-      for (const name of ["click", "auxclick"]) addEventListener(name, (event) => safely(() => countClick(event)), true);
-    if (counted.has("forms"))
-      addEventListener("submit", ({ target: form }) => safely(() => {
-        if (form instanceof HTMLFormElement) attrib.event("form-submit", { form: form.id || form.name, url: shown });
-      }), true);
-    if (counted.has("scroll")) addEventListener("scroll", () => safely(countScroll), { passive: true });
-    if (counted.has("hash")) addEventListener("hashchange", () => safely(() => show()));
-    const [page] = performance.getEntriesByType("navigation");
-    if (counted.has("missing") && /** @type {any} */ (page).responseStatus === 404)
-      attrib.event("page-not-found", { url: shown, referrer: document.referrer.slice(0, LONGEST_URL) });
+    on("click auxclick", countClick, { capture: true });
+    // A field may be called id or name.
+    const send = /** @param {any} event */ ({ target: { attributes: named } }) =>
+      attrib.event("form-submit", { form: (named.id || named.name || {}).value || undefined, url: shown });
+    if (counted.has("forms")) on("submit", send, { capture: true });
+    if (counted.has("scroll")) on("scroll", countScroll, { passive: true });
+    if (counted.has("hash")) on("hashchange", () => show());
+    const [page] = /** @type {any[]} */ (performance.getEntriesByType("navigation"));
+    if (counted.has("missing") && page.responseStatus === 404)
+      attrib.event("page-not-found", { url: shown, referrer: document.referrer.slice(0, LONGEST_URL) || undefined });
   }
 
   function start() {
-    if (refuses && readCookie()) removeCookie();
+    if (refuses) removeCookie();
     safely(() => {
       // Neither the address bar nor a page view has the value: whoever copies the address is somebody else.
-      brought = new URL(location.href).searchParams.get(LINK) || "";
+      brought = new URL(location.href).searchParams.get("_attrib") || "";
       if (brought) history.replaceState(history.state, "", clean(location.href));
     });
     safely(listen);
-    addEventListener("load", () => safely(listen));
+    on("load", listen);
     if (isGranted || (!isDenied && readCookie())) grant();
     // A page may have changed its URL before the script was loaded: the one that was opened has the campaign.
     const opened = safely(() => performance.getEntriesByType("navigation")[0].name);
@@ -513,39 +573,49 @@
     if (partners.length) safely(connect);
     watch("pushState", () => show());
     watch("replaceState", showReplaced);
-    addEventListener("popstate", () => safely(() => show()));
-    addEventListener("pagehide", () => safely(flush));
-    addEventListener("pageshow", (event) => {
+    on("popstate", () => show());
+    // Routers that use the Navigation API do not call the history; what both report counts once.
+    const turn = /** @param {any} event */ ({ navigationType: type }) => (type === "replace" ? showReplaced() : show());
+    if (window.navigation) window.navigation.addEventListener("currententrychange", (event) => safely(() => turn(event)));
+    // Phones end hidden pages without a word.
+    on("pagehide visibilitychange", ({ type }) => (type === "pagehide" || document.hidden) && flush());
+    on("storage", (event) => {
+      if (event.key === cookie && event.newValue) event.newValue === "true" ? isDenied || grant() : deny(true);
+    });
+    on("pageshow", (event) => {
       // The browser shows a page again that it had kept.
-      if (event.persisted) {
-        shown = "";
-        safely(() => show());
-      }
+      if (!event.persisted) return;
+      shown = "";
+      show();
     });
   }
 
   /** @type {Attrib} */
   const attrib = {
-    trackerId: () => id,
+    trackerId: () => {
+      safely(look);
+      return id;
+    },
     consent: (granted) => {
-      safely(() => (granted ? grant() : deny(true)));
-      safely(release);
+      safely(granted ? grant : withdraw);
     },
     event: (type, data = {}, options = {}) =>
       safely(() => {
         const { nonce = newId(), date } = options;
         // A copy: the page may change its data while the event waits.
-        const copy = JSON.parse(JSON.stringify({ projectId: project, eventType: type, nonce, data, eventDate: date }));
-        onceKnown(() => post("api/v1/events", nonce, { ...copy, trackerId: id }));
+        const copy = JSON.parse(JSON.stringify({ eventType: type, nonce, data, eventDate: date }));
+        const path = "api/v1/events" + (isDebugged ? "/sync" : "");
+        post(path, nonce, copy);
         return nonce;
       }),
+    view: (url = location.href) => safely(() => show(new URL(url, location.href).href, true)),
     show: async (holdout, callback) => {
       let isShown = true;
       try {
         await new Promise((resolve) => onceKnown(() => resolve(undefined)));
+        look();
         const asked = { holdout, opportunityId: newId(), trackerId: id, isPersistent: isStored };
-        const referrer = document.referrer.slice(0, LONGEST_REFERRER);
-        isShown = (await ask("show", { ...asked, referrer })).show !== false;
+        isShown = (await ask("show", asked)).show !== false;
       } catch {
         // Without an answer, the page is as it would be without the experiment.
       }
@@ -556,7 +626,6 @@
       for (const call of calls) safely(() => /** @type {any} */ (attrib)[call[0]](...call.slice(1)));
     },
   };
-  const early = window.attrib;
   window.attrib = attrib;
   if (document.prerendering) document.addEventListener("prerenderingchange", () => safely(start), { once: true });
   else safely(start);
