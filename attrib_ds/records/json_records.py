@@ -460,12 +460,13 @@ class _Reader:
         return pa.table([arrays[name] for name in self._written.names], schema=self._written)
 
     def _array(self, column: pa.Field, values: Any) -> pa.Array:
-        kind = self._kinds.get(column.name, column.type) if self._is_lenient else None
-        is_text = self._is_text(column)
-        try:
-            return _array(column, values, is_text=is_text, kind=kind)
-        except _MISFITS:
-            pass
+        is_text, kind = self._is_text(column), self._kinds.get(column.name, column.type)
+        for way in [kind] if self._is_lenient else [None, kind] if is_text else [None]:
+            try:
+                return _array(column, values, is_text=is_text, kind=way)
+            except _MISFITS:
+                pass
+        kind = kind if is_text else None
         column = column if kind is None else column.with_type(kind)
         for value in values.to_pylist() if isinstance(values, pa.ChunkedArray) else values:
             try:
