@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -22,6 +22,12 @@ from attrib_ds.transports.http.configuration import Remote, find_remote
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.project_tables import Tables
 
+T = TypeVar("T")
+
+#: Operations after which what is remembered of event types is out of date.
+_OF_EVENT_TYPES: Final = frozenset(
+    {"create_event_type", "update_event_type", "archive_event_type", "restore_event_type"}
+)
 _BOUNDS: Final = frozenset({"since", "until", "changed_since"})
 
 
@@ -40,11 +46,14 @@ class Project:
     project_id: str
     transport: Transport = field(repr=False)
     _process: int = field(default_factory=os.getpid, init=False, repr=False, compare=False)
+    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def send(self, operation: str, **arguments: Any) -> Answer:
         """Validate the arguments of an operation and carry it out."""
         self._refuse_fork()
         declared = OPERATIONS[operation]
+        if operation in _OF_EVENT_TYPES:
+            self._memory.clear()
         return self.transport.send(declared, self._request(declared, arguments))
 
     def stream(self, operation: str, **arguments: Any) -> Answer:
@@ -121,13 +130,23 @@ class Project:
     def timezone(self) -> str:
         """Return the IANA name of the project's time zone, or UTC if a service does not tell it."""
         local = self.transport.timezone
-        if local is not None:
-            return local
+        return self.remembered("timezone", self._timezone_of_service) if local is None else local
+
+    def _timezone_of_service(self) -> str:
         try:
             settings = self.send("get_settings").read()
         except (errors.NotFound, errors.Forbidden, errors.NotSupported):
             return "UTC"
         return settings["timezone"][0].as_py() or "UTC"
+
+    def remembered(self, name: str, read: Callable[[], T]) -> T:
+        """Return what ``read`` returns, once per connection to a service elsewhere and anew otherwise."""
+        if self.transport.timezone is not None:
+            return read()
+        if name not in self._memory:
+            self._memory[name] = read()
+        value: T = self._memory[name]
+        return value
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import display, errors, schema
 from attrib_ds.attribution.paths.project_tables import Tables
-from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
+from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, to_wire
 from attrib_ds.contract.administration import LoadRecords
 from attrib_ds.contract.operation import columns
 from attrib_ds.keys import Secret
@@ -29,6 +29,23 @@ Read = Callable[[Response, Operation, Request], T]
 
 #: A search whose limit is at most this many pages is one request.
 _PAGES_OF_ONE_REQUEST: Final = 4
+#: Orders that the functions promise; the specification guarantees none.
+_PROMISED: Final[dict[str, dict[str, Any]]] = {
+    "search_interactions": {"sort": {"startDate": -1}},
+    "search_users": {"sort": "_id", "order": "ASC"},
+    "list_user_events": {"sort": "eventDate", "order": "DESC"},
+    "list_user_metrics": {"sort": "metricDate", "order": "DESC"},
+    "list_event_types": {"sort": {"reference": 1}},
+    "list_campaigns": {"sort": "name", "order": "ASC"},
+    "list_outlays": {"sort": "startDate", "order": "ASC"},
+}
+#: What it costs that a service lacks an operation that the specification has not.
+_COSTS: Final = {
+    "create_events": "events are sent one at a time",
+    "search_events": "events are read with a request per user",
+    "list_nodes": "traffic sources have no names and no tree",
+    "get_settings": "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not",
+}
 #: Fields that a warning names, and characters of each.
 _MOST_NAMES: Final = 20
 _LONGEST_NAME: Final = 80
@@ -99,6 +116,11 @@ class Http:
         #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
+        #: Records per page of operations whose pages had to be smaller.
+        self._page_sizes: dict[str, int] = {}
+        #: Additions to the specification that the service lacks, with the status that says so.
+        self._lacking: dict[str, int] = {}
+        self._is_admitted = False
         self.address = addresses["v1"]
         #: Only the service has it.
         self.timezone: str | None = None
@@ -131,6 +153,7 @@ class Http:
         """
         if isinstance(request, LoadRecords) and request.resource == "hits":
             return uploading.load_hits(self, request)
+        request = _in_promised_order(operation, request)
         answer = self._one_response(operation, request)
         if answer is None:
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
@@ -153,6 +176,7 @@ class Http:
         Answer
             To be closed by the caller; until then a few pages are prefetched concurrently.
         """
+        request = _in_promised_order(operation, request)
         answer = self._one_response(operation, request)
         if answer is None:
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
@@ -165,10 +189,16 @@ class Http:
         is_page = operation.answer.kind == "page"
         if is_page and (request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * self._options.page):
             return None
-        answer = self._fetch(operation, request, answers.read_answer)
+        try:
+            answer = self._fetch(operation, request, answers.read_answer)
+        except errors.AttribError as error:
+            if not is_page or not remote_errors.is_page_too_large(error):
+                raise
+            self._page_sizes[operation.name] = max(request.limit // 2, remote_errors.SMALLEST_PAGE)
+            return None
         # The service may have a smaller maximum page size.
-        is_whole = answer.total is None or (answer.count or 0) >= rows_left(answer.total, request)
-        return answer if is_whole else None
+        left = None if not is_page else request.limit if answer.total is None else rows_left(answer.total, request)
+        return answer if left is None or not answer.count or answer.count >= left else None
 
     def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
@@ -178,7 +208,8 @@ class Http:
             is_wanted = None if threading.current_thread() is caller else (lambda: not stop.is_set())
             return self._fetch(operation, request, read, is_wanted=is_wanted)
 
-        return Search(operation, fetch, self._options.page, self._options.workers, stop)
+        self._page_sizes.setdefault(operation.name, self._options.page)
+        return Search(operation, fetch, self._page_sizes, self._options.workers, stop)
 
     def _fetch(
         self,
@@ -196,6 +227,8 @@ class Http:
             )
         if self._is_closed:
             raise errors.Unavailable("the project is closed; connect() opens it again")
+        if operation.name in self._lacking:
+            raise self._lack(operation)
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
@@ -209,10 +242,49 @@ class Http:
             content=getattr(request, routed.upload) if routed.upload else wire.content(),
             headers=headers,
         )
-        return self._session.retry(
-            partial(self._exchange_authorised, routed, request, call, read),
-            is_safe=operation.idempotent,
-            is_wanted=is_wanted,
+        may_be_stored, is_event = False, hasattr(request, "nonce")
+
+        def attempt() -> T:
+            nonlocal may_be_stored
+            try:
+                return self._exchange_authorised(routed, request, call, read)
+            except AttemptFailed as failure:
+                if may_be_stored and isinstance(failure.error, errors.Conflict) and is_event:
+                    # This very call has sent the event before.
+                    ids = [entry["eventId"] for entry in failure.error.details if "eventId" in entry]
+                    return Answer(value=next(iter(ids), None))  # type: ignore[return-value]
+                may_be_stored |= failure.reached_service
+                raise
+
+        try:
+            return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
+        except errors.AttribError as error:
+            if not self._lacks(operation, request, error):
+                raise
+        raise self._lack(operation)
+
+    def _lacks(self, operation: Operation, request: Any, error: errors.AttribError) -> bool:
+        """Return whether an error says that the service lacks an addition to the specification."""
+        status = remote_errors.lacking_status(error)
+        if status is None:
+            return False
+        if status in (401, 403) and self._tokens is not None and not self._is_admitted:
+            # The token is good if it is good for what the specification has.
+            probed = OPERATIONS["list_event_types"]
+            project_id = getattr(request, "projectId", None) or request.project_ids[0]
+            try:
+                self._fetch(probed, build(probed, project_id=project_id, limit=1), answers.read_answer)
+            except errors.AttribError:
+                return False
+        if operation.name not in self._lacking and operation.name in _COSTS:
+            errors.warn(f"{self.address} has no {operation.name}: {_COSTS[operation.name]}")
+        self._lacking[operation.name] = status
+        return True
+
+    def _lack(self, operation: Operation) -> errors.NotSupported:
+        return errors.NotSupported(
+            f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it is "
+            "an addition to the specification that services of attrib-ds have"
         )
 
     def tables(self) -> Tables:
@@ -264,11 +336,12 @@ class Http:
 
         def read(response: Response) -> T | AttemptFailed:
             if 200 <= response.status < 300:
+                self._is_admitted |= token is not None and not operation.extension
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
             return remote_errors.read_failure(
-                response, operation, url=call.url, request_id=request_id, token=token
+                response, operation, request, url=call.url, request_id=request_id, token=token
             )
 
         identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
@@ -276,6 +349,11 @@ class Http:
         if isinstance(result, AttemptFailed):
             raise result
         return result
+
+
+def _in_promised_order(operation: Operation, request: Any) -> Any:
+    promised = _PROMISED.get(operation.name)
+    return request if promised is None or request.sort is not None else request.model_copy(update=promised)
 
 
 def open_http(
