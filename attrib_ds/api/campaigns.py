@@ -307,7 +307,7 @@ def create_outlay(
     end_date: datetime | str,
     country: str | None = None,
     region: str | None = None,
-) -> str:
+) -> str | None:
     """Record the cost of a custom campaign in a period.
 
     Parameters
@@ -363,7 +363,7 @@ def update_outlay(
     new_campaign_id: str | None = None,
     country: str | None = None,
     region: str | None = None,
-) -> int:
+) -> int | None:
     """Change an outlay; omitted properties keep their values.
 
     Parameters

@@ -146,7 +146,7 @@ def _latest(entries: object) -> object:
     """Return the latest value of a field, which is the last of equally late ones; None if it has none."""
     listed = entries if isinstance(entries, list) else [entries]
     values = [entry if isinstance(entry, dict) else {"current": entry} for entry in listed]
-    newest = max(reversed(values), key=lambda entry: str(entry.get("date")), default={})
+    newest: dict[str, Any] = max(reversed(values), key=lambda entry: str(entry.get("date")), default={})
     return newest.get("current")
 
 
