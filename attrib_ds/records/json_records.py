@@ -636,15 +636,13 @@ def _understood(kind: pa.DataType, value: Any) -> Any:
         return None
     if pa.types.is_list(kind):
         return [_understood(kind.value_type, each) for each in (value if isinstance(value, list) else [value])]
-    if isinstance(value, list | dict):
-        raise Refused
     if isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_timestamp(kind)):
         return value
     if pa.types.is_string(kind):
         return encode(value)
     if pa.types.is_boolean(kind):
         return _FLAGS[str(value).lower()]
-    if isinstance(value, bool) or value == "":
+    if isinstance(value, bool | list | dict) or value == "":
         raise Refused
     number = json_numbers.exact_number(value.strip()) if isinstance(value, str) else value
     if not isinstance(number, int | Decimal) or (isinstance(number, Decimal) and not number.is_finite()):

@@ -93,24 +93,25 @@ class Search:
         self.page_sizes[self.operation.name] = min(size, self.page_size)
 
     def page(self, request: Any, *, limit: int | None = None, **changes: Any) -> tuple[pa.Table, int | None]:
-        """Fetch one page of a request with some attributes changed; return it with the stated total.
-
-        A page that is too large for the service or its gateway is asked for again with half as many records.
-        """
+        """Fetch one page of a request with some attributes changed; return it with the stated total."""
         answer, self.first = self.first, None
-        while answer is None:
-            size = self.page_size if limit is None else min(limit, self.page_size)
-            changed = request.model_copy(update={**changes, "limit": size})
-            try:
-                answer = self.fetch(self.operation, changed, read_answer)
-            except AttribError as error:
-                if not is_page_too_large(error) or size <= SMALLEST_PAGE:
-                    raise
-                self.page_size = max(size // 2, SMALLEST_PAGE)
+        if answer is None:
+            answer = self.fetch_page(request.model_copy(update=changes), read_answer, limit=limit)
         table = answer.read()
         if self.total is None:
             self.total = answer.total
         return table, answer.total
+
+    def fetch_page(self, request: Any, read: Callable[..., Any], *, limit: int | None = None) -> Any:
+        """Fetch a page, with half as many records as long as it is too large for the service or a gateway."""
+        while True:
+            size = self.page_size if limit is None else min(limit, self.page_size)
+            try:
+                return self.fetch(self.operation, request.model_copy(update={"limit": size}), read)
+            except AttribError as error:
+                if not is_page_too_large(error):
+                    raise
+                self.page_size = max(size // 2, SMALLEST_PAGE)
 
     def ends(self, rows: int, read: int, total: int | None) -> bool:
         """Return whether a page is the last one: it is empty, or all that the service counts have been read.
@@ -173,7 +174,9 @@ class Paging:
             return cls(request.model_copy(update=changes), _ById)
         return cls(request, None)
 
-    def pages(self, search: Search, request: Any, *, is_whole: bool) -> Pages:
+    def pages(
+        self, search: Search, request: Any, *, is_whole: bool, advance: Callable[[int], None]
+    ) -> Pages:
         """Read the pages of a request.
 
         Parameters
@@ -184,6 +187,8 @@ class Paging:
             Its offset and limit apply.
         is_whole : bool
             Whether no page is used before all are read, so that reading can start over.
+        advance : callable
+            Called with the number of rows of each page as it arrives; a negative one if reading starts over.
 
         Raises
         ------
@@ -202,12 +207,14 @@ class Paging:
             try:
                 with closing(pages):
                     for table in pages:
+                        advance(table.num_rows)
                         if is_whole:
                             tables.append(table)
                         else:
                             yield table
             except _Moved as moved:
                 problem = str(moved)
+                advance(-sum(table.num_rows for table in tables))
             else:
                 yield from tables
                 return

@@ -484,7 +484,7 @@ def _opened(
     paging = Paging.of(search.operation, paged)
     with display.progress("records", expected, name=search.operation.name) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(paging.pages(search, paged, is_whole=is_whole), advance) if whole is None else whole
+        pages = paging.pages(search, paged, is_whole=is_whole, advance=advance) if whole is None else whole
         with closing(pages):
             yield pages
 
@@ -501,8 +501,7 @@ def _read_at_once(
     if offers_arrow is False:
         return None
     if offers_arrow is None:
-        page = paging.ordered.model_copy(update={"limit": search.page_size})
-        search.first = search.fetch(search.operation, page, answers.read_first_page)
+        search.first = search.fetch_page(paging.ordered, answers.read_first_page)
         if search.first is not None:
             return None
 
@@ -529,13 +528,6 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
                 has_warned = True
                 warn_of_unknown_fields(search.operation, unknown, are_kept=False)
             yield table.select(expected.names)
-
-
-def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
-    with closing(tables):
-        for table in tables:
-            advance(table.num_rows)
-            yield table
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:
