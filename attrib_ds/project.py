@@ -28,6 +28,7 @@ T = TypeVar("T")
 _OF_EVENT_TYPES: Final = frozenset(
     {"create_event_type", "update_event_type", "archive_event_type", "restore_event_type"}
 )
+_LARGEST_PAGE: Final = 100_000
 _BOUNDS: Final = frozenset({"since", "until", "changed_since"})
 
 
@@ -172,6 +173,7 @@ def connect(
     auth_url: str | None = None,
     key: str | Path | Mapping[str, str] | None = None,
     routes: str | Path | None = None,
+    page_size: int | None = None,
     currency: str | None = None,
     timezone: str | None = None,
     read_only: bool = False,
@@ -200,6 +202,9 @@ def connect(
     routes : str or Path, optional
         A TOML file with the methods and paths of a service that differ: ``[list_nodes]``, then
         ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
+    page_size : int, optional
+        Records of a page that is requested of a remote service, 10,000 by default; fewer where the service or
+        a gateway refuses as many.
     currency, timezone : str, optional
         Of a new embedded project: three capital letters (ISO 4217) and an IANA name, by default ``"EUR"`` and
         ``"UTC"``. They never change: for an existing project, other values are an error.
@@ -242,7 +247,12 @@ def connect(
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
-        return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
+        is_size = page_size is None or (isinstance(page_size, int) and 1 <= page_size <= _LARGEST_PAGE)
+        if not is_size or isinstance(page_size, bool):
+            raise errors.InvalidRequest.value("page_size", page_size, f"a whole number from 1 to {_LARGEST_PAGE:,}")
+        return Project(project_id, open_http(remote, allow_insecure=allow_insecure, page_size=page_size))
+    if page_size is not None:
+        raise errors.InvalidRequest("page_size: only for remote projects; leave it out")
     file = path if path is not None else home() / f"{project_id}.duckdb"
     return open_embedded(project_id, file, currency=currency, timezone=timezone, read_only=read_only)
 

@@ -29,10 +29,13 @@ _KINDS: Final[dict[int, type[errors.AttribError]]] = {
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+PROXY_ADVICE: Final = (
+    "the proxy asks for a password; write it into HTTPS_PROXY: http://user:password@proxy.example:3128"
+)
 _ADVICE: Final[dict[int, str]] = {
     401: "the access token was rejected; check that the key is not revoked",
     403: "the service account lacks permission in this project; ask for the grant or the scope",
-    407: "the proxy asks for a password; write it into HTTPS_PROXY: http://user:password@proxy.example:3128",
+    407: PROXY_ADVICE,
     429: "send fewer requests",
 }
 #: Type of the entry in the details of an error that a smaller page may avoid.

@@ -312,6 +312,11 @@ class Session:
                 return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
+        except OSError as error:
+            # requests raises a plain one for certificates that are not there.
+            if "certificate" not in str(error):
+                raise
+            problem, retry, reached_service = f"{error}; check REQUESTS_CA_BUNDLE", "never", False
         raise AttemptFailed(errors.Unavailable(problem), retry, reached_service=reached_service)
 
     def retry(
@@ -421,7 +426,10 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
         return f"{host}: {problem}; {advice}", "never", False
     if isinstance(error, requests.exceptions.ProxyError):
         problem = f"the proxy refused the connection ({_cause(chain)})"
-        return f"{host}: {problem}; check HTTPS_PROXY", "always", False
+        is_locked = any("407" in str(cause) for cause in chain)
+        advice = "it asks for a password: http://user:password@proxy.example:3128" if is_locked else "check it"
+        retry: Retry = "never" if is_locked else "always"
+        return f"{host}: {problem}; HTTPS_PROXY: {advice}", retry, False
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
         advice = "request fewer records (limit=, since=) or try again later"
         return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True

@@ -357,7 +357,11 @@ def _in_promised_order(operation: Operation, request: Any) -> Any:
 
 
 def open_http(
-    remote: configuration.Remote, *, allow_insecure: bool = False, options: Options | None = None
+    remote: configuration.Remote,
+    *,
+    allow_insecure: bool = False,
+    page_size: int | None = None,
+    options: Options | None = None,
 ) -> Http:
     """Return the transport of a service, without connecting.
 
@@ -367,6 +371,8 @@ def open_http(
         Addresses, key and routes.
     allow_insecure : bool, default False
         Whether to allow ``http://`` to other machines.
+    page_size : int, optional
+        Records of a page, instead of those of the options.
     options : Options, optional
         Timeouts, retries and paging.
 
@@ -384,6 +390,8 @@ def open_http(
         remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
     )
     credentials = None if remote.key is None else read_credentials(protect_key(remote.key))
+    if page_size is not None:
+        options = replace(options or Options(), page=page_size)
     operations = OPERATIONS if remote.routes is None else configuration.read_routes(remote.routes)
     return Http(addresses, credentials, operations=operations, options=options)
 
