@@ -46,6 +46,8 @@ class Project:
 
     project_id: str
     transport: Transport = field(repr=False)
+    #: Arguments of :func:`connect` that open it again, without secrets; none for an embedded project.
+    opening: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _process: int = field(default_factory=os.getpid, init=False, repr=False, compare=False)
     _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -250,7 +252,9 @@ def connect(
         is_size = page_size is None or (isinstance(page_size, int) and 1 <= page_size <= _LARGEST_PAGE)
         if not is_size or isinstance(page_size, bool):
             raise errors.InvalidRequest.value("page_size", page_size, f"a whole number from 1 to {_LARGEST_PAGE:,}")
-        return Project(project_id, open_http(remote, allow_insecure=allow_insecure, page_size=page_size))
+        http = open_http(remote, allow_insecure=allow_insecure, page_size=page_size)
+        opening = {name: str(value) for name, value in vars(remote).items() if isinstance(value, str | Path)}
+        return Project(project_id, http, opening)
     if page_size is not None:
         raise errors.InvalidRequest("page_size: only for remote projects; leave it out")
     file = path if path is not None else home() / f"{project_id}.duckdb"
