@@ -119,7 +119,7 @@ def user_value(user, path, mode=None):
     """Return the value of a user at a path; a mode reduces the values of a field to an array of one."""
     value = user
     for part in path:
-        value = value.get(part, {"fields": [], "eventTypesCount": 0}.get(path[0])) if value else value
+        value = value.get(part, {"fields": [], "eventTypesCount": 0}.get(path[0])) if value is not None else None
     if path[0] != "fields" or not value or mode is None:
         return value
     ranked = sorted(value, key=lambda one: str(one["current"]) if mode == "alphabetical" else one["date"])

@@ -86,8 +86,9 @@ class Vendor:
         return sum(write.operation == operation for write in self.writes)
 
     def now(self):
-        """Return the time of the service's clock."""
-        return datetime.now(UTC) + timedelta(seconds=self.variation.clock_off)
+        """Return the time of the service's clock, in milliseconds."""
+        moment = datetime.now(UTC) + timedelta(seconds=self.variation.clock_off)
+        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
     async def __call__(self, scope, receive, send):
         """Answer a request, or close its connection."""
