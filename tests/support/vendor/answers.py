@@ -11,10 +11,11 @@ from zlib import crc32
 
 import xlsxwriter
 from starlette.responses import Response
-
 from support.vendor.world import SERVICE
 
-LOGIN = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><form method=post></form></body></html>"
+LOGIN = (
+    "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><form method=post></form></body></html>"
+)
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
@@ -48,7 +49,9 @@ def shaped(kind, record, variation):
     if kind == "events":
         types, metrics = record.pop("types"), record["metrics"].values()
         kept = [metric for metric in metrics if variation.builtins or metric["key"] in types]
-        form = {"values": lambda v: v, "metric": lambda v: {"raw": v, "current": v}}.get(variation.event_object)
+        form = {"values": lambda v: v, "metric": lambda v: {"raw": v, "current": v}}.get(
+            variation.event_object
+        )
         record |= {"event": {k: form(v) for k, v in record["event"].items()} if form else {}}
         record |= {"metrics": [shaped("metrics", metric, variation) for metric in kept]}
     essential, hidden = SERVICE["essential"][kind], {}
@@ -67,7 +70,14 @@ def extended(record, mark=0, kind=None):
     objects = {*SERVICE["vocabulary"]["nested"], *(["data"] if kind == "metrics" else [])} - {"values"}
     record = {k: extended(v, mark) if k in objects and isinstance(v, dict) else v for k, v in record.items()}
     mixed = (7, "seven", [1, "a", {"b": None}], {"deep": {"er": [True]}}, None, 1.5, True)[mark % 7]
-    return record | {"__v": 0, "xMixed": mixed, "x.dotted name": "x", "xObject": {}, "xList": [], "tags": ["a", 1]}
+    return record | {
+        "__v": 0,
+        "xMixed": mixed,
+        "x.dotted name": "x",
+        "xObject": {},
+        "xList": [],
+        "tags": ["a", 1],
+    }
 
 
 def refusal(status, message, form, headers=None):
@@ -103,7 +113,9 @@ def exported(columns, rows, kind, filename, variation):
     else:
         csv.writer(text, delimiter=";" if variation.export_dialect == "semicolon" else ",").writerows(table)
         buffer.write(text.getvalue().encode("utf-8-sig" if variation.export_dialect == "bom" else "utf-8"))
-    media = {"csv": "text/csv", "xlsx": XLSX}[kind] if variation.export_type is None else variation.export_type
+    media = (
+        {"csv": "text/csv", "xlsx": XLSX}[kind] if variation.export_type is None else variation.export_type
+    )
     headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}
     return Response(buffer.getvalue(), 200, headers, media or None)
 
@@ -114,4 +126,6 @@ def cell(value, variation):
         return ", ".join(str(cell(member, variation)) for member in value)
     if isinstance(value, dict):
         return cell(value["current"], variation) if "current" in value else json_text(value, variation)
-    return date_text(value, variation.dates) if isinstance(value, datetime) else "" if value is None else value
+    return (
+        date_text(value, variation.dates) if isinstance(value, datetime) else "" if value is None else value
+    )

@@ -85,7 +85,8 @@ def sorted_by(rows, keys):
             raise RefusedError(400, "a direction of sort is 1, -1, ASC or DESC")
         values = {id(row): key(row) for row in rows}
         order = {i: (v is not None, type(v).__name__ == "str", v or 0) for i, v in values.items()}
-        rows = sorted(rows, key=lambda row: order[id(row)], reverse=str(direction).lower() in ("-1", "desc"))  # noqa: B023
+        descends = str(direction).lower() in ("-1", "desc")
+        rows = sorted(rows, key=lambda row: order[id(row)], reverse=descends)
     return rows
 
 
@@ -119,7 +120,8 @@ def user_value(user, path, mode=None):
     """Return the value of a user at a path; a mode reduces the values of a field to an array of one."""
     value = user
     for part in path:
-        value = value.get(part, {"fields": [], "eventTypesCount": 0}.get(path[0])) if value is not None else None
+        none = {"fields": [], "eventTypesCount": 0}.get(path[0])
+        value = None if value is None else value.get(part, none)
     if path[0] != "fields" or not value or mode is None:
         return value
     ranked = sorted(value, key=lambda one: str(one["current"]) if mode == "alphabetical" else one["date"])
@@ -129,7 +131,8 @@ def user_value(user, path, mode=None):
 def user_values(node, user, world):
     """Return the values of a user that a predicate is about."""
     kind, name = node.get("type"), str(node.get("field"))
-    value = user_value(user, user_path(name if kind == "counters" or name.startswith(f"{kind}.") else f"{kind}.{name}", world))
+    whole = kind == "counters" or name.startswith(f"{kind}.")
+    value = user_value(user, user_path(name if whole else f"{kind}.{name}", world))
     value = value if isinstance(value, list) else [value]
     return [one["current"] if isinstance(one, dict) and "current" in one else one for one in value]
 
@@ -146,7 +149,8 @@ def label(moment, interval, labels="iso"):
     start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     while labels in ("start", "number") and name(start - timedelta(days=1)) == name(moment):
         start -= timedelta(days=1)
-    return {"start": f"{start:%Y-%m-%dT00:00:00.000Z}", "number": int(start.timestamp())}.get(labels, name(moment))
+    forms = {"start": f"{start:%Y-%m-%dT00:00:00.000Z}", "number": int(start.timestamp())}
+    return forms.get(labels, name(moment))
 
 
 def interaction_insights(rows, body, labels):
@@ -160,8 +164,8 @@ def interaction_insights(rows, body, labels):
             raise RefusedError(400, "group must be a single property")
         if interval == "custom":
             since, until = instant(body.get("since"), "since"), instant(body.get("until"), "until")
-            width = (until - since) / body["segmentCount"]
-            bucket = (since + width * min(int((row["startDate"] - since) / width), body["segmentCount"] - 1)).isoformat()
+            width, last = (until - since) / body["segmentCount"], body["segmentCount"] - 1
+            bucket = (since + width * min(int((row["startDate"] - since) / width), last)).isoformat()
         elif interval:
             bucket = label(row["startDate"], interval, labels)
         text = value is None or labels == "native" or isinstance(value, str)
@@ -174,7 +178,7 @@ def interaction_insights(rows, body, labels):
     return sorted_by(records, [(lambda r, n=n: r.get(n), way) for n, way in (body.get("sort") or {}).items()])
 
 
-def event_insights(events, body, identify, references, variation):
+def event_insights(events, body, names, references, variation):
     """Sum metrics of events per interval, for the project or each event type."""
     metrics, by_type, sums = body["metrics"], body["groupBy"] == "event-type", {}
     since, until = instant(body["since"], "since"), instant(body["until"], "until")
@@ -187,12 +191,13 @@ def event_insights(events, body, identify, references, variation):
     sums = {(bucket, group): dict.fromkeys(metrics, 0) for bucket in buckets.values() for group in groups}
     counts = dict.fromkeys(sums, variation.zeros == "rows")
     for event in within:
-        key = str(label(event["eventDate"], body["interval"], variation.labels)), event["eventType"] if by_type else None
+        bucket = str(label(event["eventDate"], body["interval"], variation.labels))
+        key = bucket, event["eventType"] if by_type else None
         counts |= {key: True} if key in sums else {}
         for name in set(metrics) & set(event["metrics"]) if key in sums else ():
             sums[key][name] += number(event["metrics"][name]["data"]["current"])
     return [
-        {"identifier": identify(group), "interval": bucket}
+        {"identifier": names[group], "interval": bucket}
         | {"values": {k: round(v, 6) for k, v in values.items() if v or variation.zeros != "sparse"}}
         for (bucket, group), values in sums.items()
         if counts[bucket, group]

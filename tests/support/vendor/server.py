@@ -23,7 +23,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
-
 from support.vendor import selection
 from support.vendor.answers import exported, extended, json_response, refusal, shaped, written
 from support.vendor.selection import RefusedError, instant, lookup, matches, sorted_by, user_path, user_value
@@ -41,6 +40,11 @@ def account():
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     key = {"clientId": "client-1", "serviceAccountEmail": "reports@accounts.example", "privateKeyId": "key-1"}
     return key | {"privateKey": pem}, private.public_key()
+
+
+def keys_of(ways):
+    """Return the keys of a sort by properties of records."""
+    return [(partial(lookup, path=name), way) for name, way in ways.items()]
 
 
 @dataclass
@@ -105,10 +109,9 @@ class Vendor:
         if not broken:
             return await response(scope, receive, send)
         if broken == "cut":
-            head = {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
-            await send(head)
-            half = response.body[: len(response.body) // 2]
-            await send({"type": "http.response.body", "body": half, "more_body": True})
+            half, status, head = len(response.body) // 2, response.status_code, response.raw_headers
+            await send({"type": "http.response.start", "status": status, "headers": head})
+            await send({"type": "http.response.body", "body": response.body[:half], "more_body": True})
         cycle = receive.__self__  # uvicorn's, of this request
         while not cycle.disconnected:
             cycle.transport.close()
@@ -132,7 +135,8 @@ class Vendor:
         """Return the fault of this call, if it has one."""
         found = None
         for index, fault in enumerate(self.variation.faults):
-            key = index, call.operation, (call.path, str(call.query), body) if fault.per == "request" else None
+            same = (call.path, str(call.query), body) if fault.per == "request" else None
+            key = index, call.operation, same
             self.calls[key] += 1
             found = found or (fault if fault.fails(call.operation, self.calls[key]) else None)
         return found
@@ -146,7 +150,8 @@ class Vendor:
             status = self.variation.absent or (405 if known else 404)
             return refusal(status, f"Cannot {call.method} {call.path}", self.variation.absent_body or form)
         done = fault is None or fault.carried_out or fault.answer in ("lost", "cut")
-        response = self.carry_out(call, request.headers.get("authorization", ""), body) if done else Response()
+        header = request.headers.get("authorization", "")
+        response = self.carry_out(call, header, body) if done else Response()
         if fault and isinstance(fault.answer, int):
             if fault.retry_after:
                 date = format_datetime(self.now() + timedelta(seconds=2), usegmt=True)
@@ -164,7 +169,10 @@ class Vendor:
             if call.parameters.get("projectId", self.world.project) != self.world.project:
                 raise RefusedError(403, "Forbidden resource")
             call.body = self.checked(call, body)
-            answer = getattr(self, call.operation)(call)
+            if kind := call.spec.get("one"):  # a record by its id alone
+                answer = self.got(kind, call.parameters["id"], call.spec.get("id", ".+"))
+            else:
+                answer = getattr(self, call.operation)(call)
             if call.spec.get("write") and not getattr(answer, "repeated", False) and answer.status_code < 300:
                 self.writes.append(call)
                 self.world.complete = None
@@ -197,7 +205,8 @@ class Vendor:
             headers = {"Location": f"{self.address}/login/oidc/token"}
             return Response(status_code=self.variation.token_redirect, headers=headers)
         (key, public), now = account(), self.now()
-        options = {"require": ["iss", "sub", "aud", "exp"], **dict.fromkeys(("verify_exp", "verify_iat", "verify_nbf"), False)}
+        options = dict.fromkeys(("verify_exp", "verify_iat", "verify_nbf"), False)
+        options |= {"require": ["iss", "sub", "aud", "exp"]}
         try:
             audience = self.address + "/".join(self.routes["exchange_token"][1])
             decode = partial(jwt.decode, options=options, audience=audience, issuer=key["clientId"])
@@ -210,7 +219,8 @@ class Vendor:
             if not 0 < claims["exp"] - now.timestamp() <= self.variation.assertion_ahead:
                 raise jwt.InvalidTokenError("exp is not within the allowed time")
         except (jwt.InvalidTokenError, KeyError) as error:
-            return json_response({"error": "invalid_grant", "error_description": str(error)}, self.variation, 400)
+            problem = {"error": "invalid_grant", "error_description": str(error)}
+            return json_response(problem, self.variation, 400)
         token = f"token-{len(self.tokens)}-{self.world.id()}"
         self.tokens[token] = [now + timedelta(hours=1), self.variation.token_uses]
         answer = {"access_token": token} | SERVICE["tokens"][self.variation.token]
@@ -243,10 +253,11 @@ class Vendor:
         since, until = (instant(query[k], k) if date and query.get(k) else None for k in ("since", "until"))
         rows = [row for row in rows if since is None or lookup(row, date) >= since]
         rows = [row for row in rows if until is None or lookup(row, date) <= until]
-        if sorts and (query.get("sort", "") not in ("", *sorts) or query.get("order", "ASC") not in ("ASC", "DESC")):
+        order, names = query.get("order", "ASC"), [name for name in query.get("sort", "").split(",") if name]
+        if sorts and (not set(names) <= set(sorts) or order not in ("ASC", "DESC")):
             raise RefusedError(400, f"sort must be one of: {', '.join(sorts)}, and order ASC or DESC")
-        names = [(sorts.get(n, n.lstrip("-")), "DESC" if n[0] == "-" else query.get("order", "ASC")) for n in query.get("sort", "").split(",") if n]
-        rows = self.ordered(rows, [(partial(lambda name, row: lookup(row, name), name), way) for name, way in names])
+        ways = {sorts.get(name, name.lstrip("-")): "DESC" if name[0] == "-" else order for name in names}
+        rows = self.ordered(rows, keys_of(ways))
         return self.page(rows, query, partial(self.records, kind), call.spec.get("echo", True))
 
     def page(self, rows, given, present, echo=True):
@@ -255,11 +266,13 @@ class Vendor:
             if not re.fullmatch(r"\d+", str(given.get(name) or 0)):
                 raise RefusedError(400, f"{name} must not be less than 0")
         offset, limit = int(given.get("offset") or 0), given.get("limit")
-        limit, (cap, most) = len(rows) if limit is None else int(limit), (self.variation.page_cap, self.variation.page_limit)
+        limit = len(rows) if limit is None else int(limit)
+        cap, most = self.variation.page_cap, self.variation.page_limit
         if most is not None and limit > most:
             raise RefusedError(self.variation.page_refusal, f"limit must not be greater than {most}")
         data = present(rows[offset : offset + (limit if cap is None else min(limit, cap))])
-        answer = ({"offset": offset, "limit": limit} if echo else {}) | {"count": len(data), "total": len(rows), "data": data}
+        answer = {"offset": offset, "limit": limit} if echo else {}
+        answer |= {"count": len(data), "total": len(rows), "data": data}
         return extended(answer) if self.variation.extra else answer
 
     def written(self, call, kind, record, id_):
@@ -272,7 +285,11 @@ class Vendor:
         """Return the record of an id with the same values; a malformed or an unknown id is refused."""
         if not re.fullmatch(pattern, id_, re.DOTALL):
             raise RefusedError(self.variation.malformed, f"id must match {pattern}")
-        record = (self.world.complete_users() if kind == "users" else getattr(self.world, kind)).get(id_)
+        users = (
+            self.world.complete_users() if kind in ("users", "interactions") else {}
+        )  # it numbers interactions
+        records = users if kind == "users" else getattr(self.world, kind)
+        record = records.get(id_, records.get(id_.lower()))
         if record is None or any(record[name] != value for name, value in same.items()):
             raise RefusedError(404, "Resource not found")
         return record
@@ -292,7 +309,8 @@ class Vendor:
             raise RefusedError(400, "filtered and isBot must be boolean values or null")
         rows = [r for r in self.world.interactions.values() if bots in (None, r["isBot"])]
         rows = [r for r in rows if filtered in (None, r["trafficFilterId"] is not None)]
-        rows = [r for r in rows if (not since or r["startDate"] >= since) and (not until or r["startDate"] <= until)]
+        rows = [r for r in rows if since is None or r["startDate"] >= since]
+        rows = [r for r in rows if until is None or r["startDate"] <= until]
         if node := body.get("interactionFilter"):
             rows = [row for row in rows if matches(node, lambda rule, row=row: [lookup(row, rule["field"])])]
         if node := body.get("nodeFilter"):
@@ -304,7 +322,7 @@ class Vendor:
         values = []
         while id_ is not None:
             node = self.world.nodes[id_]
-            values, id_ = [*values, *([node[rule["filterId"]]] if rule["filterId"] in node else [])], node["parent"]
+            id_ = values.append(node.get(rule["filterId"])) or node["parent"]
         return values
 
     def search_interactions(self, call):
@@ -312,15 +330,11 @@ class Vendor:
         projection, whole = call.body.get("projection"), partial(self.records, "interactions")
         if projection is not None and (not isinstance(projection, list) or not projection):
             raise RefusedError(400, "projection should not be empty")
-        keys = [(partial(lambda k, row: lookup(row, k), k), way) for k, way in (call.body.get("sort") or {}).items()]
         paths = dict.fromkeys([*["_id"][: self.variation.always_id], *(projection or [])])
-        present = lambda rows: [selection.projected(row, paths, self.variation.keys) for row in whole(rows)]  # noqa: E731
-        return self.page(self.ordered(self.selected(call.body), keys), call.body, present if projection else whole)
-
-    def get_interaction(self, call):
-        """Get one interaction."""
-        self.world.complete_users()
-        return self.got("interactions", call.parameters["id"], ID)
+        part = partial(selection.projected, paths=paths, keys=self.variation.keys)
+        present = (lambda rows: [part(row) for row in whole(rows)]) if projection else whole
+        rows = self.ordered(self.selected(call.body), keys_of(call.body.get("sort") or {}))
+        return self.page(rows, call.body, present)
 
     def list_hits(self, call):
         """List the hits of a session."""
@@ -353,8 +367,9 @@ class Vendor:
         id_ = self.world.nonces[body["nonce"]] if known else self.world.add_event(sent, self.now())
         if sync and id_ in self.world.trashed_events and self.variation.invalid_sync == 400:
             raise RefusedError(400, "data does not match the event type")
-        form, text = self.variation.uuid, id_.upper() if self.variation.uuid == "upper" else id_
-        status, form = self.variation.write if self.variation.every_write else (200, "plain" if form == "plain" else "bare")
+        shown = 200, "plain" if self.variation.uuid == "plain" else "bare"
+        status, form = self.variation.write if self.variation.every_write else shown
+        text = id_.upper() if self.variation.uuid == "upper" else id_
         answer = written(status, form, self.got("raw_events", id_), text, self.variation)
         answer.repeated = known
         return answer
@@ -362,14 +377,6 @@ class Vendor:
     def create_event_sync(self, call):
         """Store an event and answer when it is processed."""
         return self.create_event(call, sync=True)
-
-    def get_raw_event(self, call):
-        """Get an event as it was sent."""
-        return self.got("raw_events", call.parameters["id"].lower())
-
-    def get_event(self, call):
-        """Get a computed event."""
-        return self.got("events", call.parameters["id"].lower())
 
     def list_trashed_events(self, call):
         """List the events that could not be processed."""
@@ -384,8 +391,8 @@ class Vendor:
         wanted = wanted.get("value", wanted.get("eventTypes")) if isinstance(wanted, dict) else wanted
         wanted = [wanted] if isinstance(wanted, str) else wanted
         references = [ref for ref, one in types.items() if wanted is None or ref in wanted]
-        identify = lambda ref: types[ref][self.variation.event_type_as] if ref else self.world.project  # noqa: E731
-        rows = selection.event_insights(self.world.events.values(), body, identify, references, self.variation)
+        names = {ref: types[ref][self.variation.event_type_as] for ref in types} | {None: self.world.project}
+        rows = selection.event_insights(self.world.events.values(), body, names, references, self.variation)
         return self.records("event_insights", rows)
 
     def update_event_state(self, call, kinds=("state",)):
@@ -421,7 +428,7 @@ class Vendor:
         """Search the users of a project."""
         body, mode, named = call.body, call.body.get("multiFieldMode", "latest"), call.body["fields"]
         if body.get("sqlQuery") or mode not in ("latest", "earliest", "alphabetical"):
-            raise RefusedError(400, "sqlQuery is not supported here, and multiFieldMode is latest, earliest or alphabetical")
+            raise RefusedError(400, "sqlQuery is not supported, or multiFieldMode is unknown")
         paths, users, keys = {key: user_path(key, self.world) for key in named}, self.users(body), []
         bounds = {"idAfter": str.__gt__, "idFrom": str.__ge__, "idTo": str.__lt__}
         for name, test in bounds.items():
@@ -430,21 +437,23 @@ class Vendor:
             users = [user for user in users if not body.get(name) or test(user["_id"], body[name])]
         if body.get("sort"):
             path = user_path(body["sort"], self.world)
-            plain = lambda user: next(iter(user_value(user, path, mode) or [{}]))["current"]  # noqa: E731
-            keys = [(plain if path[0] == "fields" else lambda user: user_value(user, path), body.get("order", "ASC"))]
-        hidden = lambda user: shaped("users", user, self.variation)  # noqa: E731
+            plain = lambda user: next(iter(user_value(user, path, mode) or [{"current": None}]))["current"]  # noqa: E731
+            key = plain if path[0] == "fields" else partial(user_value, path=path)
+            keys = [(key, body.get("order", "ASC"))]
+        kept, flat = mode if self.variation.reduced else None, self.variation.keys == "flat"
 
         def present(rows):
             answer = []
-            for user in rows:
-                chosen, record = {"_id": user["_id"]} if self.variation.always_id or not named else {}, hidden(user)
+            for user, record in zip(rows, self.records("users", rows), strict=True):
+                chosen = {"_id": user["_id"]} if self.variation.always_id or not named else {}
                 for key, path in paths.items():
-                    value = user_value(user if len(path) > 1 else record, path, mode if self.variation.reduced else None)
-                    target, last = (chosen, key) if self.variation.keys == "flat" else (chosen, path[-1])
-                    for part in path[:-1] if self.variation.keys != "flat" else ():
+                    target = chosen
+                    for part in () if flat else path[:-1]:
                         target = target.setdefault(part, {})
-                    if path[0] in record or len(path) > 1:
-                        target[last] = value
+                    if len(path) > 1:
+                        target[key if flat else path[-1]] = user_value(user, path, kept)
+                    elif key in record:
+                        target[key] = record[key]
                 answer.append(extended(chosen) if self.variation.extra else chosen)
             return answer
 
@@ -452,7 +461,8 @@ class Vendor:
 
     def export_users(self, call):
         """Write users to a file."""
-        config, kind = call.body["exporterDataConfig"], str(call.body["outputFormatConfig"].get("type")).lower()
+        config = call.body["exporterDataConfig"]
+        kind = str(call.body["outputFormatConfig"].get("type")).lower()
         columns, levels = config.get("columns") or [], {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}
         if kind not in ("csv", "xlsx"):
             raise RefusedError(400, "outputFormatConfig.type must be one of: csv, xlsx")
@@ -466,14 +476,11 @@ class Vendor:
                 row[index] = row[index] and row[index].strftime(levels[one["level"]])
         return exported(columns, rows, kind, call.body["filename"], self.variation)
 
-    def get_user(self, call):
-        """Get one user."""
-        return self.got("users", call.parameters["id"], ID)
-
     def list_user_events(self, call):
         """List the events of a user."""
         rows = [e for e in self.world.events.values() if e["userId"] == call.parameters["id"]]
-        return self.listed("events", [e for e in rows if e["attributable"] or not call.flag("attributable")], call)
+        wanted = call.flag("attributable")
+        return self.listed("events", [e for e in rows if e["attributable"] or not wanted], call)
 
     def list_user_metrics(self, call):
         """List the metrics of a user's events."""
@@ -486,22 +493,21 @@ class Vendor:
     def list_event_types(self, call):
         """List event types."""
         query, search = call.query, call.query.get("search", "").lower()
-        rows = [one for one in self.world.event_types.values() if bool(one["archivedAt"]) == bool(call.flag("archived"))]
+        archived, rows = bool(call.flag("archived")), list(self.world.event_types.values())
+        rows = [one for one in rows if (one["archivedAt"] is not None) == archived]
         rows = [one for one in rows if search in one["name"].lower() or search in one["reference"].lower()]
         rows = [one for one in rows if query.get("reference") in (None, one["reference"])]
-        rows = [one for one in rows if query.get("storageKey") in (None, *(f["storageKey"] for f in one["fields"]))]
+        if key := query.get("storageKey"):
+            rows = [one for one in rows if key in [f["storageKey"] for f in one["fields"]]]
         return self.listed("event_types", rows, call)
 
     def create_event_type(self, call):
         """Create an event type."""
-        if set(call.body) - {"reference", "name", "fields", "metadata"} or call.body["reference"] in self.world.event_types:
-            raise RefusedError(400, "reference must be new, and only reference, name, fields and metadata are allowed")
+        unknown = set(call.body) - {"reference", "name", "fields", "metadata"}
+        if unknown or call.body["reference"] in self.world.event_types:
+            raise RefusedError(400, f"reference must be new, and these are not allowed: {unknown}")
         record = self.world.add_type(call.body, self.now())
         return self.written(call, "event_types", record, record["_id"])
-
-    def get_event_type(self, call):
-        """Get an event type by its reference."""
-        return self.got("event_types", call.parameters["id"])
 
     def integration(self, call):
         """Return the integration of a path as properties of its records; there is no 404 for an unknown one."""
@@ -511,15 +517,18 @@ class Vendor:
 
     def list_campaigns(self, call):
         """List the campaigns of an integration."""
-        query, wanted = call.query, self.integration(call) | {name: call.flag(name) for name in ("active", "explicit")}
+        query, like = call.query, call.query.get("nameLike", "").lower()
+        wanted = self.integration(call) | {name: call.flag(name) for name in ("active", "explicit")}
         wanted |= {"id": query.get("campaignId"), "campaignSlug": query.get("campaignSlug")}
-        rows = [c for c in self.world.campaigns.values() if all(v in (None, c[name]) for name, v in wanted.items())]
-        return self.listed("campaigns", [c for c in rows if query.get("nameLike", "").lower() in c["name"].lower()], call)
+        rows = [c for c in self.world.campaigns.values() if like in c["name"].lower()]
+        rows = [c for c in rows if all(value in (None, c[name]) for name, value in wanted.items())]
+        return self.listed("campaigns", rows, call)
 
     def create_campaign(self, call):
         """Create a campaign."""
-        given, integration = {k: v for k, v in call.body.items() if k in ("campaignSlug", "name", "active")}, self.integration(call)
-        if any(c | integration | given == c | given for c in self.world.campaigns.values() if c["campaignSlug"] == given["campaignSlug"]):
+        given = {k: v for k, v in call.body.items() if k in ("campaignSlug", "name", "active")}
+        same = (self.integration(call)["integrationId"], given["campaignSlug"])
+        if same in [(c["integrationId"], c["campaignSlug"]) for c in self.world.campaigns.values()]:
             raise RefusedError(409, "campaignSlug must be unique within the integration")
         record = self.world.add_campaign(call.parameters["vendorId"], given, self.now())
         return self.written(call, "campaigns", record, record["id"])
@@ -540,17 +549,20 @@ class Vendor:
 
     def list_outlays(self, call):
         """List the outlays of a campaign."""
-        rows = [o for o in self.world.outlays.values() if o["campaignId"] == call.parameters["parentCampaignId"]]
+        campaign = call.parameters["parentCampaignId"]
+        rows = [o for o in self.world.outlays.values() if o["campaignId"] == campaign]
         return self.listed("outlays", rows, call)
 
     def outlay(self, call):
         """Return the outlay of a path."""
-        return self.find("outlays", call.parameters["outlayId"], campaignId=call.parameters["parentCampaignId"])
+        campaign = call.parameters["parentCampaignId"]
+        return self.find("outlays", call.parameters["outlayId"], campaignId=campaign)
 
     @staticmethod
     def outlay_values(body, known):
         """Return the checked properties of an outlay."""
-        given = {k: body[k] for k in ("amount", "startDate", "endDate", "country", "region") if body.get(k) is not None}
+        names = ("amount", "startDate", "endDate", "country", "region")
+        given = {k: body[k] for k in names if body.get(k) is not None}
         given |= {k: instant(given[k], k) for k in ("startDate", "endDate") if k in given}
         if (known | given)["startDate"] >= (known | given)["endDate"]:
             raise RefusedError(400, "startDate must be less than endDate")

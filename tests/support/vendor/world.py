@@ -10,7 +10,14 @@ from uuid import UUID
 SERVICE = tomllib.loads((Path(__file__).parent / "service.toml").read_text(encoding="utf-8"))
 SAMPLES = SERVICE["samples"]
 START, NOW = datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 4, 1, tzinfo=UTC)
-OPTIONAL = ("externalId", "partialResolvedVendorId", "vendorUpdateDate", "trafficFilterId", "referrer", "referrerType")
+OPTIONAL = [
+    "externalId",
+    "partialResolvedVendorId",
+    "vendorUpdateDate",
+    "trafficFilterId",
+    "referrer",
+    "referrerType",
+]
 
 
 class World:
@@ -34,8 +41,8 @@ class World:
                 campaign = self.add_campaign(vendor, {"name": name, "campaignSlug": slug, **state}, START)
                 for month in (1, 2, 3):
                     first, last = (datetime(2025, m, 1, tzinfo=UTC) for m in (month, month + 1))
-                    given = {"amount": self.random.randint(1, 90_000) / 100, "startDate": first, "endDate": last}
-                    self.add_outlay(campaign, given, START)
+                    amount = self.random.randint(1, 90_000) / 100
+                    self.add_outlay(campaign, {"amount": amount, "startDate": first, "endDate": last}, START)
         self.add_node(nodeName="direct")
         for number in range(users):
             self.visit(number)
@@ -98,12 +105,14 @@ class World:
             self.add_session(user, tracker, moment)
             if index < number % 4:
                 reference = random.choice(["order", "lead", "Order Completed", "Order_Completed"])
-                data = {"mail": email if random.random() < 0.92 else "none", "firstName": random.choice(SAMPLES["names"])}
-                lead = {"qualified": random.randint(0, 1), "score": random.randint(0, 100), "location": "Lyon", "note": "Hi"}
-                order = {"turnover": random.randint(1_000, 30_000) / 100, "paid": 1, "orderId": f"{number}-{index}"}
-                data |= lead if reference == "lead" else order
-                sent = {"eventType": reference, "eventDate": moment + timedelta(minutes=4), "data": data}
-                self.add_event(sent | {"nonce": self.uuid(), "trackerId": tracker}, moment + timedelta(minutes=5))
+                amount, name = random.randint(1_000, 30_000) / 100, random.choice(SAMPLES["names"])
+                lead = {"qualified": index % 2, "score": index, "location": "Lyon", "note": "Hi"}
+                order = {"turnover": amount, "paid": 1, "orderId": f"{number}-{index}"}
+                data = (lead if reference == "lead" else order) | {"firstName": name}
+                data["mail"] = email if random.random() < 0.92 else "none"  # which is trashed
+                sent = {"nonce": self.uuid(), "trackerId": tracker, "eventType": reference, "data": data}
+                date = moment + timedelta(minutes=4)
+                self.add_event(sent | {"eventDate": date}, date + timedelta(minutes=1))
             moment += timedelta(milliseconds=random.randint(1_000_000, 10 * 86_400_000))
         if number % 3 == 0:
             vendor, data = random.choice(list(self.vendors)), {"email": email}
@@ -123,14 +132,17 @@ class World:
         for _ in range(random.randint(0, 4)):
             dates.append(dates[-1] + timedelta(milliseconds=random.randint(1, 120_000)))
         for date in dates:
-            page = SAMPLES["page"] | {"pathname": f"/p/{random.randint(1, 9)}", "search": "" if hits else search}
-            given = {"sessionId": id_, "serverDate": date, "timezoneOffset": -60, "pageUrl": page, "hitType": "pageview"}
-            hits.append({"id": self.uuid(), "projectId": self.project, **given, **shared})
+            path, query = f"/p/{random.randint(1, 9)}", "" if hits else search
+            page = SAMPLES["page"] | {"pathname": path, "search": query}
+            given = {"id": self.uuid(), "projectId": self.project, "sessionId": id_, "hitType": "pageview"}
+            given |= {"serverDate": date, "timezoneOffset": -60, "pageUrl": page}
+            hits.append(given | shared)
         page, identity = hits[0]["pageUrl"], {"vendorUserId": tracker}
         address = page["origin"] + page["pathname"] + page["search"]
         self.hits[hits[0]["id"]] = hits
-        ids = {"type": "session", "userId": user, "userData": identity, "rawUserData": identity, "nodeId": node["nodeId"]}
-        ids |= {"integrationId": campaign and campaign["integrationId"], "firstHitId": hits[0]["id"], "hitCount": len(hits)}
+        ids = {"type": "session", "userId": user, "userData": identity, "rawUserData": identity}
+        ids |= {"nodeId": node["nodeId"], "integrationId": campaign and campaign["integrationId"]}
+        ids |= {"firstHitId": hits[0]["id"], "hitCount": len(hits)}
         span = {"startDate": start, "endDate": dates[-1], "duration": (dates[-1] - start).total_seconds()}
         span |= {"ingestedAt": dates[-1], "updateDate": dates[-1], "firstPage": address, "firstPageUrl": page}
         captured = {"trafficFilterId": "filter-1" if random.random() < 0.05 else None, "_id": id_}
@@ -145,34 +157,39 @@ class World:
         vendor, date = self.vendors[node["vendorId"]], given["date"]
         known = {n.get("campaignId"): id_ for id_, n in self.nodes.items()}
         ids = {"_id": self.id(), "projectId": self.project, "type": "offline", "userId": user, "isBot": False}
-        ids |= {"nodeId": known.get(node.get("campaignId") or "", vendor["node"]), "integrationId": vendor["integrationId"]}
+        ids["nodeId"] = known.get(node.get("campaignId") or "", vendor["node"])
+        ids["integrationId"] = vendor["integrationId"]
         span = {"startDate": date, "endDate": date, "duration": 0}
         stamps = dict.fromkeys(("ingestedAt", "createdAt", "updateDate"), now)
-        record = dict.fromkeys(OPTIONAL) | {"userData": identity, "rawUserData": identity, "rawNodeData": node}
+        record = dict.fromkeys(OPTIONAL) | {"rawNodeData": node}
+        record |= {"userData": identity, "rawUserData": identity}
         self.interactions[ids["_id"]] = record | ids | span | stamps
         return self.interactions[ids["_id"]]
 
     def add_event(self, given, now):
         """Process an event: store it as sent and as computed or trashed, and return its id."""
-        declared, data, date = self.event_types.get(given["eventType"]), given["data"], given.get("eventDate") or now
+        reference, data, date = given["eventType"], given["data"], given.get("eventDate") or now
+        declared = self.event_types.get(reference)
         ids = {"_id": self.uuid(), "projectId": self.project}
         id_ = self.nonces[given["nonce"]] = ids["_id"]
         sent = {name: given.get(name) for name in ("nonce", "eventType", "trackerId")}
         self.raw_events[id_] = ids | sent | {"createdAt": now, "data": data}
         fields = declared["fields"] if declared and not declared["archivedAt"] else []
         values = {one["storageKey"]: data.get(one["ingestionKey"]) for one in fields}
-        errors = [] if fields else [{"type": "unknown-event-type", "field": SERVICE["field"], "value": given["eventType"]}]
+        unknown = {"type": "unknown-event-type", "field": SERVICE["field"], "value": reference}
+        errors = [] if fields else [unknown]
         for one in fields:
             value = values[one["storageKey"]]
             if not one["optional"] if value is None else not valid(one["type"], value):
-                errors.append({"type": "missing-field" if value is None else "invalid-field", "field": one, "value": value})
+                problem = "missing-field" if value is None else "invalid-field"
+                errors.append({"type": problem, "field": one, "value": value})
         if errors:
-            type_ = {"eventTypeId": declared and declared["_id"], "eventTypeRef": given["eventType"]}
+            type_ = {"eventTypeId": declared and declared["_id"], "eventTypeRef": reference}
             trashed = ids | type_ | {"errors": errors, "processingDate": now, "rawEventDate": date}
             self.trashed_events[id_] = trashed
             return id_
-        person = {f["storageKey"]: dated(f["type"], values[f["storageKey"]], date) for f in fields if f["entity"] == "user"}
-        person = {key: value for key, value in person.items() if value["raw"] is not None}
+        kinds = {f["storageKey"]: f["type"] for f in fields if f["entity"] == "user"}
+        person = {key: dated(kinds[key], values[key], date) for key in kinds if values[key] is not None}
         email, tracker = person.get("email", {}).get("current"), given.get("trackerId")
         user = self.people.get(email) or self.people.get(tracker) or self.add_user(now, tracker)
         self.people |= {key: user for key in (email, tracker) if key}
@@ -181,9 +198,16 @@ class World:
             known = self.users[user]["fields"].setdefault(key, [])
             known += [] if value["current"] in [one["current"] for one in known] else [value | source]
         types = {one["storageKey"]: one["type"] for one in fields if one["entity"] == "event"}
-        event = ids | {"userId": user, "eventDate": date, "eventType": given["eventType"], "types": types, "user": person}
+        event = ids | {
+            "userId": user,
+            "eventDate": date,
+            "eventType": reference,
+            "types": types,
+            "user": person,
+        }
         event |= {"attributable": bool(tracker), "expirationPolicy": None, "createdAt": now, "updatedAt": now}
-        self.events[id_] = event | {"metrics": {}, "event": {k: values[k] for k in types if values[k] is not None}}
+        content = {key: values[key] for key in types if values[key] is not None}
+        self.events[id_] = event | {"metrics": {}, "event": content}
         self.set_metric(self.events[id_], "event-count", "number", 1, date, now)
         for key, type_ in types.items():
             if type_ == "state" or (type_ in ("number", "currency") and values[key] is not None):
@@ -193,7 +217,7 @@ class World:
     def set_metric(self, event, key, kind, value, date, now):
         """Set a state or a statistic of an event, and the delay of a state."""
         value = {"amount": number(value), "currency": "EUR"} if kind == "currency" else value
-        data = {"type": kind, "date": date, "raw": value, "current": value, "anonymized": False, "invalid": False}
+        data = dated(kind, value, date)
         given = {"eventId": event["_id"], "key": key, "type": "state" if kind == "state" else "statistic"}
         known = event["metrics"].get(key) or self.add({}, given | {"deletedAt": None}, now, "metric")
         event["metrics"][key] = known | {"data": data, "updatedAt": now}
@@ -213,28 +237,31 @@ class World:
                 one["userLifetimeIndex"] = len(visits[one["userId"]])
             for one in sorted(self.events.values(), key=lambda one: one["eventDate"]):
                 events[one["userId"]].append(one)
-            self.complete = {id_: known | counters(visits[id_], events[id_]) for id_, known in self.users.items()}
+            pairs = self.users.items()
+            self.complete = {id_: known | counters(visits[id_], events[id_]) for id_, known in pairs}
             for user in self.complete.values():
                 if found := user["fields"].get("location"):
-                    place = {"source": "event-based", "confidence": 0.9, "location": found[-1]["current"]["location"]}
-                    user["mostProbableLocation"] = place
+                    place = {"source": "event-based", "location": found[-1]["current"]["location"]}
+                    user["mostProbableLocation"] = place | {"confidence": 0.9}
         return self.complete
 
 
 def counters(visits, events):
     """Return the counters of a user, over interactions that are neither bots nor captured by a filter."""
     visits = [visit for visit in visits if not visit["isBot"] and not visit["trafficFilterId"]]
-    metrics, dates, record = defaultdict(list), defaultdict(list), {"eventCount": len(events), "eventTypeMeta": {}, "metrics": {}}
+    metrics, dates = defaultdict(list), defaultdict(list)
+    record = {"eventCount": len(events), "eventTypeMeta": {}, "metrics": {}}
     for event in events:
         dates[event["eventType"]].append(event["eventDate"])
         for metric in event["metrics"].values():
             metrics[metric["key"], metric["type"]].append(number(metric["data"]["current"]))
     record["eventTypesCount"] = {reference: len(those) for reference, those in dates.items()}
     for reference, those in dates.items():
-        record["eventTypeMeta"][reference] = {"count": len(those), "firstDate": those[0], "lastDate": those[-1]}
+        meta = {"count": len(those), "firstDate": those[0], "lastDate": those[-1]}
+        record["eventTypeMeta"][reference] = meta
     for (key, type_), v in metrics.items():
-        sums = {"type": type_, "sum": sum(v), "max": max(v), "min": min(v), "count": len(v), "average": sum(v) / len(v)}
-        record["metrics"][key] = sums
+        sums = {"type": type_, "sum": sum(v), "max": max(v), "min": min(v), "count": len(v)}
+        record["metrics"][key] = sums | {"average": sum(v) / len(v)}
     record |= {"audienceIds": ["audience-buyers"] if events else [], "interactionCount": len(visits)}
     for name, source in (("hitCount", "hitCount"), ("interactionDuration", "duration")):
         record[name] = sum(visit.get(source, 0) for visit in visits)

@@ -12,12 +12,15 @@ import jwt
 import openpyxl
 import pytest
 import requests
-
 from support.vendor.running import serving
 from support.vendor.variations import VARIATIONS, WRITES, Fault, Variation
 
 ADS = "/custom-ads/Google%20Ads/campaigns"
-EVENT = {"projectId": "my-shop", "eventType": "order", "data": {"orderId": "7", "mail": "New@x.example", "turnover": 12.5}}
+EVENT = {
+    "projectId": "my-shop",
+    "eventType": "order",
+    "data": {"orderId": "7", "mail": "New@x.example", "turnover": 12.5},
+}
 
 
 class Caller:
@@ -32,7 +35,12 @@ class Caller:
     def exchange(self, seconds=300, algorithm="RS256", **claims):
         key = json.loads(self.service.key.read_text())
         audience = f"{self.service.auth_url}/oidc/token"
-        payload = {"iss": key["clientId"], "sub": key["serviceAccountEmail"], "aud": audience, "scope": "full_access"}
+        payload = {
+            "iss": key["clientId"],
+            "sub": key["serviceAccountEmail"],
+            "aud": audience,
+            "scope": "full_access",
+        }
         payload |= {"exp": int(time.time()) + seconds} | claims
         secret = key["privateKey"] if algorithm == "RS256" else "x" * 64
         form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "client_id": key["clientId"]}
@@ -106,11 +114,26 @@ def test_a_token_needs_a_fitting_assertion(start):
     service = start()
     answer = service.exchange()
     assert answer.status_code == 200
-    assert (answer.json()["token_type"], answer.json()["expires_in"], answer.json()["scope"]) == ("Bearer", 3600, "full_access")
-    for wrong in ({"seconds": -1}, {"iss": "other"}, {"sub": "other"}, {"aud": "https://other.example"}, {"algorithm": "HS256"}):
+    assert (answer.json()["token_type"], answer.json()["expires_in"], answer.json()["scope"]) == (
+        "Bearer",
+        3600,
+        "full_access",
+    )
+    for wrong in (
+        {"seconds": -1},
+        {"iss": "other"},
+        {"sub": "other"},
+        {"aud": "https://other.example"},
+        {"algorithm": "HS256"},
+    ):
         assert service.exchange(**wrong).status_code == 400
     assert service.session.post(f"{service.base}/interactions/search", json={}).status_code == 401
-    assert service.call("POST", "/projects/other/interactions/search", base=service.service.url, json={}).status_code == 403
+    assert (
+        service.call(
+            "POST", "/projects/other/interactions/search", base=service.service.url, json={}
+        ).status_code
+        == 403
+    )
     assert service.vendor.writes == []
 
 
@@ -120,12 +143,21 @@ def test_interactions_are_selected_sorted_and_paged(start):
     assert whole["count"] == whole["total"] == len(whole["data"]) > 50
     assert instants(whole["data"]) == sorted(instants(whole["data"]), reverse=True)
     page = service.post("/interactions/search", sort={"startDate": -1}, offset=10, limit=5).json()
-    assert page == {"offset": 10, "limit": 5, "count": 5, "total": whole["total"], "data": whole["data"][10:15]}
+    assert page == {
+        "offset": 10,
+        "limit": 5,
+        "count": 5,
+        "total": whole["total"],
+        "data": whole["data"][10:15],
+    }
     bound = whole["data"][20]["startDate"]
     since = service.post("/interactions/search", since=bound).json()["total"]
     until = service.post("/interactions/search", until=bound).json()["total"]
     assert since + until == whole["total"] + instants(whole["data"]).count(datetime.fromisoformat(bound))
-    counts = {bots: service.post("/interactions/search", isBot=bots, filtered=None).json()["total"] for bots in (True, False, None)}
+    counts = {
+        bots: service.post("/interactions/search", isBot=bots, filtered=None).json()["total"]
+        for bots in (True, False, None)
+    }
     assert counts[True] + counts[False] == counts[None]
     assert 0 < counts[True] < counts[False]
     rows = service.post("/interactions/search", projection=["geo.city", "type"]).json()["data"]
@@ -146,11 +178,18 @@ def test_filters_nest_and_a_node_selects_its_children(start):
     none = both | {"condition": "AND"}
     assert service.post("/interactions/search", interactionFilter=none).json()["total"] == 0
     node = {"type": "predicate", "filterId": "vendorId", "operator": "equals", "value": "Google Ads"}
-    found = service.post("/interactions/search", nodeFilter={"type": "condition", "condition": "AND", "rules": [node]}).json()["data"]
+    found = service.post(
+        "/interactions/search", nodeFilter={"type": "condition", "condition": "AND", "rules": [node]}
+    ).json()["data"]
     root = world.vendors["Google Ads"]["node"]
     assert found
     assert all(root in (row["nodeId"], world.nodes[row["nodeId"]]["parent"]) for row in found)
-    assert service.post("/interactions/search", interactionFilter=offline | {"operator": "resembles"}).status_code == 400
+    assert (
+        service.post(
+            "/interactions/search", interactionFilter=offline | {"operator": "resembles"}
+        ).status_code
+        == 400
+    )
 
 
 def test_an_interaction_has_its_hits(start):
@@ -176,7 +215,9 @@ def test_insights_agree_with_searches(start):
     assert one["sessionCount"] == len(rows)
     assert one["hitCount"] == sum(row.get("hitCount", 0) for row in rows)
     assert one["durationSum"] == pytest.approx(sum(row["duration"] for row in rows))
-    months = service.post("/interactions/insights", group="type", interval="month", sort={"sessionCount": -1}).json()
+    months = service.post(
+        "/interactions/insights", group="type", interval="month", sort={"sessionCount": -1}
+    ).json()
     assert sum(record["sessionCount"] for record in months) == len(rows)
     assert {record["group"] for record in months} == {"session", "offline"}
     counts = [record["sessionCount"] for record in months]
@@ -211,11 +252,21 @@ def test_an_event_is_stored_once_and_makes_its_user(start):
 def test_states_and_statistics_are_updated(start):
     service = start()
     event = service.send("n-1").json()
-    date = (datetime.fromisoformat(service.get(f"/events/{event}").json()["eventDate"]) + timedelta(seconds=90)).isoformat()
-    assert service.call("PUT", f"/events/{event}/states/paid", json={"value": 1, "date": date}).status_code == 200
+    date = (
+        datetime.fromisoformat(service.get(f"/events/{event}").json()["eventDate"]) + timedelta(seconds=90)
+    ).isoformat()
+    assert (
+        service.call("PUT", f"/events/{event}/states/paid", json={"value": 1, "date": date}).status_code
+        == 200
+    )
     assert service.call("PUT", f"/events/{event}/statistics/turnover", json={"value": 20}).status_code == 200
     metrics = {m["key"]: m["data"]["current"] for m in service.get(f"/events/{event}").json()["metrics"]}
-    assert metrics == {"event-count": 1, "paid": 1, "state-delay-paid": 90, "turnover": {"amount": 20, "currency": "EUR"}}
+    assert metrics == {
+        "event-count": 1,
+        "paid": 1,
+        "state-delay-paid": 90,
+        "turnover": {"amount": 20, "currency": "EUR"},
+    }
     unknown = service.call("PUT", f"/events/{event}/states/paidd", json={"value": 1})
     assert (unknown.status_code, "storageKey" in unknown.json()["message"]) == (404, True)
     assert service.call("PUT", f"/events/{event}/states/paid", json={"value": 2}).status_code == 400
@@ -226,19 +277,31 @@ def test_states_and_statistics_are_updated(start):
 
 def test_event_insights_sum_metrics(start):
     service = start()
-    body = {"since": "2025-01-01T00:00:00Z", "until": "2025-03-31T23:59:59Z", "metrics": ["event-count", "turnover", "none"]}
+    body = {
+        "since": "2025-01-01T00:00:00Z",
+        "until": "2025-03-31T23:59:59Z",
+        "metrics": ["event-count", "turnover", "none"],
+    }
     whole = service.post("/events/insights", **body, groupBy="project", interval="week").json()
     parts = service.post("/events/insights", **body, groupBy="event-type", interval="monthOfYear").json()
-    events = [e for e in service.vendor.world.events.values() if e["eventDate"].year == 2025 and e["eventDate"].month < 4]
+    events = [
+        e
+        for e in service.vendor.world.events.values()
+        if e["eventDate"].year == 2025 and e["eventDate"].month < 4
+    ]
     for rows in (whole, parts):
         assert sum(row["values"]["event-count"] for row in rows) == len(events)
         assert {row["values"]["none"] for row in rows} == {0}
     assert {row["identifier"] for row in whole} == {"my-shop"}
     assert {row["identifier"] for row in parts} == set(service.vendor.world.event_types)
     assert len(whole) == 14  # weeks of 1 January to 31 March 2025
-    some = service.post("/events/insights", **body, groupBy="event-type", interval="year", filter=["lead"]).json()
+    some = service.post(
+        "/events/insights", **body, groupBy="event-type", interval="year", filter=["lead"]
+    ).json()
     assert {row["identifier"] for row in some} == {"lead"}
-    assert service.post("/events/insights", **body, groupBy="project", interval="hourOfDay").status_code == 400
+    assert (
+        service.post("/events/insights", **body, groupBy="project", interval="hourOfDay").status_code == 400
+    )
 
 
 def test_users_are_searched_by_keys(start):
@@ -247,8 +310,12 @@ def test_users_are_searched_by_keys(start):
     ids = [row["_id"] for row in every["data"]]
     assert ids == sorted(service.vendor.world.users)
     assert {frozenset(row) for row in every["data"]} == {frozenset({"_id"})}
-    assert [row["_id"] for row in service.users(fields=[], sort="_id", idAfter=ids[3], limit=2).json()["data"]] == ids[4:6]
-    assert [row["_id"] for row in service.users(fields=[], sort="_id", idFrom=ids[3], idTo=ids[5]).json()["data"]] == ids[3:5]
+    assert [
+        row["_id"] for row in service.users(fields=[], sort="_id", idAfter=ids[3], limit=2).json()["data"]
+    ] == ids[4:6]
+    assert [
+        row["_id"] for row in service.users(fields=[], sort="_id", idFrom=ids[3], idTo=ids[5]).json()["data"]
+    ] == ids[3:5]
     names = ["fields.email", "eventTypesCount.Order Completed", "metrics.turnover.sum", "eventCount"]
     rows = service.users(fields=names, sort="eventCount", order="DESC").json()["data"]
     counts = [row["eventCount"] for row in rows]
@@ -256,7 +323,13 @@ def test_users_are_searched_by_keys(start):
     assert rows[0]["fields"]["email"][0]["current"].endswith("@x.example")
     holder = next(row for row in rows if row["eventTypesCount"]["Order Completed"])
     assert holder["metrics"]["turnover"]["sum"] > 0
-    some = {"type": "fields", "field": "email", "operatorType": "string", "operator": "contains", "value": "USER1@"}
+    some = {
+        "type": "fields",
+        "field": "email",
+        "operatorType": "string",
+        "operator": "contains",
+        "value": "USER1@",
+    }
     assert service.users(fields=[], filters=some).json()["total"] == 1
     for key in ("fields.none", "eventTypesCount.none", "metrics.turnover.median", "none"):
         assert service.users(fields=[key]).status_code == 400
@@ -273,7 +346,9 @@ def test_users_are_exported(start):
     assert {row[0] for row in rows[1:]} == set(service.vendor.world.users)
     book = service.post("/users/export", **body, outputFormatConfig={"type": "xlsx"})
     sheet = openpyxl.load_workbook(io.BytesIO(book.content)).active
-    assert [[str(v or "") for v in row] for row in sheet.values] == [[v if v != "0" else "" for v in row] for row in rows]
+    assert [[str(v or "") for v in row] for row in sheet.values] == [
+        [v if v != "0" else "" for v in row] for row in rows
+    ]
 
 
 def test_events_of_a_user_are_sorted_and_paged(start):
@@ -291,8 +366,12 @@ def test_event_types_are_listed_and_created(start):
     service = start()
     names = [one["reference"] for one in service.get("/event-types", sort="-reference").json()["data"]]
     assert names == sorted(names, reverse=True)
-    assert [one["reference"] for one in service.get("/event-types", archived="true").json()["data"]] == ["old-form"]
-    assert {one["reference"] for one in service.get("/event-types", storageKey="score").json()["data"]} == {"lead"}
+    assert [one["reference"] for one in service.get("/event-types", archived="true").json()["data"]] == [
+        "old-form"
+    ]
+    assert {one["reference"] for one in service.get("/event-types", storageKey="score").json()["data"]} == {
+        "lead"
+    }
     assert service.get("/event-types/Order%20Completed").json()["reference"] == "Order Completed"
     made = service.write("create_event_type")
     assert (made.status_code, made.json()["reference"]) == (201, "call")
@@ -328,7 +407,12 @@ def test_campaigns_and_outlays_are_kept(start):
 @pytest.mark.parametrize("status", [404, 405, 410, 501, 401, 403])
 def test_what_the_specification_lacks_is_absent(start, status):
     service = start(f"absent-{status}")
-    for method, path in (("POST", "/events/search"), ("GET", "/nodes"), ("GET", "/settings"), ("POST", "/events/batch")):
+    for method, path in (
+        ("POST", "/events/search"),
+        ("GET", "/nodes"),
+        ("GET", "/settings"),
+        ("POST", "/events/batch"),
+    ):
         assert service.call(method, path).status_code == status
     assert service.call("HEAD", "/event-types").status_code == status
 
@@ -363,7 +447,11 @@ def test_a_lost_write_is_carried_out(start):
 def test_faults_pass(start):
     service = start("429-reads-after-0")
     first = service.get("/event-types")
-    assert (first.status_code, first.headers["Retry-After"], service.get("/event-types").status_code) == (429, "0", 200)
+    assert (first.status_code, first.headers["Retry-After"], service.get("/event-types").status_code) == (
+        429,
+        "0",
+        200,
+    )
     assert "Retry-After" not in start("503-reads").get("/event-types").headers
     service = start("503-writes-carried-out")
     assert service.write("create_campaign").status_code == 503
@@ -401,7 +489,9 @@ def test_pages_vary(start):
         assert (refused.status_code, "100" in refused.json()["message"]) == (status, True)
         assert service.post("/interactions/search", limit=100).json()["count"] == 100
     service = start("unsorted")
-    pages = [tuple(row["_id"] for row in service.post("/interactions/search").json()["data"]) for _ in range(2)]
+    pages = [
+        tuple(row["_id"] for row in service.post("/interactions/search").json()["data"]) for _ in range(2)
+    ]
     assert pages[0] != pages[1]
     assert sorted(pages[0]) == sorted(pages[1])
     rows = service.post("/interactions/search", sort={"startDate": 1}).json()["data"]
@@ -422,19 +512,31 @@ def test_records_vary(start):
         start_, end = instants([row, row | {"startDate": row["endDate"]}])
         late = 0.001 if row["type"] == "session" else 0
         assert row["duration"] == pytest.approx((end - start_).total_seconds() + late, abs=1e-6)
-    assert {row["type"] for row in start("duration-absent").post("/interactions/search").json()["data"] if "duration" in row} == {"offline"}
+    assert {
+        row["type"]
+        for row in start("duration-absent").post("/interactions/search").json()["data"]
+        if "duration" in row
+    } == {"offline"}
     service = start("flat-keys")
     assert "fields.email" in service.users(fields=["fields.email"]).json()["data"][0]
-    assert any("geo.city" in row for row in service.post("/interactions/search", projection=["geo.city"]).json()["data"])
+    assert any(
+        "geo.city" in row
+        for row in service.post("/interactions/search", projection=["geo.city"]).json()["data"]
+    )
     assert set(start("only-named-keys").users(fields=["eventCount"]).json()["data"][0]) == {"eventCount"}
 
 
 @pytest.mark.parametrize("style", ["plain", "offset", "mixed", "lower", "nanoseconds", "naive"])
 def test_dates_denote_the_same_instants(start, style):
-    bodies = [start(name).post("/interactions/search", sort={"startDate": 1}).json() for name in ("plain", f"dates-{style}")]
+    bodies = [
+        start(name).post("/interactions/search", sort={"startDate": 1}).json()
+        for name in ("plain", f"dates-{style}")
+    ]
     texts = [[row["startDate"] for row in body["data"]] for body in bodies]
     assert texts[0] != texts[1]
-    read = [datetime.fromisoformat(text.upper() + ("" if style != "naive" else "+00:00")) for text in texts[1]]
+    read = [
+        datetime.fromisoformat(text.upper() + ("" if style != "naive" else "+00:00")) for text in texts[1]
+    ]
     assert read == [datetime.fromisoformat(text) for text in texts[0]]
 
 
@@ -455,11 +557,20 @@ def test_refusals_say_why(start, form):
 
 
 def test_insights_vary(start):
-    body = {"since": "2024-01-01T00:00:00Z", "until": "2025-12-31T00:00:00Z", "metrics": ["event-count"], "groupBy": "project"}
+    body = {
+        "since": "2024-01-01T00:00:00Z",
+        "until": "2025-12-31T00:00:00Z",
+        "metrics": ["event-count"],
+        "groupBy": "project",
+    }
     plain = start().post("/events/insights", **body, interval="month").json()
     some = start("zeros-none").post("/events/insights", **body, interval="month").json()
     assert some == [row for row in plain if row["values"]["event-count"]] != plain
-    labels = start("labels-native").post("/interactions/insights", group="isBot", isBot=None, interval="dayOfWeek").json()
+    labels = (
+        start("labels-native")
+        .post("/interactions/insights", group="isBot", isBot=None, interval="dayOfWeek")
+        .json()
+    )
     assert {type(row["group"]) for row in labels} == {bool}
     assert {type(row["interval"]) for row in labels} == {int}
     starts = start("labels-start").post("/events/insights", **body, interval="quarter").json()
@@ -467,7 +578,12 @@ def test_insights_vary(start):
 
 
 def test_exports_vary(start):
-    body = {"filename": "u", "exporterDataConfig": {"columns": ["_id"]}, "outputFormatConfig": {"type": "csv"}, "transformerConfig": []}
+    body = {
+        "filename": "u",
+        "exporterDataConfig": {"columns": ["_id"]},
+        "outputFormatConfig": {"type": "csv"},
+        "transformerConfig": [],
+    }
     beginnings = {"login": b"<!DOCTYPE", "json": b"{", "empty": b"", "stale": b"old _id"}
     for name, begin in beginnings.items():
         answer = start(f"export-{name}").post("/users/export", **body)
@@ -475,10 +591,16 @@ def test_exports_vary(start):
     assert start("export-dialect-bom").post("/users/export", **body).content.startswith(b"\xef\xbb\xbf_id")
 
 
-@pytest.mark.parametrize("name", [name for name in VARIATIONS if "write" not in name and name[:3] not in ("408", "425", "50")])
+@pytest.mark.parametrize(
+    "name", [name for name in VARIATIONS if "write" not in name and name[:3] not in ("408", "425", "50")]
+)
 def test_no_variation_breaks_the_service(start, name):
     service, variation = start(name, users=6), VARIATIONS[name]
-    if variation.token_redirect or any(fault.on == "token" for fault in variation.faults) or variation.clock_off:
+    if (
+        variation.token_redirect
+        or any(fault.on == "token" for fault in variation.faults)
+        or variation.clock_off
+    ):
         return
     for attempt in (service.write, service.write):
         for operation in WRITES:
