@@ -591,11 +591,12 @@ def test_exports_vary(start):
     assert start("export-dialect-bom").post("/users/export", **body).content.startswith(b"\xef\xbb\xbf_id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in VARIATIONS if "write" not in name and name[:3] not in ("408", "425", "50")]
 )
 def test_no_variation_breaks_the_service(start, name):
-    service, variation = start(name, users=6), VARIATIONS[name]
+    service, variation = start(name, users=20), VARIATIONS[name]
     if (
         variation.token_redirect
         or any(fault.on == "token" for fault in variation.faults)
