@@ -91,7 +91,7 @@ def refusal(status, message, form, headers=None):
 
 def written(status, form, record, id_, variation):
     """Answer a write: with its record, with its id in one of several forms, or without either."""
-    values = {"record": json_text(record, variation), "id": json.dumps(id_), "text": id_}
+    values = {"record": json_text(record, variation), "id": json.dumps(id_), "id_text": id_}
     media = "text/plain" if form in ("text", "plain", "empty") else "application/json"
     return Response(Template(SERVICE["writes"][form]).substitute(values), status, media_type=media)
 
