@@ -6,142 +6,126 @@ import json
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from http import HTTPStatus
+from string import Template
 from zlib import crc32
 
 import xlsxwriter
 from starlette.responses import Response
+from support.vendor.world import SERVICE
 
-ESSENTIAL = {
-    "interactions": {"_id", "type", "startDate", "userId", "nodeId"}, "hits": {"id", "sessionId", "serverDate"},
-    "raw_events": {"_id", "eventType", "nonce", "data"}, "events": {"_id", "userId", "eventDate", "eventType"},
-    "metrics": {"_id", "eventId", "key", "type", "data"}, "trashed_events": {"_id", "errors"}, "users": {"_id"},
-    "event_types": {"_id", "reference", "fields"}, "campaigns": {"id", "campaignSlug", "name"},
-    "outlays": {"_id", "campaignId", "amount", "startDate", "endDate"}, "insights": {"sessionCount", "group", "interval"},
-    "event_insights": {"identifier", "interval", "values"},
-}  # fmt: skip
-NESTED = {"geo", "asn", "userAgent", "browser", "firstPageUrl", "pageUrl", "amount", "mostProbableLocation", "expirationPolicy"}
-LOGIN = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><form method=post>Password</form></body></html>"
+LOGIN = (
+    "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><form method=post></form></body></html>"
+)
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
 def date_text(moment, style):
     """Write a date-time in one of the forms of RFC 3339."""
     if style == "mixed":
         style = ("z", "offset", "lower", "nanoseconds", "plain")[int(moment.timestamp()) % 5]
-    if style == "offset":
-        return moment.astimezone(timezone(timedelta(hours=5, minutes=30))).isoformat(timespec="milliseconds")
-    if style == "plain":
-        return moment.isoformat()
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}"
-    return {"z": f"{text}Z", "lower": f"{text}z".lower(), "nanoseconds": f"{text}000000Z", "naive": text}[style]
+    text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}"
+    east = moment.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    forms = {"z": f"{text}Z", "lower": f"{text}z".lower(), "nanoseconds": f"{text}000000Z", "naive": text}
+    return forms.get(style) or (east if style == "offset" else moment).isoformat()
 
 
-def written_dates(value, style):
-    """Replace the date-times in nested records by text."""
-    if isinstance(value, datetime):
-        return date_text(value, style)
-    if isinstance(value, dict):
-        return {key: written_dates(member, style) for key, member in value.items()}
-    return [written_dates(member, style) for member in value] if isinstance(value, list) else value
+def json_text(value, variation):
+    """Write JSON with dates in the chosen form."""
+    return json.dumps(value, ensure_ascii=False, default=lambda date: date_text(date, variation.dates))
+
+
+def json_response(value, variation, status=200, headers=None):
+    """Answer with JSON."""
+    return Response(json_text(value, variation), status, headers, "application/json; charset=utf-8")
 
 
 def shaped(kind, record, variation):
-    """Return a record as this service has it: with other or missing properties, its dates still instants."""
-    mark = crc32(str(record.get("_id") or record.get("id") or record).encode())
-    record = dict(record)
-    if record.get("type") == "session" and variation.duration != "exact" and "duration" in record:
+    """Return a record as this service has it: with other, additional or missing properties."""
+    mark, record = crc32(str(record.get("_id") or record.get("id") or record).encode()), dict(record)
+    if record.get("type") == "session" and variation.duration != "exact":
         exact = record.pop("duration")
-        other = {"off": {"duration": exact + 0.001}, "whole": {"duration": int(exact)}, "absent": {}}
-        record |= other[variation.duration]
+        other = {"off": {"duration": exact + 0.001}, "whole": {"duration": int(exact)}}
+        record |= other.get(variation.duration, {})
     if kind == "events":
-        record.pop("declared")
-        metrics = [m for m in record["metrics"].values() if variation.builtins or m["key"] in record["event"] or m["type"] == "state"]
-        record["metrics"] = [shaped("metrics", metric, variation) for metric in metrics]
-        forms = {"values": lambda v: v, "metric": lambda v: {"raw": v, "current": v}}
-        record["event"] = {k: forms[variation.event_object](v) for k, v in record["event"].items()} if variation.event_object != "empty" else {}  # fmt: skip
-    if mark % variation.missing_every == 0:
-        for name in list(record):
-            for pattern in variation.missing:
-                optional = name not in ESSENTIAL[kind] or not pattern.endswith("*")
-                if optional and fnmatchcase(f"{kind}.{name}", pattern) and name in record:
-                    record |= {name: None}
-                    if variation.missing_as == "absent":
-                        del record[name]
+        types, metrics = record.pop("types"), record["metrics"].values()
+        kept = [metric for metric in metrics if variation.builtins or metric["key"] in types]
+        form = {"values": lambda v: v, "metric": lambda v: {"raw": v, "current": v}}.get(
+            variation.event_object
+        )
+        record |= {"event": {k: form(v) for k, v in record["event"].items()} if form else {}}
+        record |= {"metrics": [shaped("metrics", metric, variation) for metric in kept]}
+    essential, hidden = SERVICE["essential"][kind], {}
+    for pattern in variation.missing if mark % variation.missing_every == 0 else ():
+        names = [name for name in record if name not in essential or not pattern.endswith("*")]
+        hidden |= dict.fromkeys(name for name in names if fnmatchcase(f"{kind}.{name}", pattern))
+    if variation.missing_as == "absent":
+        record = {name: value for name, value in record.items() if name not in hidden}
+    else:
+        record |= hidden
     return extended(record, mark, kind) if variation.extra else record
 
 
 def extended(record, mark=0, kind=None):
     """Add unknown fields, the same names with different types, to a record and its nested objects."""
-    objects = NESTED | ({"data"} if kind == "metrics" else set())
+    objects = {*SERVICE["vocabulary"]["nested"], *(["data"] if kind == "metrics" else [])} - {"values"}
     record = {k: extended(v, mark) if k in objects and isinstance(v, dict) else v for k, v in record.items()}
     mixed = (7, "seven", [1, "a", {"b": None}], {"deep": {"er": [True]}}, None, 1.5, True)[mark % 7]
-    return record | {"__v": 0, "xMixed": mixed, "x.dotted name": "x", "xObject": {}, "xList": [], "tags": ["a", 1]}
-
-
-def json_response(value, variation, status=200, headers=None):
-    """Answer with JSON."""
-    text = json.dumps(written_dates(value, variation.dates), ensure_ascii=False)
-    return Response(text, status, headers, "application/json; charset=utf-8")
+    return record | {
+        "__v": 0,
+        "xMixed": mixed,
+        "x.dotted name": "x",
+        "xObject": {},
+        "xList": [],
+        "tags": ["a", 1],
+    }
 
 
 def refusal(status, message, form, headers=None):
     """Answer an error in one of the forms that services have."""
-    title = HTTPStatus(status).phrase
-    plain = {"statusCode": status, "message": message} | ({} if status == 401 else {"error": title})
-    bodies = {
-        "json": plain,
-        "sentences": plain | {"message": [message]},
-        "nested": {"error": {"code": status, "message": message, "status": title.upper()}},
-        "list": {"errors": [{"title": title, "detail": message, "message": message}]},
-        "problem": {"type": "about:blank", "title": title, "status": status, "detail": message},
-        "text": message,
-        "html": f"<html><head><title>{status} {title}</title></head><body><h1>{title}</h1><hr>{message}</body></html>",
-        "empty": "",
-    }
-    types = {"text": "text/plain", "html": "text/html", "empty": None, "problem": "application/problem+json"}
-    body = bodies[form] if isinstance(bodies[form], str) else json.dumps(bodies[form])
-    return Response(body, status, headers, types.get(form, "application/json"))
+    media, text = SERVICE["errors"][form]
+    values = {"status": status, "message": message, "title": HTTPStatus(status).phrase}
+    if "json" in media:
+        values |= {name: json.dumps(str(value))[1:-1] for name, value in values.items()}
+    return Response(Template(text).substitute(values), status, headers, media)
 
 
 def written(status, form, record, id_, variation):
     """Answer a write: with its record, with its id in one of several forms, or without either."""
-    bodies = {
-        "record": record, "envelope": {"data": record}, "id": {"id": id_}, "_id": {"_id": id_}, "bare": id_,
-        "modified": {"modifiedCount": 1}, "true": True, "null": None, "object": {},
-    }  # fmt: skip
-    if form in ("text", "empty"):
-        return Response("OK" if form == "text" else b"", status, media_type="text/plain" if form == "text" else None)
-    return json_response(bodies[form], variation, status)
+    values = {"record": json_text(record, variation), "id": json.dumps(id_), "id_text": id_}
+    media = "text/plain" if form in ("text", "plain", "empty") else "application/json"
+    return Response(Template(SERVICE["writes"][form]).substitute(values), status, media_type=media)
 
 
 def exported(columns, rows, kind, filename, variation):
-    """Answer with a file of rows: CSV or XLSX, or what comes in its place."""
-    if variation.export in ("login", "empty"):
-        return Response(LOGIN if variation.export == "login" else b"", media_type="text/html" if variation.export == "login" else None)
-    if variation.export == "json":
-        return json_response({"status": "pending", "url": None}, variation)
+    """Answer with a file of rows, CSV or XLSX, or with what comes in its place."""
+    if variation.export in ("login", "json", "empty"):
+        others = {"login": (LOGIN, "text/html"), "json": ('{"status": "pending"}', "application/json")}
+        text, media = others.get(variation.export, ("", None))
+        return Response(text, media_type=media)
     columns = columns if variation.export == "file" else [f"old {name}" for name in columns]
-    rows = [[cell(value, variation.dates) for value in row] for row in rows]
-    buffer = io.BytesIO()
+    table = [columns, *([cell(value, variation) for value in row] for row in rows)]
+    buffer, text = io.BytesIO(), io.StringIO(newline="")
     if kind == "xlsx":
         with xlsxwriter.Workbook(buffer, {"in_memory": True}) as workbook:
             sheet = workbook.add_worksheet()
-            for index, row in enumerate([columns, *rows]):
+            for index, row in enumerate(table):
                 sheet.write_row(index, 0, row)
-        media = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     else:
-        text, dialect = io.StringIO(newline=""), variation.export_dialect
-        quoting = csv.QUOTE_ALL if dialect == "quoted" else csv.QUOTE_MINIMAL
-        csv.writer(text, delimiter=";" if dialect == "semicolon" else ",", quoting=quoting).writerows([columns, *rows])
-        buffer.write(text.getvalue().encode("utf-8-sig" if dialect == "bom" else "utf-8"))
-        media = "text/csv"
-    media = media if variation.export_type is None else variation.export_type or None
-    return Response(buffer.getvalue(), 200, {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}, media)
+        csv.writer(text, delimiter=";" if variation.export_dialect == "semicolon" else ",").writerows(table)
+        buffer.write(text.getvalue().encode("utf-8-sig" if variation.export_dialect == "bom" else "utf-8"))
+    media = (
+        {"csv": "text/csv", "xlsx": XLSX}[kind] if variation.export_type is None else variation.export_type
+    )
+    headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}
+    return Response(buffer.getvalue(), 200, headers, media or None)
 
 
-def cell(value, style):
+def cell(value, variation):
     """Write a value into a cell: the current one of a field, lists joined, dates as text."""
     if isinstance(value, list):
-        return ", ".join(str(cell(member, style)) for member in value)
+        return ", ".join(str(cell(member, variation)) for member in value)
     if isinstance(value, dict):
-        return cell(value["current"], style) if "current" in value else json.dumps(written_dates(value, style))
-    return "" if value is None else date_text(value, style) if isinstance(value, datetime) else value
+        return cell(value["current"], variation) if "current" in value else json_text(value, variation)
+    return (
+        date_text(value, variation.dates) if isinstance(value, datetime) else "" if value is None else value
+    )

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
-
 from support.vendor.server import Vendor, account
 from support.vendor.variations import VARIATIONS, Variation
 
@@ -34,7 +33,7 @@ def serving(folder: Path, variation: Variation | str = "plain", **data):
     key.touch(mode=0o600)
     key.write_text(json.dumps(account()[0]))
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        vendor.address = "http://127.0.0.1:{}".format(listener.getsockname()[1])
+        vendor.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         config = uvicorn.Config(vendor.app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", date_header=False)  # fmt: skip
         server, ready = uvicorn.Server(config), threading.Event()
 
@@ -51,7 +50,14 @@ def serving(folder: Path, variation: Variation | str = "plain", **data):
             assert ready.wait(60)
             prefix = variation.prefix
             base = vendor.address
-            yield Serving(f"{base}/api/v1{prefix}", f"{base}/api/v2{prefix}", f"{base}/auth{prefix}", vendor.world.project, key, vendor)
+            yield Serving(
+                f"{base}/api/v1{prefix}",
+                f"{base}/api/v2{prefix}",
+                f"{base}/auth{prefix}",
+                vendor.world.project,
+                key,
+                vendor,
+            )
         finally:
             server.should_exit = True
             thread.join(60)
