@@ -108,8 +108,10 @@ def read_failure(
     if status == 429 or (status == 503 and error.retry_after is not None):
         # The request was not started.
         retry = "always"
+    # Our own service says in details what is wrong.
+    details = body.get("details")
     if (getattr(request, "limit", None) or 0) > SMALLEST_PAGE and (
-        status in (413, 504) or (status == 400 and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
+        status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
     ):
         error.details.append({"type": _PAGE_TOO_LARGE})
         retry = "never"
