@@ -626,12 +626,13 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
 
 def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
     """Return the ids of users who may have events in the period."""
+    # What the service does not say of a user may be anything.
     mask = pc.greater(users["eventCount"], 0)
     if copier.scope is not None:
         mask = pc.and_(mask, pc.greater_equal(users["lastEventDate"], copier.scope))
     if copier.until is not None:
         mask = pc.and_(mask, pc.less_equal(users["firstEventDate"], copier.until))
-    ids: list[str] = users.filter(mask)["_id"].to_pylist()
+    ids: list[str] = users.filter(pc.fill_null(mask, True))["_id"].to_pylist()
     return ids
 
 

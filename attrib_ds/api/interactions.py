@@ -577,5 +577,9 @@ def _last_day(project: Project, timezone: str | None, operation: str) -> datetim
     days = project.send(operation, timezone=timezone, **every).read()["interval"]
     if not len(days):
         return None
-    day = date.fromisoformat(days[0].as_py())
+    try:
+        day = date.fromisoformat(str(days[0].as_py())[:10])
+    except ValueError:
+        # The specification does not show how a day is written.
+        return None
     return instants.last_instant(day, ZoneInfo(timezone or "UTC"), argument="until")

@@ -195,7 +195,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
         body = decode(content)
     except errors.InvalidRequest:
         body = content.decode("utf-8", "replace").strip()
-    if isinstance(body, dict) and isinstance(body.get("data"), dict):
+    if isinstance(body, dict) and isinstance(body.get("data"), dict) and not body.keys() & {"id", "_id"}:
         body = body["data"]
     if kind == "modified":
         count = body.get("modifiedCount") if isinstance(body, dict) else body
@@ -209,6 +209,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
         with suppress(Unreadable, errors.ServiceFailure):
             known = schema.RESOURCES[str(operation.answer.resource)]
             table = read_page(json_values.encode(body).encode(), expected, known=known, is_record=True).table
+            table = table.select(expected.names)
     if id is not None and table["_id"].null_count:
         table = table.set_column(0, "_id", pa.array([id]))
     return Answer.of(table, value=_EXISTING not in response.headers)

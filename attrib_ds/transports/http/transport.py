@@ -17,7 +17,9 @@ from attrib_ds import display, errors, schema
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, to_wire
 from attrib_ds.contract.administration import LoadRecords
+from attrib_ds.contract.interactions import SearchInteractions
 from attrib_ds.contract.operation import columns
+from attrib_ds.contract.users import SearchUsers
 from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers, configuration, remote_errors, session, uploading
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
@@ -29,6 +31,8 @@ Read = Callable[[Response, Operation, Request], T]
 
 #: A search whose limit is at most this many pages is one request.
 _PAGES_OF_ONE_REQUEST: Final = 4
+#: Tokens that a request is sent with.
+_TOKENS: Final = 8
 #: Orders that the functions promise; the specification guarantees none.
 _PROMISED: Final[dict[str, dict[str, Any]]] = {
     "search_interactions": {"sort": {"startDate": -1}},
@@ -120,7 +124,9 @@ class Http:
         self._page_sizes: dict[str, int] = {}
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
-        self._is_admitted = False
+        self._is_admitted = self._must_name_id = False
+        #: The last token that the service has accepted.
+        self._accepted: Secret[str] | None = None
         self.address = addresses["v1"]
         #: Only the service has it.
         self.timezone: str | None = None
@@ -229,6 +235,7 @@ class Http:
             raise errors.Unavailable("the project is closed; connect() opens it again")
         if operation.name in self._lacking:
             raise self._lack(operation)
+        request = self._naming_id(request)
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
@@ -259,9 +266,21 @@ class Http:
         try:
             return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
         except errors.AttribError as error:
+            is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
+            if is_nameless and not self._must_name_id:
+                self._must_name_id = True
+                return self._fetch(operation, request, read, is_wanted=is_wanted)
             if not self._lacks(operation, request, error):
                 raise
         raise self._lack(operation)
+
+    def _naming_id(self, request: Any) -> Any:
+        """Name the id, without which some services answer; not all take it for a key of users."""
+        if isinstance(request, SearchInteractions) and request.projection and "_id" not in request.projection:
+            return request.model_copy(update={"projection": ("_id", *request.projection)})
+        if isinstance(request, SearchUsers) and self._must_name_id and "_id" not in request.fields:
+            return request.model_copy(update={"fields": ("_id", *request.fields)})
+        return request
 
     def _lacks(self, operation: Operation, request: Any, error: errors.AttribError) -> bool:
         """Return whether an error says that the service lacks an addition to the specification."""
@@ -317,12 +336,16 @@ class Http:
                 )
             return self._exchange(operation, request, call, None, read)
         token = self._tokens.get()
-        try:
-            return self._exchange(operation, request, call, token, read)
-        except AttemptFailed as failure:
-            if not isinstance(failure.error, errors.Unauthorized):
-                raise
-        return self._exchange(operation, request, call, self._tokens.get(rejected=token), read)
+        for number in range(_TOKENS):
+            try:
+                return self._exchange(operation, request, call, token, read)
+            except AttemptFailed as failure:
+                # A new token that other threads have used up is renewed once more.
+                is_used_up = number == 0 or self._accepted is token
+                if not isinstance(failure.error, errors.Unauthorized) or not is_used_up:
+                    raise
+            token = self._tokens.get(rejected=token)
+        return self._exchange(operation, request, call, token, read)
 
     def _exchange(
         self,
@@ -337,6 +360,7 @@ class Http:
         def read(response: Response) -> T | AttemptFailed:
             if 200 <= response.status < 300:
                 self._is_admitted |= token is not None and not operation.extension
+                self._accepted = token
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
