@@ -102,7 +102,11 @@ class AttribError(Exception):
         """Pickle with the keyword-only fields, which ``Exception`` alone would drop."""
         names = ("field", "request_id", "details", "retry_after")
         fields = {name: getattr(self, name) for name in names}
-        return _rebuild, (type(self), self.message, fields), {"partial": self.partial, "is_unknown": self.is_unknown}
+        return (
+            _rebuild,
+            (type(self), self.message, fields),
+            {"partial": self.partial, "is_unknown": self.is_unknown},
+        )
 
 
 def _rebuild(kind: type[AttribError], message: str, fields: dict[str, Any]) -> AttribError:

@@ -95,8 +95,8 @@ def sync(
     Notes
     -----
     A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
-    by milliseconds, and an interaction without a node has the node ``(not set)``. Records that cannot be kept,
-    such as interactions without a user, are warned of and listed by :func:`attrib_ds.admin.check`.
+    by milliseconds, and an interaction without a node has the node ``(not set)``. Records that cannot be
+    kept, such as interactions without a user, are warned of and listed by :func:`attrib_ds.admin.check`.
 
     A service without the additions to the specification is read by the operations that it has, which takes
     longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of
@@ -407,8 +407,8 @@ def copy_campaigns(copier: Copier, integrations: Sequence[str] | None) -> None:
             _copy_outlays(copier, vendor, campaigns["id"].to_pylist())
     if not copier.has_nodes and not any(table.num_rows for table in tables):
         warn(
-            "sync: the service does not list its nodes, and no integration with campaigns is known; campaigns "
-            "and outlays are not mirrored unless integrations= names some"
+            "sync: the service does not list its nodes, and no integration with campaigns is known; "
+            "campaigns and outlays are not mirrored unless integrations= names some"
         )
 
 

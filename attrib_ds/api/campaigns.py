@@ -154,7 +154,7 @@ def create_campaign(
     ...     len(at.create_campaign(shop, "my-ads", "spring", name="Spring sale"))
     24
     """
-    id: str | None = project.send("create_campaign", **given(locals())).value  # noqa: A001
+    id: str | None = project.send("create_campaign", **given(locals())).value
     return id
 
 
@@ -347,7 +347,7 @@ def create_outlay(
     ...     at.list_outlays(shop, "my-ads", spring)["amount.amount"].to_list()
     [70.0]
     """
-    id: str | None = project.send("create_outlay", **given(locals())).value  # noqa: A001
+    id: str | None = project.send("create_outlay", **given(locals())).value
     return id
 
 

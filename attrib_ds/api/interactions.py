@@ -542,7 +542,10 @@ def event_insights(
     """
     event_type = [event_type] if isinstance(event_type, str) else event_type
     frame = _counted(project, "event_insights", given(locals()))
-    values, place = [json.loads(text) if isinstance(text, str) else {} for text in frame["values"]], list(frame.columns).index("values")
+    values, place = (
+        [json.loads(text) if isinstance(text, str) else {} for text in frame["values"]],
+        list(frame.columns).index("values"),
+    )
     for number, key in enumerate(dict.fromkeys(metrics)):
         # Some services leave zeros out.
         sums: Any = pd.array([each.get(key) or 0 for each in values], dtype="float64")

@@ -76,7 +76,9 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
     def read() -> declared_fields.DeclaredFields:
         try:
             # Without archived ones, archiving an event type would take columns away.
-            listed = [project.stream("list_event_types", archived=archived).read() for archived in (False, True)]
+            listed = [
+                project.stream("list_event_types", archived=archived).read() for archived in (False, True)
+            ]
         except (Forbidden, NotFound, NotSupported):
             return declared_fields.DeclaredFields()
         return declared_fields.declared_fields(pa.concat_tables(listed))

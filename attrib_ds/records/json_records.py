@@ -635,7 +635,9 @@ def _understood(kind: pa.DataType, value: Any) -> Any:
     if value is None:
         return None
     if pa.types.is_list(kind):
-        return [_understood(kind.value_type, each) for each in (value if isinstance(value, list) else [value])]
+        return [
+            _understood(kind.value_type, each) for each in (value if isinstance(value, list) else [value])
+        ]
     if isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_timestamp(kind)):
         return value
     if pa.types.is_string(kind):
@@ -697,9 +699,7 @@ def _instants(column: pa.Field, texts: Any) -> Any:
             # Arrow has the years 0 and 10000, Python has not.
             if first is None or (first >= _FIRST_INSTANT and last <= _LAST_INSTANT):
                 return moments
-    parsed = [
-        instants.parse_exact(text, argument="value") if text else None for text in texts.to_pylist()
-    ]
+    parsed = [instants.parse_exact(text, argument="value") if text else None for text in texts.to_pylist()]
     return pa.array(parsed, column.type)
 
 

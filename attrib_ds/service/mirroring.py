@@ -92,7 +92,12 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         reference = event_type["reference"]
         if reference is None:
             continue
-        known = {"_id": reference, "createdAt": instants.now(), "updatedAt": instants.now(), "name": reference}
+        known = {
+            "_id": reference,
+            "createdAt": instants.now(),
+            "updatedAt": instants.now(),
+            "name": reference,
+        }
         known |= {"projectId": store.meta.project_id, "fields": "[]"}
         known |= {"metadata": "{}", "phoneParsingConfig": "[]"}
         event_type |= {name: value for name, value in known.items() if event_type.get(name) is None}

@@ -454,7 +454,12 @@ def test_flat_keys_are_the_nested_ones():
     )
     page = read(content, columns, known=USER)
     assert page.table.to_pylist() == [
-        {"_id": "a", "fields.email": '[{"raw":1}]', "eventTypesCount.Order 2.0": 3, "metrics.net.value.sum": 0.5},
+        {
+            "_id": "a",
+            "fields.email": '[{"raw":1}]',
+            "eventTypesCount.Order 2.0": 3,
+            "metrics.net.value.sum": 0.5,
+        },
         {"_id": "b", "fields.email": "[]", "eventTypesCount.Order 2.0": 4, "metrics.net.value.sum": 1.0},
     ]
     assert not page.unknown.column_names

@@ -479,7 +479,11 @@ def _problem_of_file(beginning: bytes, form: str, keys: Sequence[str]) -> str | 
     if not text:
         return "an empty response"
     if text[:1] in (b"<", b"{", b"["):
-        return "a web page; check url=" if text[:1] == b"<" else f"JSON, {json_values.shown(text[:200].decode('utf-8', 'replace'))}"
+        return (
+            "a web page; check url="
+            if text[:1] == b"<"
+            else f"JSON, {json_values.shown(text[:200].decode('utf-8', 'replace'))}"
+        )
     is_workbook = text.startswith(b"PK\x03\x04")
     if form and is_workbook != (form == "xlsx"):
         return "a workbook" if is_workbook else f"something that is not {form.upper()}"

@@ -351,7 +351,11 @@ def _read_failure(response: Response, members: dict[str, Any], assertion: Secret
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):
         location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_DESCRIPTION]
-        advice = f"it has moved to {location}; pass auth_url= without /oidc/token" if location else "check auth_url="
+        advice = (
+            f"it has moved to {location}; pass auth_url= without /oidc/token"
+            if location
+            else "check auth_url="
+        )
         return AttemptFailed(InvalidRequest(f"{text}; {advice}", field="auth_url"), "never")
     if status == 407:
         return AttemptFailed(Unavailable(f"{text}; {PROXY_ADVICE}"), "never")

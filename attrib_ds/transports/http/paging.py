@@ -174,9 +174,7 @@ class Paging:
             return cls(request.model_copy(update=changes), _ById)
         return cls(request, None)
 
-    def pages(
-        self, search: Search, request: Any, *, is_whole: bool, advance: Callable[[int], None]
-    ) -> Pages:
+    def pages(self, search: Search, request: Any, *, is_whole: bool, advance: Callable[[int], None]) -> Pages:
         """Read the pages of a request.
 
         Parameters

@@ -111,7 +111,8 @@ def read_failure(
     # Our own service says in details what is wrong.
     details = body.get("details")
     if (getattr(request, "limit", None) or 0) > SMALLEST_PAGE and (
-        status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
+        status in (413, 504)
+        or (status == 400 and not details and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
     ):
         error.details.append({"type": _PAGE_TOO_LARGE})
         retry = "never"

@@ -427,7 +427,9 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
     if isinstance(error, requests.exceptions.ProxyError):
         problem = f"the proxy refused the connection ({_cause(chain)})"
         is_locked = any("407" in str(cause) for cause in chain)
-        advice = "it asks for a password: http://user:password@proxy.example:3128" if is_locked else "check it"
+        advice = (
+            "it asks for a password: http://user:password@proxy.example:3128" if is_locked else "check it"
+        )
         retry: Retry = "never" if is_locked else "always"
         return f"{host}: {problem}; HTTPS_PROXY: {advice}", retry, False
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):

@@ -203,7 +203,13 @@ class Http:
             self._page_sizes[operation.name] = max(request.limit // 2, remote_errors.SMALLEST_PAGE)
             return None
         # The service may have a smaller maximum page size.
-        left = None if not is_page else request.limit if answer.total is None else rows_left(answer.total, request)
+        left = (
+            None
+            if not is_page
+            else request.limit
+            if answer.total is None
+            else rows_left(answer.total, request)
+        )
         return answer if left is None or not answer.count or answer.count >= left else None
 
     def _search(self, operation: Operation) -> Search:
@@ -302,8 +308,8 @@ class Http:
 
     def _lack(self, operation: Operation) -> errors.NotSupported:
         return errors.NotSupported(
-            f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it is "
-            "an addition to the specification that services of attrib-ds have"
+            f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it "
+            "is an addition to the specification that services of attrib-ds have"
         )
 
     def tables(self) -> Tables:

@@ -28,12 +28,16 @@ def update(function):
 
 
 def create_offline(shop):
-    rows = pd.DataFrame({"date": [DAY], "userData.email": ["ann@x.example"], "nodeData.vendorId": ["Google Ads"]})
+    rows = pd.DataFrame(
+        {"date": [DAY], "userData.email": ["ann@x.example"], "nodeData.vendorId": ["Google Ads"]}
+    )
     return outcome(at.create_offline_interactions(shop, rows))
 
 
 def create_outlays(shop):
-    rows = pd.DataFrame({"campaignId": ["c"], "amount": [5], "startDate": [DAY], "endDate": ["2025-02-01T00:00:00Z"]})
+    rows = pd.DataFrame(
+        {"campaignId": ["c"], "amount": [5], "startDate": [DAY], "endDate": ["2025-02-01T00:00:00Z"]}
+    )
     return outcome(at.create_outlays(shop, "Google Ads", rows))
 
 
@@ -91,14 +95,14 @@ def serve(service, operation, *replies):
     left = list(replies)
 
     def answer(asked):
-        if asked.path.endswith(("/batch", "/settings")):
+        if "/batch" in asked.path or "/settings" in asked.path:
             return ABSENT
         if asked.method == "GET":
             return page()
         return left.pop(0) if len(left) > 1 else left[0]
 
     service.script = [answer]
-    return lambda: [a for a in service.asked if a.method != "GET" and not a.path.endswith("/batch")]
+    return lambda: [a for a in service.asked if a.method != "GET" and "/batch" not in a.path]
 
 
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
@@ -162,10 +166,12 @@ def test_a_write_is_repeated_where_the_service_has_not_begun_it(shop, service, o
         WRITES[operation](shop)
         assert len(sent()) == 2
         return
-    try:
-        assert WRITES[operation](shop)[0] == "unknown"
-    except errors.AttribError as error:
-        assert error.is_unknown
+    if operation in ("create_campaign", "create_event_type", *COUNTED):
+        with pytest.raises(errors.AttribError) as caught:
+            WRITES[operation](shop)
+        assert caught.value.is_unknown
+    else:
+        assert WRITES[operation](shop) == ("unknown", None)
     assert len(sent()) == 1
 
 
@@ -179,7 +185,9 @@ def test_a_write_is_repeated_where_the_service_has_not_begun_it(shop, service, o
         ([Reply(429, b""), Reply(409, {"message": "nonce"})], "rejected"),
     ],
 )
-def test_a_conflict_is_with_this_very_call_only_if_it_has_sent_the_event_before(shop, service, replies, status):
+def test_a_conflict_is_with_this_very_call_only_if_it_has_sent_the_event_before(
+    shop, service, replies, status
+):
     serve(service, "create_event_sync", *replies)
     assert WRITES["create_event_sync"](shop)[0] == status
 
@@ -219,10 +227,14 @@ def test_an_addition_that_a_service_lacks_is_asked_for_once(shop, service, statu
 
     service.script = [answer]
     for _ in range(2):
-        with pytest.raises(errors.NotSupported, match=rf"list_audiences: .* does not offer it \(HTTP {status}\)"):
+        with pytest.raises(
+            errors.NotSupported, match=rf"list_audiences: .* does not offer it \(HTTP {status}\)"
+        ):
             at.admin.list_audiences(shop)
     # A token that is refused is renewed once.
-    asked = [asked for asked in service.asked if asked.path.endswith("/audiences") or "audiences?" in asked.path]
+    asked = [
+        asked for asked in service.asked if asked.path.endswith("/audiences") or "audiences?" in asked.path
+    ]
     assert len(asked) == (2 if status == 401 else 1)
 
 
@@ -246,14 +258,18 @@ def test_a_token_that_is_good_for_nothing_is_no_missing_addition(shop, service, 
         (b"PK\x03\x04zip", "application/zip", "a workbook"),
     ],
 )
-def test_an_export_that_is_no_file_of_these_users_is_not_saved(shop, service, tmp_path, content, media, words):
+def test_an_export_that_is_no_file_of_these_users_is_not_saved(
+    shop, service, tmp_path, content, media, words
+):
     service.script = [Reply(body=content, media=media)]
     with pytest.raises(errors.ServiceFailure, match=f"no file but .*{words}"):
         at.export_users(shop, tmp_path / "users.csv", columns=["_id", "eventCount"])
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b'"_id";"eventCount"\r\n', b"\xef\xbb\xbf_id,eventCount\n1,2\n", b"eventCount\t_id"])
+@pytest.mark.parametrize(
+    "content", [b'"_id";"eventCount"\r\n', b"\xef\xbb\xbf_id,eventCount\n1,2\n", b"eventCount\t_id"]
+)
 @pytest.mark.parametrize("media", [None, "application/octet-stream", "text/csv; charset=utf-8"])
 def test_exports_of_every_dialect_are_saved(shop, service, tmp_path, content, media):
     service.script = [Reply(body=content, media=media)]
@@ -263,12 +279,16 @@ def test_exports_of_every_dialect_are_saved(shop, service, tmp_path, content, me
 
 @pytest.mark.parametrize("total", [None, "12", 12.0, 3, 100, ...])
 def test_totals_may_be_absent_text_or_estimates(shop, service, total):
-    records = [{"_id": f"{number:024x}", "startDate": f"2025-01-{number + 1:02}T00:00:00Z"} for number in range(12)]
+    records = [
+        {"_id": f"{number:024x}", "startDate": f"2025-01-{number + 1:02}T00:00:00Z"} for number in range(12)
+    ]
 
     def answer(asked):
         sent = json.loads(asked.body)
         since, offset = sent.get("since", "2000"), sent["offset"]
-        left = [record for record in records if record["startDate"][:19] >= since[:19]][offset:][: min(5, sent["limit"])]
+        left = [record for record in records if record["startDate"][:19] >= since[:19]][offset:][
+            : min(5, sent["limit"])
+        ]
         counters = {"total": total} if total is not ... else {}
         return Reply(body={"data": left} | counters)
 
