@@ -377,10 +377,13 @@ def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
 
 def copy_nodes(copier: Copier) -> None:
     """Copy the tree of nodes."""
-    nodes = copier.list_source("list_nodes")
+    try:
+        nodes = list_all(copier.source, "list_nodes")
+    except (NotFound, NotSupported):
+        copier.has_nodes = False
+        return
     copier.load("nodes", nodes)
     copier.vendors = sorted({vendor for vendor in nodes["vendorId"].to_pylist() if vendor})
-    copier.has_nodes = bool(nodes.num_rows)
 
 
 def copy_campaigns(copier: Copier, integrations: Sequence[str] | None) -> None:
