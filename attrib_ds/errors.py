@@ -68,10 +68,13 @@ class AttribError(Exception):
         The HTTP status this error stands for.
     partial : DataFrame, optional
         What became of each row so far, where rows of a frame were sent.
+    is_unknown : bool
+        Whether the request may have been carried out, since its answer was lost.
     """
 
     status: ClassVar[int] = 500
     partial: pd.DataFrame | None = None
+    is_unknown: bool = False
 
     def __init__(
         self,
@@ -99,7 +102,11 @@ class AttribError(Exception):
         """Pickle with the keyword-only fields, which ``Exception`` alone would drop."""
         names = ("field", "request_id", "details", "retry_after")
         fields = {name: getattr(self, name) for name in names}
-        return _rebuild, (type(self), self.message, fields), {"partial": self.partial}
+        return (
+            _rebuild,
+            (type(self), self.message, fields),
+            {"partial": self.partial, "is_unknown": self.is_unknown},
+        )
 
 
 def _rebuild(kind: type[AttribError], message: str, fields: dict[str, Any]) -> AttribError:

@@ -23,7 +23,7 @@ from attrib_ds.attribution.calendar import parse_duration
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.display import progress
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate, interaction, user
 from attrib_ds.project import Project, open_embedded
 
@@ -42,6 +42,7 @@ def sync(
     overlap: str | timedelta = "2D",
     hits: bool | None = None,
     personal: bool | None = None,
+    integrations: Sequence[str] | None = None,
     currency: str | None = None,
     timezone: str | None = None,
 ) -> Project:
@@ -69,6 +70,9 @@ def sync(
     personal : bool, optional
         Also mirror ``userData``, ``rawUserData`` and ``rawNodeData`` of interactions; default as for
         ``hits``. Personal values inside events are always mirrored.
+    integrations : sequence of str, optional
+        Ids of the integrations (``vendorId``) whose campaigns and outlays to mirror, for a service that does
+        not list its nodes; by default those that interactions mention.
     currency, timezone : str, optional
         Properties of a new mirror, for a service that does not report them; EUR and UTC by default.
 
@@ -90,8 +94,13 @@ def sync(
 
     Notes
     -----
-    The logger ``attrib_ds.mirroring`` reports the number of records written (INFO) and invalid records that
-    were skipped (WARNING).
+    A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
+    by milliseconds, and an interaction without a node has the node ``(not set)``. Records that cannot be
+    kept, such as interactions without a user, are warned of and listed by :func:`attrib_ds.admin.check`.
+
+    A service without the additions to the specification is read by the operations that it has, which takes
+    longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of
+    records written (INFO).
 
     Examples
     --------
@@ -122,7 +131,7 @@ def sync(
         if run is not state.get("run"):
             state["run"] = run
             mirror.send("keep_mirror", progress=state)
-        _copy(project, mirror, state)
+        _copy(project, mirror, state, integrations)
     except BaseException:
         mirror.close()
         raise
@@ -143,7 +152,9 @@ def tables_of(project: Project) -> Tables:
     return replace(tables, **copies)
 
 
-def _copy(source: Project, mirror: Project, state: dict[str, Any]) -> None:
+def _copy(
+    source: Project, mirror: Project, state: dict[str, Any], integrations: Sequence[str] | None
+) -> None:
     """Copy all kinds of records, then save that the run is complete."""
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="sync") as pool:
         try:
@@ -152,6 +163,7 @@ def _copy(source: Project, mirror: Project, state: dict[str, Any]) -> None:
             copy_event_types(copier)
             copy_rates(copier)
             copy_interactions(copier)
+            copy_campaigns(copier, integrations)
             copy_users(copier)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -174,7 +186,7 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     """Return the currency and time zone of the source, if its service reports them."""
     try:
         table = project.send("get_settings").read()
-    except (NotFound, Forbidden):
+    except (NotFound, Forbidden, NotSupported):
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():
@@ -239,6 +251,8 @@ def plan_run(state: Mapping[str, Any], period: dict[str, str | None], overlap: t
 _LOG: Final = logging.getLogger("attrib_ds.mirroring")
 #: Records per transaction; a killed process reads at most as many again.
 _INTERACTIONS: Final = 5_000
+#: Records that a mirror remembers as not kept, per kind.
+_MOST_KEPT_OUT: Final = 10_000
 #: Records of other kinds at a time.
 _BATCH: Final = 1_000
 #: Dates on which the service recorded or changed an interaction.
@@ -270,7 +284,10 @@ class Copier:
         self.state = state
         self.run: dict[str, Any] = state["run"]
         self.pool = pool
-        self.can_search_events = True
+        self.can_search_events = self.has_nodes = True
+        #: Ids of integrations in nodes, and what interactions say of theirs.
+        self.vendors: list[str] = []
+        self.mentioned: set[str] = set()
         self.since, self.changed = parse_instant(self.run["since"]), parse_instant(self.run["changed"])
         self.scope, self.until = parse_instant(self.run["scope"]), parse_instant(self.run["asked"]["until"])
         self._written: Counter[str] = Counter()
@@ -288,20 +305,22 @@ class Copier:
         """List all records of the source; none if it lacks the operation or the parent record."""
         try:
             return list_all(self.source, operation, **arguments)
-        except NotFound:
+        except (NotFound, NotSupported):
             return schema.RESOURCES[_RESOURCES[operation]].empty_table()
 
     def load(self, resource: str, records: pa.Table) -> None:
-        """Load records into the mirror, replacing earlier versions."""
+        """Load records into the mirror, replacing earlier versions; remember those that it cannot keep."""
         if not records.num_rows:
             return
-        answer = self.mirror.send("load_records", resource=resource, source=records, replace=True)
+        options = {"replace": True, "mirrored": True}
+        answer = self.mirror.send("load_records", resource=resource, source=records, **options)
         self._written.update(answer.value)
-        rejected = answer.read()
-        if rejected.num_rows:
-            first = rejected.slice(0, 1).to_pylist()[0]
-            problem = "%s: %d invalid records of the source were skipped; the first is %s (%s)"
-            _LOG.warning(problem, resource, rejected.num_rows, first["id"], first["reason"])
+        kept_out = self.state.setdefault("kept_out", {}).setdefault(resource, {})
+        for id in kept_out.keys() & {*records["id" if "id" in records.column_names else "_id"].to_pylist()}:
+            del kept_out[id]
+        for rejected in answer.read().to_pylist():
+            if len(kept_out) < _MOST_KEPT_OUT:
+                kept_out[rejected["id"] or f"row {rejected['row']}"] = rejected["reason"]
 
     def save_progress(self, **progress: str | None) -> None:
         """Save the progress of the run."""
@@ -322,6 +341,13 @@ class Copier:
             "run": None,
         }
         self.mirror.send("keep_mirror", progress=self.state)
+        for resource, kept_out in self.state.get("kept_out", {}).items():
+            if kept_out:
+                id, reason = next(iter(kept_out.items()))
+                warn(
+                    f"sync: {len(kept_out):,} {resource} of the source cannot be kept, the first is {id} "
+                    f"({reason}); admin.check(mirror) lists them"
+                )
         written = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self._written.items())
         _LOG.info("%s: %s", self.mirror.transport.address, written or "no new records")
 
@@ -337,12 +363,12 @@ _RESOURCES: Final = {
 
 
 def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
-    """Return all pages of a list in one table."""
+    """Return all pages of a list in one table, in the columns of its schema."""
     parts: list[pa.Table] = []
     count = 0
     while True:
-        answer = project.send(operation, offset=count, **arguments)
-        part = answer.read()
+        with closing(project.stream(operation, offset=count, **arguments)) as answer:
+            part = answer.read()
         parts.append(part)
         count += part.num_rows
         if not part.num_rows or answer.total is None or count >= answer.total:
@@ -350,15 +376,58 @@ def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
 
 
 def copy_nodes(copier: Copier) -> None:
-    """Copy the tree of nodes, and campaigns and outlays of integrations that have any."""
-    nodes = copier.list_source("list_nodes")
+    """Copy the tree of nodes."""
+    try:
+        nodes = list_all(copier.source, "list_nodes")
+    except (NotFound, NotSupported):
+        copier.has_nodes = False
+        return
     copier.load("nodes", nodes)
-    vendors = sorted({vendor for vendor in nodes["vendorId"].to_pylist() if vendor})
-    tables = copier.pool.map(lambda vendor: copier.list_source("list_campaigns", vendor_id=vendor), vendors)
+    copier.vendors = sorted({vendor for vendor in nodes["vendorId"].to_pylist() if vendor})
+
+
+def copy_campaigns(copier: Copier, integrations: Sequence[str] | None) -> None:
+    """Copy campaigns and outlays of integrations that have any: of nodes, named, or of interactions."""
+    vendors = copier.vendors
+    if not copier.has_nodes:
+        vendors = sorted({*copier.state.get("vendors", ()), *(integrations or copier.mentioned)})
+        copier.state["vendors"] = vendors
+
+    def campaigns_of(vendor: str) -> pa.Table:
+        try:
+            return copier.list_source("list_campaigns", vendor_id=vendor)
+        except (InvalidRequest, Forbidden):
+            # What an interaction mentions may be no integration with campaigns.
+            return schema.RESOURCES["Campaign"].empty_table()
+
+    tables = list(copier.pool.map(campaigns_of, vendors))
     for vendor, campaigns in zip(vendors, tables, strict=True):
+        campaigns = campaigns.filter(pc.is_valid(campaigns["id"]))
         if campaigns.num_rows:
+            if not copier.has_nodes:
+                campaigns = _load_campaign_nodes(copier, vendor, campaigns)
             copier.mirror.send("mirror_records", resource="campaigns", records=campaigns)
             _copy_outlays(copier, vendor, campaigns["id"].to_pylist())
+    if not copier.has_nodes and not any(table.num_rows for table in tables):
+        warn(
+            "sync: the service does not list its nodes, and no integration with campaigns is known; "
+            "campaigns and outlays are not mirrored unless integrations= names some"
+        )
+
+
+def _load_campaign_nodes(copier: Copier, vendor: str, campaigns: pa.Table) -> pa.Table:
+    """Load nodes for campaigns of a service that lists none; return the campaigns with their integration."""
+    of_vendor = {"integrationId": vendor, "vendorId": vendor, "path": [], "active": True}
+    integration = campaigns["integrationId"].drop_null()
+    of_vendor["integrationId"] = root = integration[0].as_py() if len(integration) else vendor
+    nodes = [{**of_vendor, "_id": root, "name": vendor, "type": "integration"}]
+    for campaign in campaigns.to_pylist():
+        named = {"name": campaign["name"] or campaign["campaignSlug"] or campaign["id"]}
+        place = {"_id": campaign["id"], "parentId": root, "path": [root], "type": "campaign"}
+        nodes.append({**of_vendor, **named, **place, "campaignSlug": campaign["campaignSlug"]})
+    copier.load("nodes", pa.Table.from_pylist(nodes, schema.RESOURCES["Node"]))
+    filled = pc.fill_null(campaigns["integrationId"], root)
+    return campaigns.set_column(campaigns.column_names.index("integrationId"), "integrationId", filled)
 
 
 def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None:
@@ -367,6 +436,9 @@ def _copy_outlays(copier: Copier, vendor: str, campaigns: Sequence[str]) -> None
     def list_outlays(campaign: str) -> tuple[pa.Table, pa.Table]:
         of_campaign = {"vendor_id": vendor, "campaign_id": campaign}
         present = copier.list_source("list_outlays", **of_campaign)
+        if not copier.has_nodes:
+            # The specification has no parameter for deleted ones.
+            return present, present.slice(0, 0)
         deleted = copier.list_source("list_outlays", deleted=True, **of_campaign)
         return present, deleted.filter(pc.is_valid(deleted["deletedAt"]))
 
@@ -453,6 +525,9 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False) -> None:
     """Load a page of interactions, without personal columns unless the mirror has them."""
+    for name in ("integrationId", "partialResolvedVendorId"):
+        if name in page.column_names:
+            copier.mentioned.update(filter(None, page[name].unique().to_pylist()))
     if not copier.state["personal"]:
         page = page.drop_columns([name for name in page.column_names if name in schema.ON_REQUEST])
     copier.load("interactions", page)
@@ -482,9 +557,11 @@ def copy_users(copier: Copier) -> None:
     where = (
         _within(copier) if copier.changed is None else copier.changes(user, "lastEventDate", ["updatedAt"])
     )
-    with progress("users", _users(copier, where, limit=0)[1]) as advance:
+    total = 0
+    with progress("users", lambda: total) as advance:
         while True:
             users, left = _users(copier, where, limit=_BATCH)
+            total = total or left
             if not users.num_rows:
                 return
             _copy_events(copier, users)
@@ -541,7 +618,7 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
         try:
             with closing(copier.source.stream("search_events", user_ids=ids, **bounds)) as answer:
                 return pa.concat_tables([answer.columns.empty_table(), *answer])
-        except NotFound:
+        except (NotFound, NotSupported):
             copier.can_search_events = False
 
     def events(user_id: str) -> pa.Table:
@@ -552,12 +629,13 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
 
 def _users_with_events(copier: Copier, users: pa.Table) -> list[str]:
     """Return the ids of users who may have events in the period."""
+    # What the service does not say of a user may be anything.
     mask = pc.greater(users["eventCount"], 0)
     if copier.scope is not None:
         mask = pc.and_(mask, pc.greater_equal(users["lastEventDate"], copier.scope))
     if copier.until is not None:
         mask = pc.and_(mask, pc.less_equal(users["firstEventDate"], copier.until))
-    ids: list[str] = users.filter(mask)["_id"].to_pylist()
+    ids: list[str] = users.filter(pc.fill_null(mask, True))["_id"].to_pylist()
     return ids
 
 

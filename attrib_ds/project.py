@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -22,6 +22,13 @@ from attrib_ds.transports.http.configuration import Remote, find_remote
 if TYPE_CHECKING:
     from attrib_ds.attribution.paths.project_tables import Tables
 
+T = TypeVar("T")
+
+#: Operations after which what is remembered of event types is out of date.
+_OF_EVENT_TYPES: Final = frozenset(
+    {"create_event_type", "update_event_type", "archive_event_type", "restore_event_type"}
+)
+_LARGEST_PAGE: Final = 100_000
 _BOUNDS: Final = frozenset({"since", "until", "changed_since"})
 
 
@@ -39,12 +46,17 @@ class Project:
 
     project_id: str
     transport: Transport = field(repr=False)
+    #: Arguments of :func:`connect` that open it again, without secrets; none for an embedded project.
+    opening: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _process: int = field(default_factory=os.getpid, init=False, repr=False, compare=False)
+    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def send(self, operation: str, **arguments: Any) -> Answer:
         """Validate the arguments of an operation and carry it out."""
         self._refuse_fork()
         declared = OPERATIONS[operation]
+        if operation in _OF_EVENT_TYPES:
+            self._memory.clear()
         return self.transport.send(declared, self._request(declared, arguments))
 
     def stream(self, operation: str, **arguments: Any) -> Answer:
@@ -121,13 +133,23 @@ class Project:
     def timezone(self) -> str:
         """Return the IANA name of the project's time zone, or UTC if a service does not tell it."""
         local = self.transport.timezone
-        if local is not None:
-            return local
+        return self.remembered("timezone", self._timezone_of_service) if local is None else local
+
+    def _timezone_of_service(self) -> str:
         try:
             settings = self.send("get_settings").read()
         except (errors.NotFound, errors.Forbidden, errors.NotSupported):
             return "UTC"
         return settings["timezone"][0].as_py() or "UTC"
+
+    def remembered(self, name: str, read: Callable[[], T]) -> T:
+        """Return what ``read`` returns, once per connection to a service elsewhere and anew otherwise."""
+        if self.transport.timezone is not None:
+            return read()
+        if name not in self._memory:
+            self._memory[name] = read()
+        value: T = self._memory[name]
+        return value
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +175,7 @@ def connect(
     auth_url: str | None = None,
     key: str | Path | Mapping[str, str] | None = None,
     routes: str | Path | None = None,
+    page_size: int | None = None,
     currency: str | None = None,
     timezone: str | None = None,
     read_only: bool = False,
@@ -181,6 +204,9 @@ def connect(
     routes : str or Path, optional
         A TOML file with the methods and paths of a service that differ: ``[list_nodes]``, then
         ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
+    page_size : int, optional
+        Records of a page that is requested of a remote service, 10,000 by default; fewer where the service or
+        a gateway refuses as many.
     currency, timezone : str, optional
         Of a new embedded project: three capital letters (ISO 4217) and an IANA name, by default ``"EUR"`` and
         ``"UTC"``. They never change: for an existing project, other values are an error.
@@ -223,7 +249,16 @@ def connect(
         # Imported late, since embedded projects do not need it.
         from attrib_ds.transports.http.transport import open_http
 
-        return Project(project_id, open_http(remote, allow_insecure=allow_insecure))
+        is_size = page_size is None or (isinstance(page_size, int) and 1 <= page_size <= _LARGEST_PAGE)
+        if not is_size or isinstance(page_size, bool):
+            raise errors.InvalidRequest.value(
+                "page_size", page_size, f"a whole number from 1 to {_LARGEST_PAGE:,}"
+            )
+        http = open_http(remote, allow_insecure=allow_insecure, page_size=page_size)
+        opening = {name: str(value) for name, value in vars(remote).items() if isinstance(value, str | Path)}
+        return Project(project_id, http, opening)
+    if page_size is not None:
+        raise errors.InvalidRequest("page_size: only for remote projects; leave it out")
     file = path if path is not None else home() / f"{project_id}.duckdb"
     return open_embedded(project_id, file, currency=currency, timezone=timezone, read_only=read_only)
 

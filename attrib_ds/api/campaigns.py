@@ -116,7 +116,7 @@ def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
 
 def create_campaign(
     project: Project, vendor_id: str, campaign_slug: str, *, name: str, active: bool = True
-) -> str:
+) -> str | None:
     """Create a custom campaign.
 
     Parameters
@@ -154,12 +154,13 @@ def create_campaign(
     ...     len(at.create_campaign(shop, "my-ads", "spring", name="Spring sale"))
     24
     """
-    return str(project.send("create_campaign", **given(locals())).value)
+    id: str | None = project.send("create_campaign", **given(locals())).value
+    return id
 
 
 def update_campaign(
     project: Project, vendor_id: str, id: str, *, name: str | None = None, active: bool | None = None
-) -> int:
+) -> int | None:
     """Change a custom campaign.
 
     Parameters
@@ -194,7 +195,9 @@ def update_campaign(
     ...     [at.update_campaign(shop, "my-ads", spring, active=False) for _ in range(2)]
     [1, 0]
     """
-    return int(project.send("update_campaign", vendor_id=vendor_id, id=id, name=name, active=active).value)
+    changes = {"name": name, "active": active}
+    count: int | None = project.send("update_campaign", vendor_id=vendor_id, id=id, **changes).value
+    return count
 
 
 def list_outlays(
@@ -304,7 +307,7 @@ def create_outlay(
     end_date: datetime | str,
     country: str | None = None,
     region: str | None = None,
-) -> str:
+) -> str | None:
     """Record the cost of a custom campaign in a period.
 
     Parameters
@@ -344,7 +347,8 @@ def create_outlay(
     ...     at.list_outlays(shop, "my-ads", spring)["amount.amount"].to_list()
     [70.0]
     """
-    return str(project.send("create_outlay", **given(locals())).value)
+    id: str | None = project.send("create_outlay", **given(locals())).value
+    return id
 
 
 def update_outlay(
@@ -359,7 +363,7 @@ def update_outlay(
     new_campaign_id: str | None = None,
     country: str | None = None,
     region: str | None = None,
-) -> int:
+) -> int | None:
     """Change an outlay; omitted properties keep their values.
 
     Parameters
@@ -404,7 +408,8 @@ def update_outlay(
     ...     at.update_outlay(shop, "my-ads", spring, spent, amount=80)
     1
     """
-    return int(project.send("update_outlay", **given(locals())).value)
+    count: int | None = project.send("update_outlay", **given(locals())).value
+    return count
 
 
 def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> int:
@@ -514,7 +519,7 @@ def create_outlays(project: Project, vendor_id: str, frame: Frame, *, dry_run: b
         return ("present", equal.pop(0), None) if equal else None
 
     def send(positions: Sequence[int]) -> list[Outcome]:
-        return [("created", str(delivery.send_row(positions[0]).value), None)]
+        return [("created", delivery.send_row(positions[0]).value, None)]
 
     # Rows of one campaign share the list of its outlays.
     return delivery.send(send, keys=[str(row.get("campaignId")) for row in rows], find=find)

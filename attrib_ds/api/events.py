@@ -521,8 +521,9 @@ def _send_updates(project: Project, operation: str, updates: Frame, *, dry_run: 
     delivery = Delivery(project, operation, updates.index, arguments)
 
     def send(positions: Sequence[int]) -> list[Outcome]:
-        metric: Any = delivery.send_row(positions[0]).read()
-        return [("updated", str(metric["eventId"][0]), None)]
+        delivery.send_row(positions[0])
+        request: Any = delivery.request(positions[0])
+        return [("updated", request.id, None)]
 
     if dry_run:
         return delivery.check()
@@ -574,7 +575,7 @@ class _Sender:
     def _outcome(self, result: Any) -> Outcome | AttribError:
         if isinstance(result, AttribError):
             return _trashed(result) or result
-        return "processed" if self._wait else "accepted", str(result), None
+        return "processed" if self._wait else "accepted", result, None
 
 
 def _trashed(error: AttribError) -> Outcome | None:
@@ -758,7 +759,7 @@ def create_event_type(
     name: str,
     fields: Sequence[Mapping[str, Any]] = (),
     metadata: Mapping[str, Any] | None = None,
-    phone_parsing_config: Sequence[Mapping[str, Any]] = (),
+    phone_parsing_config: Sequence[Mapping[str, Any]] | None = None,
     expiration_policy: Mapping[str, Any] | None = None,
 ) -> pd.Series[Any]:
     """Create an event type; the service accepts its events at once.

@@ -217,8 +217,7 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
 
     def send(positions: Sequence[int]) -> list[Outcome]:
         answer = delivery.send_row(positions[0])
-        stored = to_record(answer.read())
-        return [("created" if answer.value else "present", stored["_id"], None)]
+        return [("created" if answer.value else "present", answer.read()["_id"][0].as_py(), None)]
 
     return delivery.check() if dry_run else delivery.send(send)
 
@@ -543,9 +542,13 @@ def event_insights(
     """
     event_type = [event_type] if isinstance(event_type, str) else event_type
     frame = _counted(project, "event_insights", given(locals()))
-    values, place = [json.loads(text) for text in frame["values"]], list(frame.columns).index("values")
+    values, place = (
+        [json.loads(text) if isinstance(text, str) else {} for text in frame["values"]],
+        list(frame.columns).index("values"),
+    )
     for number, key in enumerate(dict.fromkeys(metrics)):
-        sums: Any = pd.array([each[key] for each in values], dtype="float64")
+        # Some services leave zeros out.
+        sums: Any = pd.array([each.get(key) or 0 for each in values], dtype="float64")
         frame.insert(place + number, f"values.{key}", sums)
     return frame.drop(columns="values")
 
@@ -577,5 +580,9 @@ def _last_day(project: Project, timezone: str | None, operation: str) -> datetim
     days = project.send(operation, timezone=timezone, **every).read()["interval"]
     if not len(days):
         return None
-    day = date.fromisoformat(days[0].as_py())
+    try:
+        day = date.fromisoformat(str(days[0].as_py())[:10])
+    except ValueError:
+        # The specification does not show how a day is written.
+        return None
     return instants.last_instant(day, ZoneInfo(timezone or "UTC"), argument="until")

@@ -72,12 +72,18 @@ def user_columns_reader(project: Project) -> Callable[[pa.Table], pa.Table]:
 
 def _declared(project: Project) -> declared_fields.DeclaredFields:
     """Return what the event types declare, archived ones included; nothing if a key may not read them."""
-    try:
-        # Without archived ones, archiving an event type would take columns away.
-        listed = [project.send("list_event_types", archived=archived).read() for archived in (False, True)]
-    except (Forbidden, NotFound, NotSupported):
-        return declared_fields.DeclaredFields()
-    return declared_fields.declared_fields(pa.concat_tables(listed))
+
+    def read() -> declared_fields.DeclaredFields:
+        try:
+            # Without archived ones, archiving an event type would take columns away.
+            listed = [
+                project.stream("list_event_types", archived=archived).read() for archived in (False, True)
+            ]
+        except (Forbidden, NotFound, NotSupported):
+            return declared_fields.DeclaredFields()
+        return declared_fields.declared_fields(pa.concat_tables(listed))
+
+    return project.remembered("event types", read)
 
 
 _FORMATS = ("csv", "xlsx", "parquet")

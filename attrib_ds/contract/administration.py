@@ -409,6 +409,7 @@ class LoadRecords(request.ProjectRequest):
     resource: Loaded
     source: Any
     replace: values.Flag = False
+    mirrored: values.Flag = False
     geo: Any = None
     asn: Any = None
 

@@ -41,7 +41,7 @@ CampaignId = Annotated[
 class IntegrationRequest(request.ProjectRequest):
     """A request about one custom-ads integration."""
 
-    vendorId: identifiers.VendorId
+    vendorId: identifiers.PathText
 
 
 class OutlaysRequest(IntegrationRequest):
@@ -163,6 +163,7 @@ class CreateIntegration(IntegrationRequest):
     ``channel`` is the channel of its node.
     """
 
+    vendorId: identifiers.VendorId
     name: identifiers.Name
     currency: Currency | None = None
     channel: identifiers.Name | None = None

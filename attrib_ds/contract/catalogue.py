@@ -39,7 +39,8 @@ _ARGUMENTS: Final = {
     "transformerConfig": "transformers",
 }
 _BY_REFERENCE: Final[dict[str, Any]] = {"arguments": {"id": "reference"}}
-_METRIC: Final[dict[str, Any]] = {"also": (400,), "synonyms": ("PATCH", "POST")}
+#: A repeated update could overwrite a later one.
+_METRIC: Final[dict[str, Any]] = {"also": (400,), "synonyms": ("PATCH", "POST"), "idempotent": False}
 #: Events may come without a token; a full queue answers 503.
 _INGESTION: Final[dict[str, Any]] = {"also": (503,), "token": False, "idempotent": True}
 

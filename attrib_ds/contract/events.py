@@ -278,7 +278,7 @@ EventTypeFields = Annotated[tuple[EventTypeField, ...], values.BOUNDED, AfterVal
 class CreateEventType(request.ProjectRequest):
     """Create an event type."""
 
-    reference: identifiers.Reference
+    reference: identifiers.PathText
     name: identifiers.Name
     fields: EventTypeFields = ()
     metadata: values.JsonObject = Field(default_factory=dict)

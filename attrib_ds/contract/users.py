@@ -14,9 +14,9 @@ from attrib_ds.filters import Predicate, from_json, predicates, to_json, vocabul
 PLAIN: Final = tuple(
     name for name in dict.fromkeys(column.split(".")[0] for column in schema.USER.names) if name != "fields"
 )
-_FIELD: Final = re.compile(r"fields\.[A-Za-z][A-Za-z0-9_-]{0,63}")
-_TYPE_COUNT: Final = re.compile(r"eventTypesCount\.[a-z0-9]+(?:[-_][a-z0-9]+)*")
-_METRIC: Final = re.compile(r"metrics\.[A-Za-z][A-Za-z0-9_-]{0,127}\.([^.]*)")
+#: Keys are as wide as the specification types them.
+_FIELD: Final = re.compile(r"(?:fields|eventTypesCount)\.[^\x00\ud800-\udfff]+")
+_METRIC: Final = re.compile(r"metrics\.[^\x00\ud800-\udfff]+\.([^.]*)")
 _FORMS: Final = (
     "fields.<field>",
     "eventTypesCount.<event type>",
@@ -34,7 +34,7 @@ def _check_key(value: Any) -> str:
             f"aggregation{json_values.nearest(metric[1], vocabulary.AGGREGATIONS)}; "
             f"allowed: {', '.join(vocabulary.AGGREGATIONS)}"
         )
-    if not metric and not _FIELD.fullmatch(value) and not _TYPE_COUNT.fullmatch(value) and value not in PLAIN:
+    if not metric and not _FIELD.fullmatch(value) and value not in PLAIN:
         raise json_values.Refused(
             f"{json_values.shown(value)} is not a key{json_values.nearest(value, PLAIN)}; allowed: {_ALLOWED}"
         )

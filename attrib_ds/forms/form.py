@@ -410,8 +410,9 @@ def write_opening(project: Project) -> str:
     if address == ":memory:":
         note = "  # kept in memory: load its data here"
         return f'project = at.connect({project.project_id!r}, path=":memory:"){note}'
-    argument = "url" if "://" in address else "path"
-    return f"project = at.connect({project.project_id!r}, {argument}={address!r})"
+    arguments = project.opening or {"path": address}
+    written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"project = at.connect({project.project_id!r}, {written})"
 
 
 def _qualified(match: re.Match[str]) -> str:

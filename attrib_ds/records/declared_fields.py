@@ -80,8 +80,10 @@ def declared_fields(event_types: pa.Table) -> DeclaredFields:
     maps: dict[str, dict[str, pa.DataType]] = {"event": {}, "user": {}}
     metrics: dict[str, dict[str, None]] = {"number": {}, "currency": {}, "state": {}}
     for fields in event_types["fields"].to_pylist():
-        for declared in json_numbers.load_exact(fields):
-            entity, kind, key = declared["entity"], declared["type"], declared["storageKey"]
+        for declared in filter(None, parse(fields) or ()):
+            entity, kind, key = (declared.get(name) for name in ("entity", "type", "storageKey"))
+            if not isinstance(key, str):
+                continue
             if entity == "event" and kind in metrics:
                 metrics[kind][key] = None
             elif entity in maps:
@@ -89,7 +91,7 @@ def declared_fields(event_types: pa.Table) -> DeclaredFields:
                 is_one_type = maps[entity].setdefault(key, column) == column
                 maps[entity][key] = column if is_one_type else pa.string()
     return DeclaredFields(
-        event_types=tuple(event_types["reference"].to_pylist()),
+        event_types=tuple(filter(None, event_types["reference"].to_pylist())),
         event=maps["event"],
         user=maps["user"],
         numbers=tuple(metrics["number"]),
@@ -142,9 +144,9 @@ def typed_users(users: pa.Table, declared: DeclaredFields) -> pa.Table:
 
 def _latest(entries: object) -> object:
     """Return the latest value of a field, which is the last of equally late ones; None if it has none."""
-    listed = entries if isinstance(entries, list) else []
-    values = [entry for entry in listed if isinstance(entry, dict)]
-    newest = max(reversed(values), key=lambda entry: str(entry.get("date")), default={})
+    listed = entries if isinstance(entries, list) else [entries]
+    values = [entry if isinstance(entry, dict) else {"current": entry} for entry in listed]
+    newest: dict[str, Any] = max(reversed(values), key=lambda entry: str(entry.get("date")), default={})
     return newest.get("current")
 
 

@@ -227,7 +227,15 @@ _LARGEST_POWER: Final = 400
 _PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
 _TOO_DEEP: Final = f"a record is nested too deeply; expected at most {DEEPEST} levels"
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_MISFITS: Final = (Refused, errors.InvalidRequest, pa.ArrowException, TypeError, ValueError, OverflowError)
+#: What some services write in place of an object that is absent.
+_NOTHING: Final = (b"[]", b'""', b"false")
+_COUNTERS: Final = frozenset({"offset", "count", "total"})
+#: Names of the list of a page whose form the specification does not show.
+_LISTS: Final = ("items", "results", "records", "metrics", "values")
+_FLAGS: Final = {"true": True, "false": False, "1": True, "0": False}
+_MISFITS: Final = (
+    Refused, errors.InvalidRequest, pa.ArrowException, TypeError, ValueError, KeyError, OverflowError
+)  # fmt: skip
 
 
 class Unreadable(ValueError):
@@ -235,10 +243,10 @@ class Unreadable(ValueError):
 
 
 class _Paged(msgspec.Struct):
-    data: list[msgspec.Raw]
-    offset: int | float | None = None
-    count: int | float | None = None
-    total: int | float | None = None
+    data: list[msgspec.Raw] | None
+    offset: Any = None
+    count: Any = None
+    total: Any = None
 
 
 @dataclass(frozen=True)
@@ -250,12 +258,13 @@ class Page:
     table : pyarrow.Table
         One row per record. After the requested columns follow those of members outside the schema, as JSON
         text, named by their dotted paths (a key with a dot is quoted).
-    counters : mapping of str to number, optional
-        ``offset``, ``count`` and ``total`` of a page; None for an array or a single record.
+    counters : mapping of str to int, optional
+        ``offset``, ``count`` and ``total`` of a page, None where they are not stated; None for an array or a
+        single record.
     """
 
     table: pa.Table
-    counters: Mapping[str, float | None] | None = None
+    counters: Mapping[str, int | None] | None = None
 
 
 def read_page(
@@ -309,11 +318,13 @@ def read_page(
     except RecursionError:
         raise Unreadable(_TOO_DEEP) from None
     except msgspec.MsgspecError as error:
-        raise Unreadable(str(error)) from None
+        answer = _wrapped(content)
+        if answer is None:
+            raise Unreadable(str(error)) from None
     counters = None
     if isinstance(answer, _Paged):
-        counters = {"offset": answer.offset, "count": answer.count, "total": answer.total}
-    records = [answer] if is_record else getattr(answer, "data", answer)
+        counters = {name: _count(getattr(answer, name)) for name in ("offset", "count", "total")}
+    records = [answer] if is_record else (answer.data or []) if isinstance(answer, _Paged) else answer
     if any(is_deeper(bytes(record)) for record in records):
         raise Unreadable(_TOO_DEEP)
     if most is not None and len(records) > most:
@@ -322,6 +333,42 @@ def read_page(
         return Page(_Reader(columns, known).read(records), counters)
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8") from None
+
+
+def _wrapped(content: bytes) -> _Paged | None:
+    """Return a page whose list has another name than ``data``, or None."""
+    try:
+        members = _MEMBERS.decode(content)
+        [name] = [name for name in _LISTS if bytes(members.get(name, b"")).startswith(b"[")]
+        page: _Paged = msgspec.convert(
+            {"data": msgspec.json.decode(members[name], type=list[msgspec.Raw])}
+            | {name: json_numbers.load_exact(bytes(members[name])) for name in members.keys() & _COUNTERS},
+            _Paged,
+        )
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    return page
+
+
+def _count(value: Any) -> int | None:
+    """Return a counter, which some services write as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else json_numbers.whole(value)
+
+
+def _parts(name: str) -> list[str]:
+    """Return the keys that lead to a column; those of events and metrics may have dots.
+
+    Examples
+    --------
+    >>> _parts("geo.city"), _parts("eventTypesCount.Order 2.0"), _parts("metrics.net.value.sum")
+    (['geo', 'city'], ['eventTypesCount', 'Order 2.0'], ['metrics', 'net.value', 'sum'])
+    """
+    outer, dot, inner = name.partition(".")
+    if dot and outer in {"fields", "eventTypesCount"}:
+        return [outer, inner]
+    if outer == "metrics" and "." in inner:
+        return [outer, *inner.rsplit(".", 1)]
+    return name.split(".")
 
 
 @dataclass
@@ -369,21 +416,26 @@ class _Reader:
 
     def __init__(self, columns: pa.Schema, known: pa.Schema | None = None, *, path: str = "") -> None:
         self._columns = columns
+        self._kinds = {column.name: column.type for column in columns}
         wanted = {column.name: column for column in columns}
         #: Columns inside of others, such as ``metrics.turnover.sum`` of ``metrics``, by the outer one.
         self._inside: dict[str, list[pa.Field]] = {}
         self._root = _Object(path, is_open=bool(path))
+        #: Keys that lead to each nested column, which some services write flat: ``"geo.city"``.
+        self._flat: dict[str, list[str]] = {}
         for name in sorted({*columns.names, *(known or columns).names}):
-            parts = name.removeprefix(path).split(".")
+            parts = _parts(name)[path.count(".") :]
             outer = [path + ".".join(parts[:length]) for length in range(1, len(parts))]
             within = next((column for column in outer if column in wanted), None)
             if within is None:
                 self._root.add(parts[:-1], parts[-1], wanted.get(name))
             elif name in wanted:
                 self._inside.setdefault(within, []).append(wanted[name])
+            if len(parts) > 1 and not path:
+                self._flat[name] = parts
         #: Columns of new members by their object and key, in order of appearance.
         self._new: dict[tuple[str, str], pa.Field] = {}
-        self._has_odd_numbers = self._has_many_new = False
+        self._has_odd_numbers = self._has_many_new = self._is_lenient = False
         self._prepare()
 
     def read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
@@ -397,8 +449,8 @@ class _Reader:
         return table
 
     def _read(self, records: Sequence[bytes | msgspec.Raw]) -> pa.Table:
-        text = b"[%b]" % b",".join(records)
         while True:
+            text = b"[%b]" % b",".join(map(self._repaired, records) if self._is_lenient else records)
             try:
                 structs = self._decoder.decode(text)
                 break
@@ -415,21 +467,32 @@ class _Reader:
         return pa.table([arrays[name] for name in self._written.names], schema=self._written)
 
     def _array(self, column: pa.Field, values: Any) -> pa.Array:
-        is_text = self._is_text(column)
-        try:
-            return _array(column, values, is_text=is_text)
-        except _MISFITS:
-            pass
+        is_text, kind = self._is_text(column), self._kinds.get(column.name, column.type)
+        for way in [kind] if self._is_lenient else [None, kind] if is_text else [None]:
+            try:
+                return _array(column, values, is_text=is_text, kind=way)
+            except _MISFITS:
+                pass
+        kind = kind if is_text else None
+        column = column if kind is None else column.with_type(kind)
         for value in values.to_pylist() if isinstance(values, pa.ChunkedArray) else values:
             try:
-                _array(column, [value], is_text=is_text)
+                _array(column, [value], is_text=is_text, kind=kind)
             except _MISFITS:
                 raise _misfit(_plain(value), column) from None
         raise errors.ServiceFailure(f"the service answered values for {column.name} that cannot be read")
 
     def _learn(self, problem: str, records: Sequence[bytes | msgspec.Raw]) -> None:
         """Prepare to read records that the decoder refused; raise if a value does not fit its column."""
-        if problem.startswith("Object contains unknown field"):
+        is_unknown = problem.startswith("Object contains unknown field")
+        if not self._is_lenient and (
+            self._flat.keys() & {key for record in records for key in _MEMBERS.decode(record)}
+            if is_unknown
+            else "Expected `int" not in problem or "got `float`" not in problem or self._has_odd_numbers
+        ):
+            # Flat keys, or values of other types, most of which can be understood.
+            self._is_lenient = True
+        elif is_unknown:
             before = len(self._new)
             for record in records:
                 self._find_new(bytes(record), self._root)
@@ -451,6 +514,29 @@ class _Reader:
                 name = parent.path + (json.dumps(key, ensure_ascii=False) if "." in key else key)
                 self._new.setdefault((parent.path, key), pa.field(name, pa.string(), metadata=_JSON))
 
+    def _repaired(self, record: bytes | msgspec.Raw) -> bytes:
+        """Return a record whose flat keys are nested, without the empty lists and texts of absent objects."""
+        content = bytes(record)
+        is_object = content.startswith(b"{")
+        return msgspec.json.encode(self._nested(content, self._root)) if is_object else content
+
+    def _nested(self, content: bytes, parent: _Object) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key, raw in _MEMBERS.decode(content).items():
+            member, text = parent.members.get(key), bytes(raw)
+            *outer, last = self._flat.get(key, [key]) if parent is self._root else [key]
+            holder: Any = tree
+            for name in outer:
+                holder = holder.setdefault(name, {}) if isinstance(holder, dict) else None
+            if not isinstance(member, _Object):
+                if isinstance(holder, dict):
+                    holder[last] = raw
+            elif text.startswith(b"{"):
+                tree[key] = {**tree.get(key, {}), **self._nested(text, member)}
+            elif text not in _NOTHING:
+                tree[key] = raw
+        return tree
+
     def _can_add(self, key: str) -> bool:
         # msgspec has no members of such names.
         return len(self._new) < _MOST_NEW and _UNNAMEABLE.search(key) is None
@@ -460,7 +546,7 @@ class _Reader:
         place = _PLACE.search(problem)
         if place is None:
             return errors.ServiceFailure(f"the service answered records that cannot be read: {problem}")
-        value = _plain(records[int(place[1])])
+        value = _plain(self._repaired(records[int(place[1])]))
         member: Any = self._root
         for key in place[2].split(".")[1:]:
             value, member = value[key], member.members[key]
@@ -508,7 +594,7 @@ class _Reader:
     def _is_text(self, column: pa.Field) -> bool:
         """Return whether a column is read from the JSON text of its values, which keeps numbers exact."""
         is_odd = self._has_odd_numbers and pa.types.is_integer(column.type)
-        return is_odd or is_json(column) or pa.types.is_decimal(column.type)
+        return self._is_lenient or is_odd or is_json(column) or pa.types.is_decimal(column.type)
 
 
 def _python_type(kind: pa.DataType) -> Any:
@@ -531,8 +617,14 @@ def _values(structs: Sequence[Any], way: str) -> list[Any]:
         return values
 
 
-def _array(column: pa.Field, values: Any, *, is_text: bool) -> pa.Array:
-    """Return decoded values as a column; raise one of the misfits if one does not fit."""
+def _array(column: pa.Field, values: Any, *, is_text: bool, kind: pa.DataType | None) -> pa.Array:
+    """Return decoded values as a column; raise one of the misfits if one does not fit.
+
+    With ``kind``, the type of the values in the end, they are JSON texts of any type.
+    """
+    if kind is not None and isinstance(values, list) and not is_json(column):
+        values = [None if text is None else _understood(kind, _plain(text)) for text in values]
+        is_text = False
     if pa.types.is_timestamp(column.type):
         return _instants(
             column, values if isinstance(values, pa.ChunkedArray) else pa.array(values, pa.string())
@@ -543,6 +635,37 @@ def _array(column: pa.Field, values: Any, *, is_text: bool) -> pa.Array:
             values = _numbers(column, values)
     array = pa.array(values, column.type)
     return array if column.nullable else array.fill_null(0)
+
+
+def _understood(kind: pa.DataType, value: Any) -> Any:
+    """Return a value of another JSON type as one of a column; raise a misfit if it cannot be understood."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        return [
+            _understood(kind.value_type, each) for each in (value if isinstance(value, list) else [value])
+        ]
+    if isinstance(value, str) and (pa.types.is_string(kind) or pa.types.is_timestamp(kind)):
+        return value
+    if pa.types.is_string(kind):
+        return encode(value)
+    if pa.types.is_boolean(kind):
+        return _FLAGS[str(value).lower()]
+    if isinstance(value, bool | list | dict) or value == "":
+        raise Refused
+    number = json_numbers.exact_number(value.strip()) if isinstance(value, str) else value
+    if not isinstance(number, int | Decimal) or (isinstance(number, Decimal) and not number.is_finite()):
+        raise Refused
+    if pa.types.is_integer(kind):
+        number = json_numbers.whole(number)
+        if number is None:
+            raise Refused
+        return number
+    if not pa.types.is_floating(kind):
+        return Decimal(number)
+    if not math.isfinite(number := float(number)):
+        raise Refused
+    return number
 
 
 def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
@@ -583,9 +706,7 @@ def _instants(column: pa.Field, texts: Any) -> Any:
             # Arrow has the years 0 and 10000, Python has not.
             if first is None or (first >= _FIRST_INSTANT and last <= _LAST_INSTANT):
                 return moments
-    parsed = [
-        None if text is None else instants.parse_exact(text, argument="value") for text in texts.to_pylist()
-    ]
+    parsed = [instants.parse_exact(text, argument="value") if text else None for text in texts.to_pylist()]
     return pa.array(parsed, column.type)
 
 

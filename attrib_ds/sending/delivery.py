@@ -142,8 +142,9 @@ def send_rows(
     DataFrame
         One row per row, on ``index``: ``status``, ``id`` and ``error`` (str). A row that the service
         refuses is ``rejected``. If the service itself fails, the error is raised if nothing was stored
-        before, with the frame as its ``partial``; otherwise such a row is ``failed`` and those that were not
-        sent are ``unsent``. An interrupt waits for requests in flight and sends no others.
+        before, with the frame as its ``partial``; otherwise such a row is ``failed``, or ``unknown`` if it
+        may have been stored, and those that were not sent are ``unsent``. An interrupt waits for requests in
+        flight and sends no others.
 
     Examples
     --------
@@ -178,7 +179,7 @@ def send_rows(
                 elif isinstance(result, _ROW_ERRORS):
                     outcomes[position] = ("rejected", None, str(result))
                 else:
-                    outcomes[position] = ("failed", None, str(result))
+                    outcomes[position] = ("unknown" if result.is_unknown else "failed", None, str(result))
                     failures.append(result)
                     stop.set()
             if advance:

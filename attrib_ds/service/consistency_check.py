@@ -18,7 +18,7 @@ from attrib_ds.service.identity import merging
 from attrib_ds.service.loading.batch import is_json
 from attrib_ds.service.loading.interactions import count_hits
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import TABLES, differences
+from attrib_ds.service.store.tables import TABLES, differences, read_setting
 
 _MAX_EXAMPLES: Final = 5
 #: Check, problem, number of records and examples.
@@ -200,6 +200,10 @@ def _rules(cursor: Connection) -> Iterator[_Finding]:
         ).fetchall()
         if violations[0]:
             yield (rule.name, rule.problem, *violations)
+    for resource, kept_out in ((read_setting(cursor, "sync") or {}).get("kept_out") or {}).items():
+        if kept_out:
+            problem = f"{resource} of the source that the mirror cannot keep: {next(iter(kept_out.values()))}"
+            yield ("mirror", problem, len(kept_out), list(kept_out)[:_MAX_EXAMPLES])
 
 
 @dataclass(frozen=True)

@@ -84,12 +84,23 @@ def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:
         )
 
 
-def _store_event_types(connection: Connection, types: pa.Table, store: Store) -> None:  # noqa: ARG001
+def _store_event_types(connection: Connection, types: pa.Table, store: Store) -> None:
     """Store event types; changed fields create a new version, as in the source."""
     for record in types.to_pylist():
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
         event_type = {name: flat[name] for name in tables.TABLES["event_types"] if name in flat}
         reference = event_type["reference"]
+        if reference is None:
+            continue
+        known = {
+            "_id": reference,
+            "createdAt": instants.now(),
+            "updatedAt": instants.now(),
+            "name": reference,
+        }
+        known |= {"projectId": store.meta.project_id, "fields": "[]"}
+        known |= {"metadata": "{}", "phoneParsingConfig": "[]"}
+        event_type |= {name: value for name, value in known.items() if event_type.get(name) is None}
         existing = tables.read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
         if existing is None:
             tables.insert_record(connection, "event_types", {**event_type, "version": 1})

@@ -506,7 +506,8 @@ class Service:
 
 
 def _load(store: Store, request: administration.LoadRecords) -> Answer:
-    options = {"replace": request.replace, "geo": request.geo, "asn": request.asn}
+    options = {"geo": request.geo, "asn": request.asn}
+    options |= {"replace": request.replace, "mirrored": request.mirrored}
     counts, rejected = load_records(store, request.resource, request.source, **options)
     return Answer.of(rejected, value=counts)
 

@@ -304,13 +304,13 @@ def test_open_objects_lie_inside_others_too():
 def test_new_fields_are_kept_as_json_text_at_any_depth():
     content = paged(
         '{"_id":"a","later":0.10,"geo":{"city":"Oslo","planet":{"name":"Earth"}}}',
-        '{"_id":"b","geo.city":"none","later":null}',
+        '{"_id":"b","geo.town":"none","later":null}',
     )
     page = read(content, CITIES)
     assert page.table.to_pylist() == [{"_id": "a", "geo.city": "Oslo"}, {"_id": "b", "geo.city": None}]
     assert page.unknown.to_pylist() == [
-        {"later": "0.10", "geo.planet": '{"name":"Earth"}', '"geo.city"': None},
-        {"later": None, "geo.planet": None, '"geo.city"': '"none"'},
+        {"later": "0.10", "geo.planet": '{"name":"Earth"}', '"geo.town"': None},
+        {"later": None, "geo.planet": None, '"geo.town"': '"none"'},
     ]
 
 
@@ -423,15 +423,67 @@ def test_odd_numbers_are_read_by_the_slow_way():
 
 
 @pytest.mark.parametrize(
+    ("columns", "value", "expected"),
+    [
+        (DURATION, '"1.5"', 1.5),
+        (HITS, '"1"', 1),
+        (HITS, '"1.0"', 1),
+        (AMOUNT, '{"amount":"1.50"}', Decimal("1.5")),
+        (CITIES, "[]", None),
+        (CITIES, '""', None),
+        (START, '""', None),
+        (pa.schema([USER.field("audienceIds")]), '"x"', ["x"]),
+        (pa.schema([USER.field("audienceIds")]), "[1, null]", ["1", None]),
+        (pa.schema([INTERACTION.field("userId")]), "7", "7"),
+        (pa.schema([INTERACTION.field("userId")]), "true", "true"),
+        (pa.schema([INTERACTION.field("isBot")]), "0", False),
+        (pa.schema([INTERACTION.field("isBot")]), '"TRUE"', True),
+    ],
+)
+def test_values_of_other_json_types_are_understood_beside_usual_ones(columns, value, expected):
+    name = columns.names[-1].partition(".")[0]
+    table = read(paged("{}", f'{{"{name}":{value}}}'), columns).table
+    assert table[columns.names[-1]].to_pylist()[1] == expected
+
+
+def test_flat_keys_are_the_nested_ones():
+    columns = user_columns(["fields.email", "eventTypesCount.Order 2.0", "metrics.net.value.sum"])
+    content = paged(
+        '{"_id":"a","fields.email":[{"raw":1}],"eventTypesCount.Order 2.0":3,"metrics.net.value.sum":0.5}',
+        '{"_id":"b","fields":{"email":[]},"eventTypesCount":{"Order 2.0":4},"metrics":{"net.value":{"sum":1}}}',
+    )
+    page = read(content, columns, known=USER)
+    assert page.table.to_pylist() == [
+        {
+            "_id": "a",
+            "fields.email": '[{"raw":1}]',
+            "eventTypesCount.Order 2.0": 3,
+            "metrics.net.value.sum": 0.5,
+        },
+        {"_id": "b", "fields.email": "[]", "eventTypesCount.Order 2.0": 4, "metrics.net.value.sum": 1.0},
+    ]
+    assert not page.unknown.column_names
+
+
+@pytest.mark.parametrize(
+    ("content", "counters"),
+    [
+        ('{"data":null,"total":"12","count":"x"}', {"offset": None, "count": None, "total": 12}),
+        ('{"items":[],"total":2.0,"next":null}', {"offset": None, "count": None, "total": 2}),
+    ],
+)
+def test_counters_may_be_text_and_lists_null_or_named_otherwise(content, counters):
+    page = read_page(content.encode(), CITIES)
+    assert (page.table.num_rows, page.counters) == (0, counters)
+
+
+@pytest.mark.parametrize(
     ("columns", "value"),
     [
         (DURATION, "1" * 400),  # Arrow: infinite
-        (DURATION, '"1.5"'),
         (DURATION, "true"),
         (HITS, "1.5"),
         (HITS, "9223372036854775808"),
-        (HITS, '"1"'),
-        (AMOUNT, '{"amount":"1.5"}'),  # Arrow: 1.5
         (AMOUNT, '{"amount":0.1234567}'),
         (AMOUNT, '{"amount":true}'),
         (START, '"2025-01-31"'),
@@ -442,9 +494,6 @@ def test_odd_numbers_are_read_by_the_slow_way():
         (START, "1738324800"),
         (START, '"2025-02-30T00:00:00Z"'),
         (CITIES, '"Oslo"'),
-        (CITIES, "[]"),
-        (pa.schema([USER.field("audienceIds")]), '"x"'),
-        (pa.schema([USER.field("audienceIds")]), "[1]"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(columns, value):
@@ -578,9 +627,7 @@ def test_what_is_no_json_is_refused(content, is_record):
     [
         (b"null", Unreadable),
         (b"{}", Unreadable),
-        (b'{"data":null}', Unreadable),
         (b'{"data":{}}', Unreadable),
-        (b'{"data":[],"total":"1"}', Unreadable),
         (b'{"data":[],"total":1e400}', Unreadable),
         (b'{"data":[null]}', ServiceFailure),
         (b'{"data":[[]]}', ServiceFailure),

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from duckdb import DuckDBPyConnection as Connection
+from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import errors, instants, schema
-from attrib_ds.contract import Answer
+from attrib_ds.contract import Answer, identifiers
 from attrib_ds.contract import events as contract
 from attrib_ds.contract.json_values import encode
 from attrib_ds.service.store import tables
@@ -78,6 +79,11 @@ def _read(connection: Connection, reference: str) -> Answer:
 @writes
 def create_event_type(connection: Connection, store: Store, request: contract.CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types."""
+    try:
+        TypeAdapter(identifiers.Reference).validate_python(request.reference)
+    except ValidationError as error:
+        expected = error.errors()[0]["msg"].removeprefix("Input should be ")
+        raise errors.InvalidRequest.value("reference", request.reference, expected) from None
     now = instants.now()
     fields = encode([field.model_dump() for field in request.fields])
     record = {

@@ -55,6 +55,8 @@ def with_records(operation: Operation, answer: Answer, *, accept: str, read: Rea
     is_arrow = errors.prefers(accept, ARROW)
     chunks = arrow_chunks(answer) if is_arrow else json_chunks(answer, operation.answer)
     headers = {"Content-Type": ARROW if is_arrow else JSON, "Vary": "Accept"}
+    if answer.value is False:
+        headers["X-Existing"] = "true"
     if (answer.count or 0) > BATCH_ROWS:
         return _streamed(chunks, answer.close, read, headers)
     with closing(answer):

@@ -411,6 +411,7 @@ class Project:
     currency: str
     now: str
     ids: HexIds
+    is_mirror: bool = False
 
 
 @dataclass(frozen=True)

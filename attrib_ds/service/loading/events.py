@@ -55,9 +55,13 @@ def check_events(connection: Connection, source: Source, project: batch.Project)
     checks.project(project.project_id)
     checks.word("_id", pattern=UUID, form="a UUID", lower=True, default="CAST(uuidv7() AS VARCHAR)")
     checks.word("userId", pattern=HEX_ID, form="24 lower-case hexadecimal digits", required=True)
-    checks.instant("eventDate", required=True, recent=True)
-    checks.word("eventType", pattern=_REFERENCE, form=_REFERENCE_FORM, required=True)
-    checks.rule(f"length({quoted('eventType')}) > 64", "'eventType: is longer than 64 characters'")
+    checks.instant("eventDate", required=True, recent=not project.is_mirror)
+    if project.is_mirror:
+        # A mirror holds every record of its source, however odd.
+        checks.word("eventType", required=True)
+    else:
+        checks.word("eventType", pattern=_REFERENCE, form=_REFERENCE_FORM, required=True)
+        checks.rule(f"length({quoted('eventType')}) > 64", "'eventType: is longer than 64 characters'")
     for name in ("expirationPolicy.expiresAt", "expirationPolicy.anonimizedAt"):
         checks.instant(name)
     checks.count("expirationPolicy.retentionDurationInDays")
@@ -150,9 +154,10 @@ _SHAPE: Final = (
     '"deletedAt":"VARCHAR","data":{"type":"VARCHAR","date":"VARCHAR","raw":"JSON","current":"JSON",'
     '"anonymized":"BOOLEAN","invalid":"BOOLEAN"}}]'
 )
+_KEY_RULE: Final = f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')"
 #: Violations of nested metrics, in the order of reporting.
 _NESTED_RULES: Final = {
-    f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')": "has a key that is not allowed",
+    _KEY_RULE: "has a key that is not allowed",
     "type IS NULL OR type NOT IN ('state', 'statistic')": "has a type other than state and statistic",
     "dataType NOT IN ('state', 'number', 'currency') OR (type = 'state') <> (dataType = 'state')": (
         "has a data.type that is not allowed for its type"
@@ -272,7 +277,12 @@ def stage_metrics(connection: Connection, staged: batch.Staged, keys: Keys, proj
     queries = _from_columns(staged, keys)
     if "metrics" in staged.source_columns:
         nested = _read_nested(connection, staged, project)
-        queries.append(f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in")
+        # A mirrored event that has an odd metric is kept without it.
+        fit = "AND problem IS NULL QUALIFY row_number() OVER (PARTITION BY row, key) = 1"
+        queries.append(
+            f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in "
+            f"{fit if project.is_mirror else ''}"
+        )
     connection.execute(f"CREATE TABLE {table} AS {' UNION ALL '.join(queries)}")
     # A delay exists while its state is 1.
     delay = {
@@ -335,7 +345,10 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
     """Create the table of nested metrics and list violations."""
     table = f"{staged.relation.rsplit('.', 1)[0]}.nested_metrics"
     columns = ", ".join(f"CAST({name} AS {_COLUMNS[name]}) AS {name}" for name in _COLUMNS)
-    problem = " ".join(f"WHEN {broken} THEN {literal(reason)}" for broken, reason in _NESTED_RULES.items())
+    rules = _NESTED_RULES
+    if project.is_mirror:
+        rules = {"key IS NULL" if rule == _KEY_RULE else rule: reason for rule, reason in rules.items()}
+    problem = " ".join(f"WHEN {broken} THEN {literal(reason)}" for broken, reason in rules.items())
     connection.execute(
         f"""
         CREATE TABLE {table} AS
@@ -377,11 +390,12 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
         FROM typed
         """
     )
-    name = f"coalesce({batch.quote_text('key')}, 'one')"
-    connection.execute(
-        f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
-        f"FROM {table} WHERE problem IS NOT NULL"
-    )
+    if not project.is_mirror:
+        name = f"coalesce({batch.quote_text('key')}, 'one')"
+        connection.execute(
+            f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
+            f"FROM {table} WHERE problem IS NOT NULL"
+        )
     return table
 
 

@@ -21,6 +21,8 @@ from attrib_ds.service.store.tables import HEX_ID, UUID
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}
 _HIT_WORDS: Final = {"id", "projectId", "sessionId", "hitType"}
+#: Node of a mirrored interaction that the source gives none.
+NO_NODE: Final = "(not set)"
 # Durations may be rounded to milliseconds.
 _TOLERANCE: Final = 0.001
 _SESSION_ONLY: Final = [
@@ -55,11 +57,16 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
     checks.word("_id", pattern=HEX_ID, form=_HEX_FORM, default=project.ids.many("row", count=numbered))
-    checks.choice("type", ("session", "offline"), default="session")
     checks.word("userId", pattern=HEX_ID, form=_HEX_FORM, required=True)
-    checks.word("nodeId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
     checks.word("firstHitId", pattern=UUID, form="a UUID", lower=True)
-    _check_times(checks)
+    if project.is_mirror:
+        # A mirror holds every record of its source, however odd.
+        checks.word("type", default="'session'")
+        checks.word("nodeId", default=literal(NO_NODE))
+    else:
+        checks.choice("type", ("session", "offline"), default="session")
+        checks.word("nodeId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
+    _check_times(checks, is_mirror=project.is_mirror)
     _check_properties(checks)
     checks.instant("ingestedAt", default=project.now)
     is_offline = f"{quoted('type')} = 'offline'"
@@ -67,7 +74,8 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     created = f"coalesce({quoted('createdAt')}, CASE WHEN {is_offline} THEN {project.now} END)"
     checks.instant("createdAt")
     checks.derive("createdAt", created)
-    checks.rule(f"{is_offline} AND {quoted('isBot')}", "'isBot: is true on an offline interaction'")
+    if not project.is_mirror:
+        checks.rule(f"{is_offline} AND {quoted('isBot')}", "'isBot: is true on an offline interaction'")
     for name in _SESSION_ONLY:
         if checks.has(name):
             checks.derive(name, f"CASE WHEN {is_offline} IS NOT TRUE THEN {quoted(name)} END")
@@ -75,11 +83,25 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     return batch.Batch(staged, "_id", lambda writer, valid: _insert_interactions(writer, valid, project))
 
 
-def _check_times(checks: batch.Checks) -> None:
-    checks.instant("startDate", required=True, recent=True)
-    checks.instant("endDate", recent=True)
-    checks.number("duration", low=0)
+def _check_times(checks: batch.Checks, *, is_mirror: bool) -> None:
+    checks.instant("startDate", required=True, recent=not is_mirror)
+    checks.instant("endDate", recent=not is_mirror)
+    checks.number("duration", low=None if is_mirror else 0)
     start, end, duration = quoted("startDate"), quoted("endDate"), quoted("duration")
+    if is_mirror:
+        end = f"CASE WHEN {end} >= {start} THEN {end} END"
+    else:
+        _check_order(checks, start, end, duration)
+    # Truncated too, so that duration is exactly endDate minus startDate.
+    microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
+    by_duration = batch.truncated(f"TRY({start} + to_microseconds({microseconds}))")
+    ending = f"coalesce({end}, {by_duration}, {start})"
+    checks.derive("endDate", ending)
+    checks.derive("duration", f"(epoch_us({ending}) - epoch_us({start})) / 1e6")
+
+
+def _check_order(checks: batch.Checks, start: str, end: str, duration: str) -> None:
+    """Refuse ends before the start, and durations that are not the time between them."""
     checks.rule(f"{start} > {end}", f"'startDate: is later than ' || {batch.labelled_value('endDate')}")
     length = f"(epoch_us({end}) - epoch_us({start})) / 1e6"
     checks.rule(
@@ -87,12 +109,6 @@ def _check_times(checks: batch.Checks) -> None:
         f"{batch.labelled_value('duration')} || ' is not the ' || {length} || ' seconds from startDate to "
         "endDate'",
     )
-    # Truncated too, so that duration is exactly endDate minus startDate.
-    microseconds = f"TRY_CAST(round(CASE WHEN isfinite({duration}) THEN {duration} END * 1e6) AS BIGINT)"
-    by_duration = batch.truncated(f"TRY({start} + to_microseconds({microseconds}))")
-    ending = f"coalesce({end}, {by_duration}, {start})"
-    checks.derive("endDate", ending)
-    checks.derive("duration", f"(epoch_us({ending}) - epoch_us({start})) / 1e6")
 
 
 def _check_properties(checks: batch.Checks) -> None:

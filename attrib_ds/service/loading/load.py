@@ -52,6 +52,7 @@ def load_records(
     source: object,
     *,
     replace: bool = False,
+    mirrored: bool = False,
     geo: str | Path | None = None,
     asn: str | Path | None = None,
 ) -> tuple[dict[str, int], pa.Table]:
@@ -101,7 +102,7 @@ def load_records(
     """
     if resource not in _CHECKS:
         raise InvalidRequest.choice("resource", resource, _CHECKS)
-    options: dict[str, Any] = {"replace": replace, "geo": geo, "asn": asn}
+    options: dict[str, Any] = {"replace": replace, "mirrored": mirrored, "geo": geo, "asn": asn}
     if resource == "hits" and isinstance(source, str | Path) and parts.is_folder(source):
         return _load_parts(store, parts.Folder.open(source, argument=resource), options)
     return _load(store, resource, source, **options)
@@ -148,6 +149,7 @@ def _load(
     source: object,
     *,
     replace: bool,
+    mirrored: bool = False,
     geo: str | Path | None = None,
     asn: str | Path | None = None,
     read: Sequence[parts.Part] = (),
@@ -156,7 +158,7 @@ def _load(
     """Load a table, and remember in the same transaction which parts it was read from."""
     check, _ = _CHECKS[resource]
     now = instants.now().strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
-    project = Project(store.meta.project_id, store.meta.currency, now, store.ids)
+    project = Project(store.meta.project_id, store.meta.currency, now, store.ids, mirrored)
     with closing(AddressLookup.open(geo=geo, asn=asn)) as lookup, store.scratch() as connection:
         opened, skipped = _open(connection, source, resource=resource, store=store)
         if resource == "hits" and interactions.is_raw(opened):

@@ -1,11 +1,13 @@
 """Read successful responses as answers: records in Arrow or JSON, or a value such as an id or a file."""
 
+import codecs
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,18 @@ ARROW: Final = "application/vnd.apache.arrow.stream"
 EITHER: Final = f"{ARROW}, {JSON};q=0.9"
 #: Maximum number of records of an answer that states no limit.
 _MOST_RECORDS: Final = 2**20
-_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
+_AN_ID: Final = re.compile(r"(?=.*[0-9])[\w.~:-]{1,128}")
+#: Header of our own service: the record that was to be created existed already.
+_EXISTING: Final = "X-Existing"
+_SHORT: Final = frozenset({"record", "id", "modified"})
+#: Operations that change something, whose answers the specification does not show or services change.
+WRITES: Final = frozenset(
+    operation.name
+    for operation in OPERATIONS.values()
+    if operation.answer.kind == "uuid"
+    or not (operation.extension or operation.method == "GET" or operation.answer.kind not in _SHORT)
+)
 
 
 def read_answer(response: session.Response, operation: Operation, request: Request) -> Answer:
@@ -48,6 +61,8 @@ def read_answer(response: session.Response, operation: Operation, request: Reque
         If the body is not an answer of this operation.
     """
     with _readable(response, operation):
+        if operation.name in WRITES and response.media != ARROW:
+            return _written(response, operation, request)
         if operation.answer.resource is not None:
             return _records(response, operation, request)
         return Answer(value=_value(response, operation, request))
@@ -152,9 +167,9 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
     except errors.ServiceFailure as failure:
         problem, is_transient = failure.message, False
     except (Unreadable, errors.InvalidRequest, pa.ArrowException) as error:
-        # A truncated response may be complete the next time; a web page stays a web page.
         is_page = "html" in response.media
-        is_transient = not is_page
+        # A truncated response may be complete the next time.
+        is_transient = not is_page and (response.media == ARROW or "truncated" in str(error))
         text = (
             error.message.partition(": is not JSON: ")[2]
             if isinstance(error, errors.InvalidRequest)
@@ -169,6 +184,52 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
     )
 
 
+def _written(response: session.Response, operation: Operation, request: Request) -> Answer:
+    """Read what the service says of a write that it has carried out; what it does not say is missing."""
+    kind = operation.answer.kind
+    # An event may be sent again, which tells its id.
+    content = response.content(session.SMALL) if kind == "uuid" else response.beginning()
+    if content.lstrip()[:1] == b"<":
+        raise Unreadable("the response is a web page; check url=")
+    try:
+        body = decode(content)
+    except errors.InvalidRequest:
+        body = content.decode("utf-8", "replace").strip()
+    if isinstance(body, dict) and isinstance(body.get("data"), dict) and not body.keys() & {"id", "_id"}:
+        body = body["data"]
+    if kind == "modified":
+        count = body.get("modifiedCount") if isinstance(body, dict) else body
+        return Answer(value=json_numbers.whole(count))
+    id = _id_of(body, operation) or _id_of(_last_part(response.headers.get("Location", "")), operation)
+    if kind != "record":
+        return Answer(value=id)
+    expected = columns(operation, request)
+    table = pa.table([pa.nulls(1, field.type) for field in expected], schema=expected)
+    if isinstance(body, dict):
+        with suppress(Unreadable, errors.ServiceFailure):
+            known = schema.RESOURCES[str(operation.answer.resource)]
+            table = read_page(json_values.encode(body).encode(), expected, known=known, is_record=True).table
+            table = table.select(expected.names)
+    if id is not None and table["_id"].null_count:
+        table = table.set_column(0, "_id", pa.array([id]))
+    return Answer.of(table, value=_EXISTING not in response.headers)
+
+
+def _last_part(location: str) -> str:
+    return unquote(location.partition("?")[0].rstrip("/").rpartition("/")[2])
+
+
+def _id_of(body: object, operation: Operation) -> str | None:
+    """Return the id in an answer: a member, or the answer itself if it has a digit, as words have not."""
+    if isinstance(body, dict):
+        names = ("id", "_id", f"{operation.name.removesuffix('_sync').rpartition('_')[2]}Id")
+        body = next((body[name] for name in names if body.get(name) is not None), None)
+    if isinstance(body, int) and not isinstance(body, bool):
+        body = str(body)
+    pattern = _UUID if operation.answer.kind == "uuid" else _AN_ID
+    return body if isinstance(body, str) and pattern.fullmatch(body) else None
+
+
 def _records(response: session.Response, operation: Operation, request: Request) -> Answer:
     kind, expected = operation.answer.kind, columns(operation, request)
     page: Any = request if kind == "page" else None
@@ -178,6 +239,8 @@ def _records(response: session.Response, operation: Operation, request: Request)
         table, total = stream.read(), stream.total
     else:
         content = response.content(session.MEDIUM if kind == "record" else session.LARGE)
+        if response.status == 204 and kind != "record":
+            content = b'{"data":[],"total":0}'
         known = schema.RESOURCES[str(operation.answer.resource)]
         read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
         table = read.table
@@ -188,9 +251,8 @@ def _records(response: session.Response, operation: Operation, request: Request)
     if kind == "record":
         if table.num_rows != 1:
             raise errors.ServiceFailure(f"the response has {table.num_rows} records; expected one")
-        # 200 instead of 201: the record existed already.
         may_be_present = operation.success == 201 and 200 in operation.also
-        return Answer.of(table, value=response.status == 201 if may_be_present else None)
+        return Answer.of(table, value=_EXISTING not in response.headers if may_be_present else None)
     if page is None:
         return Answer.of(without_repeats(table, operation, getattr(request, "projectId", "")))
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
@@ -230,21 +292,16 @@ def _key_of(table: pa.Table) -> str | None:
     return next((name for name in ("_id", "id") if name in table.column_names), None)
 
 
-def _total(counters: Mapping[str, Any], asked: int, rows: int) -> int:
-    """Return the total of a page; raise if its counters contradict its records: a walk would skip some."""
-    count, offset, total = (json_numbers.whole(counters[name]) for name in ("count", "offset", "total"))
-    if total is None:
-        # Anything with an empty "data" would pass for an empty page.
-        raise errors.ServiceFailure(
-            "the response has no total; expected a page of records with count and total"
-        )
-    is_elsewhere = rows > 0 and (offset not in (None, asked) or total < asked + rows)
-    if count not in (None, rows) or total < 0 or is_elsewhere:
+def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | None:
+    """Return the total of a page, None if it is not stated or less than what has come."""
+    count, offset, total = (counters[name] for name in ("count", "offset", "total"))
+    if count not in (None, rows) or (rows > 0 and offset not in (None, asked)):
+        # A walk would skip some records.
         raise errors.ServiceFailure(
             f"the response has {rows} records from offset {asked} on, but says that its count is {count}, "
             f"its offset {offset} and its total {total}"
         )
-    return total
+    return None if total is not None and (total < 0 or (rows and total < asked + rows)) else total
 
 
 class _ArrowStream:
@@ -370,13 +427,7 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     """Return a plain value; raise :exc:`Unreadable` or InvalidRequest if the body is not one of this kind."""
     kind = operation.answer.kind
     if kind == "file":
-        return _file(response)
-    if kind == "uuid":
-        # Some servers send plain text, others JSON.
-        text = response.beginning().decode("utf-8", "replace").strip().removeprefix('"').removesuffix('"')
-        if not _UUID.fullmatch(text):
-            raise Unreadable("it is not a UUID")
-        return text
+        return _file(response, request)
     body = decode(response.content(session.MEDIUM if kind in ("object", "outcomes") else session.SMALL))
     if kind == "outcomes":
         if not isinstance(body, list):
@@ -416,12 +467,42 @@ def _outcome(item: Any) -> str | errors.AttribError:
     raise Unreadable("an item is neither an id nor an error")
 
 
-def _file(response: session.Response) -> File:
-    """Spool a file to disk, so that a truncated download can be retried."""
+def _file(response: session.Response, request: Any) -> File:
+    """Spool a file to disk, so that a truncated download can be retried; refuse what is no such file."""
     with _spooling() as spool:
         for piece in response.pieces(None):
             with local_files.writing_temporarily():
                 spool.write(piece)
         with local_files.writing_temporarily():
             spool.seek(0)
+            beginning = spool.read(session.SMALL)
+            spool.seek(0)
+        exported = getattr(request, "exporterDataConfig", None)
+        form = request.outputFormatConfig.type if exported else ""
+        problem = _problem_of_file(beginning, form, exported.columns if exported else ())
+        if problem:
+            media = response.media or "no content type"
+            raise errors.ServiceFailure(f"the service sent no file but {problem} ({media}); nothing is saved")
     return File.of(spool)
+
+
+def _problem_of_file(beginning: bytes, form: str, keys: Sequence[str]) -> str | None:
+    """Return what a response has in place of a file, if it is none."""
+    text = beginning.removeprefix(codecs.BOM_UTF8).lstrip()
+    if not text:
+        return "an empty response"
+    if text[:1] in (b"<", b"{", b"["):
+        return (
+            "a web page; check url="
+            if text[:1] == b"<"
+            else f"JSON, {json_values.shown(text[:200].decode('utf-8', 'replace'))}"
+        )
+    is_workbook = text.startswith(b"PK\x03\x04")
+    if form and is_workbook != (form == "xlsx"):
+        return "a workbook" if is_workbook else f"something that is not {form.upper()}"
+    if form == "csv":
+        header = text.splitlines()[0].decode("utf-8", "replace")
+        lacking = [key for key in keys if key not in header]
+        if lacking:
+            return f"columns without {lacking[0]}: {json_values.shown(header)}"
+    return None

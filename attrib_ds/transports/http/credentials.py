@@ -24,6 +24,7 @@ from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
 from attrib_ds.records.json_records import decode
+from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, told
 from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
 
 #: A path, or the content as a secret.
@@ -44,6 +45,7 @@ _SMALLEST_DIFFERENCE: Final = 5.0
 _DEFAULT_LIFETIME: Final = 300.0
 #: A token that is said to live longer is renewed after a day.
 _LONGEST_LIFETIME: Final = 86_400
+_MOST_DIGITS: Final = 9
 _LONGEST_MARGIN: Final = 60.0
 _MARGIN: Final = 0.1
 #: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
@@ -231,7 +233,7 @@ class Tokens:
             # A key with fewer scopes is used with those that it has.
             self._scope = None
             result, ahead = self._exchange()
-        if _is_error(result, "invalid_grant") and abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE:
+        if _is_refusal(result) and abs(ahead - self._ahead) >= _SMALLEST_DIFFERENCE:
             # The clock of this machine is wrong.
             self._ahead = ahead
             result, _ = self._exchange()
@@ -312,6 +314,10 @@ def _is_error(result: object, name: str) -> bool:
     return isinstance(result, AttemptFailed) and {"error": name} in result.error.details
 
 
+def _is_refusal(result: object) -> bool:
+    return isinstance(result, AttemptFailed) and isinstance(result.error, Unauthorized)
+
+
 def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str], float] | AttemptFailed:
     """Return the token and its lifetime; a failure is not raised: its traceback would hold both."""
     try:
@@ -322,7 +328,7 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
     if not 200 <= response.status < 300:
         return _read_failure(response, members, assertion)
     token: Any = members.get("access_token")
-    token_type = members.get("token_type", "Bearer")
+    token_type = members.get("token_type") or "Bearer"
     problem = None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         problem = "without an access_token; check auth_url="
@@ -331,6 +337,8 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
     if problem is not None:
         return AttemptFailed(ServiceFailure(f"the token route answered {problem}"), "never")
     seconds: Any = members.get("expires_in")
+    if isinstance(seconds, str) and seconds.isdecimal():
+        seconds = int(seconds[:_MOST_DIGITS])
     is_lifetime = isinstance(seconds, int | Decimal) and not isinstance(seconds, bool) and seconds > 0
     return Secret(token), float(min(seconds, _LONGEST_LIFETIME)) if is_lifetime else _DEFAULT_LIFETIME
 
@@ -338,14 +346,21 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
 def _read_failure(response: Response, members: dict[str, Any], assertion: Secret[str]) -> AttemptFailed:
     status = response.status
     values = [members.get(name) for name in ("error", "error_description", "message")]
-    parts = [
-        assertion.redact(value)[:_LONGEST_DESCRIPTION] for value in values if isinstance(value, str) and value
-    ]
+    values = [value for value in values if isinstance(value, str) and value] or [told(members)]
+    parts = [assertion.redact(value)[:_LONGEST_DESCRIPTION] for value in values if value]
     text = f"the token route answered {status}{': ' if parts else ''}{': '.join(dict.fromkeys(parts))}"
     if status in (408, 429) or status >= 500:
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):
-        return AttemptFailed(InvalidRequest(f"{text}; check auth_url=", field="auth_url"), "never")
+        location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_DESCRIPTION]
+        advice = (
+            f"it has moved to {location}; pass auth_url= without /oidc/token"
+            if location
+            else "check auth_url="
+        )
+        return AttemptFailed(InvalidRequest(f"{text}; {advice}", field="auth_url"), "never")
+    if status == 407:
+        return AttemptFailed(Unavailable(f"{text}; {PROXY_ADVICE}"), "never")
     advice = "check that the key is the right one and is not revoked"
     if members.get("error") == "invalid_scope":
         advice = "the service grants no scope to this key"

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.contract import Answer, Operation
-from attrib_ds.errors import ServiceFailure
+from attrib_ds.errors import AttribError, ServiceFailure, warn
 from attrib_ds.transports.http.answers import read_answer
+from attrib_ds.transports.http.remote_errors import SMALLEST_PAGE, is_page_too_large
 from attrib_ds.transports.http.session import Response
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 #: Services may truncate instants to milliseconds.
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _HEX: Final = re.compile("[0-9a-f]{24}")
+#: Totals that services do not count beyond are multiples of it.
+_ROUND: Final = 1_000
 #: Maximum number of ranges per search.
 _MOST_RANGES: Final = 512
 #: This many pages are read as one range.
@@ -54,8 +57,8 @@ class Search:
     fetch : callable
         Sends a request of an operation, retrying if that is safe, and returns what its last argument reads of
         the response.
-    page_size : int
-        Records per page.
+    page_sizes : dict of str to int
+        Records per page by operation, which are remembered for the next search.
     workers : int
         Number of pages read concurrently.
     stop : threading.Event
@@ -64,29 +67,69 @@ class Search:
         The first page, if already fetched; :meth:`page` returns it instead of fetching it again.
     total : int, optional
         Number of matching records according to the first response.
+    missing : int, default 0
+        Number of records that the last walk lacked of the total.
+    is_read_once : bool, default False
+        Whether pages are used before all are read, so that they cannot be read again.
     """
 
     operation: Operation
     fetch: Callable[[Operation, Any, Callable[[Response, Operation, Any], Any]], Any]
-    page_size: int
+    page_sizes: dict[str, int]
     workers: int
     stop: threading.Event
     first: Answer | None = None
     total: int | None = None
+    missing: int = 0
+    is_read_once: bool = False
 
-    def page(self, request: Any, *, limit: int | None = None, **changes: Any) -> tuple[pa.Table, int]:
+    @property
+    def page_size(self) -> int:
+        """Records per page; only ever made smaller."""
+        return self.page_sizes[self.operation.name]
+
+    @page_size.setter
+    def page_size(self, size: int) -> None:
+        self.page_sizes[self.operation.name] = min(size, self.page_size)
+
+    def page(self, request: Any, *, limit: int | None = None, **changes: Any) -> tuple[pa.Table, int | None]:
         """Fetch one page of a request with some attributes changed; return it with the stated total."""
-        limit = self.page_size if limit is None else limit
         answer, self.first = self.first, None
         if answer is None:
-            changed = request.model_copy(update={**changes, "limit": limit})
-            answer = self.fetch(self.operation, changed, read_answer)
-        table, total = answer.read(), answer.total
-        if total is None and table.num_rows == limit:
-            raise self.failure("the service does not state a total; request fewer records (limit=)")
+            answer = self.fetch_page(request.model_copy(update=changes), read_answer, limit=limit)
+        table = answer.read()
         if self.total is None:
-            self.total = total
-        return table, answer.offset + table.num_rows if total is None else total
+            self.total = answer.total
+        return table, answer.total
+
+    def fetch_page(self, request: Any, read: Callable[..., Any], *, limit: int | None = None) -> Any:
+        """Fetch a page, with half as many records as long as it is too large for the service or a gateway."""
+        while True:
+            size = self.page_size if limit is None else min(limit, self.page_size)
+            try:
+                return self.fetch(self.operation, request.model_copy(update={"limit": size}), read)
+            except AttribError as error:
+                if not is_page_too_large(error):
+                    raise
+                self.page_size = max(size // 2, SMALLEST_PAGE)
+
+    def ends(self, rows: int, read: int, total: int | None) -> bool:
+        """Return whether a page is the last one: it is empty, or all that the service counts have been read.
+
+        A round total of a full page may be the most that the service counts.
+        """
+        is_bound = rows >= self.page_size and (total or 0) % _ROUND == 0
+        return not rows or (total is not None and read >= total and not is_bound)
+
+    def report_missing(self, missing: int) -> None:
+        """Raise :exc:`_Moved` if records are missing, and warn if reading again has not found them."""
+        if missing <= 0:
+            return
+        problem = f"{missing} of {self.total} records are missing in the service's responses"
+        if missing != self.missing and not self.is_read_once:
+            self.missing = missing
+            raise _Moved(problem)
+        warn(f"{self.operation.name}: {problem}; its total may be an estimate")
 
     def check_growth(self, rows: int) -> None:
         """Raise if there are many more rows than the first page said: new records do not explain them."""
@@ -131,7 +174,7 @@ class Paging:
             return cls(request.model_copy(update=changes), _ById)
         return cls(request, None)
 
-    def pages(self, search: Search, request: Any, *, is_whole: bool) -> Pages:
+    def pages(self, search: Search, request: Any, *, is_whole: bool, advance: Callable[[int], None]) -> Pages:
         """Read the pages of a request.
 
         Parameters
@@ -142,6 +185,8 @@ class Paging:
             Its offset and limit apply.
         is_whole : bool
             Whether no page is used before all are read, so that reading can start over.
+        advance : callable
+            Called with the number of rows of each page as it arrives; a negative one if reading starts over.
 
         Raises
         ------
@@ -149,6 +194,7 @@ class Paging:
             If records are missing, or move while they are read.
         """
         problem = ""
+        search.is_read_once = not is_whole
         for _ in range(_ATTEMPTS if is_whole else 1):
             search.stop.clear()
             pages = _by_offset(search, request)
@@ -159,12 +205,14 @@ class Paging:
             try:
                 with closing(pages):
                     for table in pages:
+                        advance(table.num_rows)
                         if is_whole:
                             tables.append(table)
                         else:
                             yield table
             except _Moved as moved:
                 problem = str(moved)
+                advance(-sum(table.num_rows for table in tables))
             else:
                 yield from tables
                 return
@@ -211,6 +259,9 @@ def _by_key(search: Search, request: Any, kind: type[_Walk]) -> Pages:
     first = next(pages)
     rows = first.num_rows
     yield first
+    if 0 < rows < (search.total or 0):
+        # Some services return fewer records than they are asked for.
+        search.page_size = rows
     left = -(-((search.total or 0) - rows) // search.page_size)
     is_divided = rows and left > _PAGES_UNDIVIDED
     parts = [part.pages() for part in walk.divide(min(left, _MOST_RANGES))] if is_divided else [pages]
@@ -221,9 +272,7 @@ def _by_key(search: Search, request: Any, kind: type[_Walk]) -> Pages:
             yield table
     if search.total is not None and rows < search.total:
         # Some may have been deleted meanwhile.
-        missing = search.page(request, limit=0)[1] - rows
-        if missing > 0:
-            raise _Moved(f"{missing} of {search.total} records are missing in the service's responses")
+        search.report_missing((search.page(request, limit=1)[1] or 0) - rows)
 
 
 class _Walk:
@@ -266,11 +315,15 @@ class _ById(_Walk):
         return bool(self._request.order == "DESC")
 
     def pages(self) -> Pages:
-        is_last = False
+        is_last, repeated = False, None
         while not is_last:
             table, total = self._search.page(self._request)
-            is_last = table.num_rows >= total or not table.num_rows
+            is_last = self._search.ends(table.num_rows, table.num_rows, total)
+            if table.num_rows and total is None and table["_id"][0].as_py() == repeated:
+                # A service that states no total may answer all records again and again.
+                return
             if table.num_rows and not (is_last and self._is_all):
+                repeated = table["_id"][0].as_py()
                 ids = table["_id"].combine_chunks()
                 after, to = self._request.idAfter or "", self._request.idTo
                 follows = (pc.less_equal if self._is_descending else pc.greater_equal)(ids[1:], ids[:-1])
@@ -329,7 +382,7 @@ class _ByTime(_Walk):
                 self._position = 0
                 continue
             self._position += len(ids) - overlap
-            is_last = self._position >= total or len(ids) == overlap
+            is_last = self._search.ends(len(ids) - overlap, self._position, total)
             seen = set(self._seen)
             if len(ids) and not (is_last and self._is_all):
                 self._continue_from(self._moments(table), ids)
@@ -400,28 +453,30 @@ class _Moved(Exception):
 
 def _by_offset(search: Search, request: Any) -> Pages:
     """Yield pages that overlap by one record, which shows whether records moved."""
-    rows, last = 0, None
+    rows, first, last = 0, None, None
     while True:
         overlap = min(rows, 1)
         limit = search.page_size + overlap
         if request.limit is not None:
             limit = min(limit, request.limit - rows + overlap)
         table, total = search.page(request, offset=request.offset + rows - overlap, limit=limit)
-        expected = rows_left(total, request)
+        expected = None if total is None else rows_left(total, request)
+        if overlap and total is None and table.num_rows == rows and _identity(table, 0) == first:
+            # A service that states no total may answer all records again and again.
+            break
         if overlap and (not table.num_rows or _identity(table, 0) != last):
             raise _Moved(f"the records changed while they were read, after {rows} of {expected}")
         table = table.slice(overlap)
         if table.num_rows:
+            first = first if rows else _identity(table, 0)
             last = _identity(table, table.num_rows - 1)
         rows += table.num_rows
         search.check_growth(rows)
         yield table
-        if rows >= expected or not table.num_rows:
+        if rows == request.limit or search.ends(table.num_rows, rows, expected):
             break
-    if rows < expected:
-        missing = rows_left(search.page(request, offset=0, limit=0)[1], request) - rows
-        if missing > 0:
-            raise _Moved(f"{missing} of {expected} records are missing in the service's responses")
+    if expected is not None and rows < expected:
+        search.report_missing(rows_left(search.page(request, offset=0, limit=1)[1] or 0, request) - rows)
 
 
 def rows_left(total: int, request: Any) -> int:

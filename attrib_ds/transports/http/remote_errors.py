@@ -6,7 +6,7 @@ from html import unescape
 from typing import Any, Final
 
 from attrib_ds import errors, keys
-from attrib_ds.contract import Operation
+from attrib_ds.contract import Operation, Request
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.records.json_records import decode
 from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
@@ -16,9 +16,11 @@ _KINDS: Final[dict[int, type[errors.AttribError]]] = {
     403: errors.Forbidden,
     404: errors.NotFound,
     405: errors.NotSupported,
+    407: errors.Unavailable,
     408: errors.Unavailable,
     409: errors.Conflict,
     410: errors.NotFound,
+    425: errors.Unavailable,
     429: errors.TooManyRequests,
     501: errors.NotSupported,
     502: errors.Unavailable,
@@ -27,11 +29,25 @@ _KINDS: Final[dict[int, type[errors.AttribError]]] = {
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+PROXY_ADVICE: Final = (
+    "the proxy asks for a password; write it into HTTPS_PROXY: http://user:password@proxy.example:3128"
+)
 _ADVICE: Final[dict[int, str]] = {
     401: "the access token was rejected; check that the key is not revoked",
     403: "the service account lacks permission in this project; ask for the grant or the scope",
+    407: PROXY_ADVICE,
     429: "send fewer requests",
 }
+#: Type of the entry in the details of an error that a smaller page may avoid.
+_PAGE_TOO_LARGE: Final = "page-too-large"
+#: Pages are made smaller down to this number of records.
+SMALLEST_PAGE: Final = 100
+#: Type of the entry in the details of an error that may mean that the service lacks an operation.
+_LACKS: Final = "operation-lacking"
+_LACKING: Final = frozenset({401, 403, 404, 405, 410, 501})
+_NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
+#: Members with the text of an error, the most telling first.
+_TELLING: Final = ("error_description", "message", "detail", "errors", "error", "reason", "title")
 _LONGEST: Final = 4_000
 _MOST_PARTS: Final = 100
 _LONGEST_FOREIGN: Final = 200
@@ -42,7 +58,13 @@ _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: 
 
 
 def read_failure(
-    response: Response, operation: Operation, *, url: str, request_id: str, token: keys.Secret[str] | None
+    response: Response,
+    operation: Operation,
+    request: Request,
+    *,
+    url: str,
+    request_id: str,
+    token: keys.Secret[str] | None,
 ) -> AttemptFailed:
     """Read an error response.
 
@@ -50,8 +72,8 @@ def read_failure(
     ----------
     response : Response
         Its status is not a success; its body has not been read.
-    operation : Operation
-        The operation.
+    operation, request : Operation, Request
+        The operation and its request.
     url : str
         URL of the request.
     request_id : str
@@ -83,13 +105,35 @@ def read_failure(
     error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation, request_id=id)
     error.retry_after = response.retry_after if status in (429, 503) else None
     retry: Retry = "if safe" if status in _TRANSIENT else "never"
-    if status == 429:
-        # A rate-limited request was not started.
+    if status == 429 or (status == 503 and error.retry_after is not None):
+        # The request was not started.
         retry = "always"
+    # Our own service says in details what is wrong.
+    details = body.get("details")
+    if (getattr(request, "limit", None) or 0) > SMALLEST_PAGE and (
+        status in (413, 504)
+        or (status == 400 and not details and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
+    ):
+        error.details.append({"type": _PAGE_TOO_LARGE})
+        retry = "never"
+    # Our own service names its request when it forbids one, and the argument of what it does not find.
+    is_own = (status == 403 and "requestId" in body) or (status == 404 and error.field is not None)
+    if operation.extension and status in _LACKING and not is_own:
+        error.details.append({"type": _LACKS, "status": status})
     if any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details):
         # The same request would exceed the deadline again.
         retry = "never"
     return AttemptFailed(error, retry, reached_service=status != 429)
+
+
+def lacking_status(error: errors.AttribError) -> int | None:
+    """Return the status by which a service may say that it lacks an operation, or None."""
+    return next((entry["status"] for entry in error.details if entry.get("type") == _LACKS), None)
+
+
+def is_page_too_large(error: errors.AttribError) -> bool:
+    """Return whether a page with fewer records may succeed."""
+    return {"type": _PAGE_TOO_LARGE} in error.details
 
 
 def item_error(body: Mapping[str, Any], operation: Operation) -> errors.AttribError:
@@ -132,27 +176,35 @@ def _message(body: Mapping[str, Any]) -> str:
 
 def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, Any]:
     content = redact(response.beginning().decode("utf-8", "replace"))
-    if response.media == "text/html" and not content.lstrip().startswith("{"):
-        # Kept for the title of the page.
-        return {"": content}
+    if content.lstrip().startswith("<"):
+        title = _TITLE.search(content[:_LONGEST_HEAD])
+        return {"title": unescape(title[1]) if title else ""}
     try:
         body = decode(content.encode())
     except errors.InvalidRequest:
-        return {}
-    return body if isinstance(body, dict) else {}
+        body = content
+    return body if isinstance(body, dict) else {"errors": body}
 
 
 def _foreign_error(body: Mapping[str, Any]) -> str:
-    """Describe an error that does not come from the service, such as the page of a proxy."""
-    page = body.get("")
-    title = _TITLE.search(page[:_LONGEST_HEAD]) if isinstance(page, str) else None
-    if title:
-        return f": {' '.join(unescape(title[1]).split())[:_LONGEST_FOREIGN]}"
-    for name in ("error_description", "error", "detail", "title"):
-        value = body.get(name)
-        if isinstance(value, str) and value:
-            return f": {value[:_LONGEST_FOREIGN]}"
-    return ""
+    """Describe an error that is not in the form of the specification, such as the page of a proxy."""
+    text = told(body)
+    return f": {text}" if text else ""
+
+
+def told(body: Any) -> str:
+    """Return what an error says, in one line.
+
+    Examples
+    --------
+    >>> told({"error": {"code": 7, "message": "no such shop"}}), told({"errors": ["a", {"detail": "b"}]})
+    ('no such shop', 'a; b')
+    """
+    if isinstance(body, Mapping):
+        return next((text for name in _TELLING if (text := told(body.get(name)))), "")
+    if isinstance(body, list):
+        return "; ".join(filter(None, map(told, body[:_MOST_PARTS])))[:_LONGEST_FOREIGN]
+    return " ".join(body.split())[:_LONGEST_FOREIGN] if isinstance(body, str) else ""
 
 
 def _with_arguments(operation: Operation, message: str) -> str:

@@ -1,9 +1,11 @@
 """Send HTTP requests over pooled connections, read bodies within bounds, and retry what is safe to repeat."""
 
+import codecs
 import http.cookiejar
 import importlib.metadata
 import platform
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +35,7 @@ _LONGEST_MEDIA: Final = 80
 _SHORTEST_REPORTED: Final = 2.0
 #: Seconds between two checks whether a waiting thread should continue.
 _POLL_INTERVAL: Final = 0.25
+_CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
 _UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
 
 #: Bytes of an id, a number, counts, an access token or an error.
@@ -213,16 +216,23 @@ class Response:
             yield bytes(piece)
 
     def content(self, most: int) -> bytes:
-        """Read the whole body, of at most this many bytes."""
-        return b"".join(self.pieces(most))
+        """Read the whole body, text in UTF-8, of at most this many bytes."""
+        return self._in_utf_8(b"".join(self.pieces(most)))
 
     def beginning(self) -> bytes:
-        """Read at most a mebibyte of the body, enough for any error."""
+        """Read at most a mebibyte of the body, enough for any error, or what comes if it breaks off."""
         read = bytearray()
-        with suppress(AttemptFailed):
+        with suppress(AttemptFailed, urllib3.exceptions.HTTPError):
             for piece in self.pieces(SMALL):
                 read += piece
-        return bytes(read)
+        return self._in_utf_8(bytes(read))
+
+    def _in_utf_8(self, content: bytes) -> bytes:
+        charset = _CHARSET.search(self.headers.get("Content-Type", ""))
+        if charset and charset[1].lower() not in ("utf-8", "utf8"):
+            with suppress(LookupError, UnicodeDecodeError):
+                content = content.decode(charset[1]).encode()
+        return content.removeprefix(codecs.BOM_UTF8)
 
 
 class _Requests(requests.Session):
@@ -302,6 +312,11 @@ class Session:
                 return read(Response(response, seconds=self._timeouts.body))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             problem, retry, reached_service = _diagnose(error, call, self._timeouts)
+        except OSError as error:
+            # requests raises a plain one for certificates that are not there.
+            if "certificate" not in str(error):
+                raise
+            problem, retry, reached_service = f"{error}; check REQUESTS_CA_BUNDLE", "never", False
         raise AttemptFailed(errors.Unavailable(problem), retry, reached_service=reached_service)
 
     def retry(
@@ -341,6 +356,7 @@ class Session:
             if failure.retry == "never" or (failure.retry == "if safe" and not is_safe):
                 if failure.retry == "if safe" and failure.reached_service:
                     error.message += _UNKNOWN
+                    error.is_unknown = True
                 break
             if number == policy.attempts:
                 break
@@ -410,7 +426,12 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
         return f"{host}: {problem}; {advice}", "never", False
     if isinstance(error, requests.exceptions.ProxyError):
         problem = f"the proxy refused the connection ({_cause(chain)})"
-        return f"{host}: {problem}; check HTTPS_PROXY", "always", False
+        is_locked = any("407" in str(cause) for cause in chain)
+        advice = (
+            "it asks for a password: http://user:password@proxy.example:3128" if is_locked else "check it"
+        )
+        retry: Retry = "never" if is_locked else "always"
+        return f"{host}: {problem}; HTTPS_PROXY: {advice}", retry, False
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
         advice = "request fewer records (limit=, since=) or try again later"
         return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True

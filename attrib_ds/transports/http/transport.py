@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 
 from attrib_ds import display, errors, schema
 from attrib_ds.attribution.paths.project_tables import Tables
-from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, to_wire
+from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, to_wire
 from attrib_ds.contract.administration import LoadRecords
+from attrib_ds.contract.interactions import SearchInteractions
 from attrib_ds.contract.operation import columns
+from attrib_ds.contract.users import SearchUsers
 from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers, configuration, remote_errors, session, uploading
 from attrib_ds.transports.http.credentials import Credentials, Tokens, protect_key, read_credentials
@@ -29,6 +31,25 @@ Read = Callable[[Response, Operation, Request], T]
 
 #: A search whose limit is at most this many pages is one request.
 _PAGES_OF_ONE_REQUEST: Final = 4
+#: Tokens that a request is sent with.
+_TOKENS: Final = 8
+#: Orders that the functions promise; the specification guarantees none.
+_PROMISED: Final[dict[str, dict[str, Any]]] = {
+    "search_interactions": {"sort": {"startDate": -1}},
+    "search_users": {"sort": "_id", "order": "ASC"},
+    "list_user_events": {"sort": "eventDate", "order": "DESC"},
+    "list_user_metrics": {"sort": "metricDate", "order": "DESC"},
+    "list_event_types": {"sort": {"reference": 1}},
+    "list_campaigns": {"sort": "name", "order": "ASC"},
+    "list_outlays": {"sort": "startDate", "order": "ASC"},
+}
+#: What it costs that a service lacks an operation that the specification has not.
+_COSTS: Final = {
+    "create_events": "events are sent one at a time",
+    "search_events": "events are read with a request per user",
+    "list_nodes": "traffic sources have no names and no tree",
+    "get_settings": "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not",
+}
 #: Fields that a warning names, and characters of each.
 _MOST_NAMES: Final = 20
 _LONGEST_NAME: Final = 80
@@ -99,6 +120,13 @@ class Http:
         #: Whether the service answers searches in Arrow; None until the first response.
         self._offers_arrow = None if answers.ARROW in options.accept else False
         self._is_closed = False
+        #: Records per page of operations whose pages had to be smaller.
+        self._page_sizes: dict[str, int] = {}
+        #: Additions to the specification that the service lacks, with the status that says so.
+        self._lacking: dict[str, int] = {}
+        self._is_admitted = self._must_name_id = False
+        #: The last token that the service has accepted.
+        self._accepted: Secret[str] | None = None
         self.address = addresses["v1"]
         #: Only the service has it.
         self.timezone: str | None = None
@@ -131,6 +159,7 @@ class Http:
         """
         if isinstance(request, LoadRecords) and request.resource == "hits":
             return uploading.load_hits(self, request)
+        request = _in_promised_order(operation, request)
         answer = self._one_response(operation, request)
         if answer is None:
             return read_all(self._search(operation), request, offers_arrow=self._offers_arrow)
@@ -153,6 +182,7 @@ class Http:
         Answer
             To be closed by the caller; until then a few pages are prefetched concurrently.
         """
+        request = _in_promised_order(operation, request)
         answer = self._one_response(operation, request)
         if answer is None:
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
@@ -165,10 +195,22 @@ class Http:
         is_page = operation.answer.kind == "page"
         if is_page and (request.limit is None or request.limit > _PAGES_OF_ONE_REQUEST * self._options.page):
             return None
-        answer = self._fetch(operation, request, answers.read_answer)
+        try:
+            answer = self._fetch(operation, request, answers.read_answer)
+        except errors.AttribError as error:
+            if not is_page or not remote_errors.is_page_too_large(error):
+                raise
+            self._page_sizes[operation.name] = max(request.limit // 2, remote_errors.SMALLEST_PAGE)
+            return None
         # The service may have a smaller maximum page size.
-        is_whole = answer.total is None or (answer.count or 0) >= rows_left(answer.total, request)
-        return answer if is_whole else None
+        left = (
+            None
+            if not is_page
+            else request.limit
+            if answer.total is None
+            else rows_left(answer.total, request)
+        )
+        return answer if left is None or not answer.count or answer.count >= left else None
 
     def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
@@ -178,7 +220,8 @@ class Http:
             is_wanted = None if threading.current_thread() is caller else (lambda: not stop.is_set())
             return self._fetch(operation, request, read, is_wanted=is_wanted)
 
-        return Search(operation, fetch, self._options.page, self._options.workers, stop)
+        self._page_sizes.setdefault(operation.name, self._options.page)
+        return Search(operation, fetch, self._page_sizes, self._options.workers, stop)
 
     def _fetch(
         self,
@@ -196,6 +239,9 @@ class Http:
             )
         if self._is_closed:
             raise errors.Unavailable("the project is closed; connect() opens it again")
+        if operation.name in self._lacking:
+            raise self._lack(operation)
+        request = self._naming_id(request)
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
@@ -209,10 +255,61 @@ class Http:
             content=getattr(request, routed.upload) if routed.upload else wire.content(),
             headers=headers,
         )
-        return self._session.retry(
-            partial(self._exchange_authorised, routed, request, call, read),
-            is_safe=operation.idempotent,
-            is_wanted=is_wanted,
+        may_be_stored, is_event = False, hasattr(request, "nonce")
+
+        def attempt() -> T:
+            nonlocal may_be_stored
+            try:
+                return self._exchange_authorised(routed, request, call, read)
+            except AttemptFailed as failure:
+                if may_be_stored and isinstance(failure.error, errors.Conflict) and is_event:
+                    # This very call has sent the event before.
+                    ids = [entry["eventId"] for entry in failure.error.details if "eventId" in entry]
+                    return Answer(value=next(iter(ids), None))  # type: ignore[return-value]
+                may_be_stored |= failure.reached_service
+                raise
+
+        try:
+            return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
+        except errors.AttribError as error:
+            is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
+            if is_nameless and not self._must_name_id:
+                self._must_name_id = True
+                return self._fetch(operation, request, read, is_wanted=is_wanted)
+            if not self._lacks(operation, request, error):
+                raise
+        raise self._lack(operation)
+
+    def _naming_id(self, request: Any) -> Any:
+        """Name the id, without which some services answer; not all take it for a key of users."""
+        if isinstance(request, SearchInteractions) and request.projection and "_id" not in request.projection:
+            return request.model_copy(update={"projection": ("_id", *request.projection)})
+        if isinstance(request, SearchUsers) and self._must_name_id and "_id" not in request.fields:
+            return request.model_copy(update={"fields": ("_id", *request.fields)})
+        return request
+
+    def _lacks(self, operation: Operation, request: Any, error: errors.AttribError) -> bool:
+        """Return whether an error says that the service lacks an addition to the specification."""
+        status = remote_errors.lacking_status(error)
+        if status is None:
+            return False
+        if status in (401, 403) and self._tokens is not None and not self._is_admitted:
+            # The token is good if it is good for what the specification has.
+            probed = OPERATIONS["list_event_types"]
+            project_id = getattr(request, "projectId", None) or request.project_ids[0]
+            try:
+                self._fetch(probed, build(probed, project_id=project_id, limit=1), answers.read_answer)
+            except errors.AttribError:
+                return False
+        if operation.name not in self._lacking and operation.name in _COSTS:
+            errors.warn(f"{self.address} has no {operation.name}: {_COSTS[operation.name]}")
+        self._lacking[operation.name] = status
+        return True
+
+    def _lack(self, operation: Operation) -> errors.NotSupported:
+        return errors.NotSupported(
+            f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it "
+            "is an addition to the specification that services of attrib-ds have"
         )
 
     def tables(self) -> Tables:
@@ -245,12 +342,16 @@ class Http:
                 )
             return self._exchange(operation, request, call, None, read)
         token = self._tokens.get()
-        try:
-            return self._exchange(operation, request, call, token, read)
-        except AttemptFailed as failure:
-            if not isinstance(failure.error, errors.Unauthorized):
-                raise
-        return self._exchange(operation, request, call, self._tokens.get(rejected=token), read)
+        for number in range(_TOKENS):
+            try:
+                return self._exchange(operation, request, call, token, read)
+            except AttemptFailed as failure:
+                # A new token that other threads have used up is renewed once more.
+                is_used_up = number == 0 or self._accepted is token
+                if not isinstance(failure.error, errors.Unauthorized) or not is_used_up:
+                    raise
+            token = self._tokens.get(rejected=token)
+        return self._exchange(operation, request, call, token, read)
 
     def _exchange(
         self,
@@ -264,11 +365,13 @@ class Http:
 
         def read(response: Response) -> T | AttemptFailed:
             if 200 <= response.status < 300:
+                self._is_admitted |= token is not None and not operation.extension
+                self._accepted = token
                 if operation.answer.kind == "page" and self._offers_arrow is not False:
                     self._offers_arrow = response.media == answers.ARROW
                 return read_answer(response, operation, request)
             return remote_errors.read_failure(
-                response, operation, url=call.url, request_id=request_id, token=token
+                response, operation, request, url=call.url, request_id=request_id, token=token
             )
 
         identified = replace(call, headers={**call.headers, "X-Request-Id": request_id}, token=token)
@@ -278,8 +381,17 @@ class Http:
         return result
 
 
+def _in_promised_order(operation: Operation, request: Any) -> Any:
+    promised = _PROMISED.get(operation.name)
+    return request if promised is None or request.sort is not None else request.model_copy(update=promised)
+
+
 def open_http(
-    remote: configuration.Remote, *, allow_insecure: bool = False, options: Options | None = None
+    remote: configuration.Remote,
+    *,
+    allow_insecure: bool = False,
+    page_size: int | None = None,
+    options: Options | None = None,
 ) -> Http:
     """Return the transport of a service, without connecting.
 
@@ -289,6 +401,8 @@ def open_http(
         Addresses, key and routes.
     allow_insecure : bool, default False
         Whether to allow ``http://`` to other machines.
+    page_size : int, optional
+        Records of a page, instead of those of the options.
     options : Options, optional
         Timeouts, retries and paging.
 
@@ -306,6 +420,8 @@ def open_http(
         remote.url, url_v2=remote.url_v2, auth_url=remote.auth_url, allow_insecure=allow_insecure
     )
     credentials = None if remote.key is None else read_credentials(protect_key(remote.key))
+    if page_size is not None:
+        options = replace(options or Options(), page=page_size)
     operations = OPERATIONS if remote.routes is None else configuration.read_routes(remote.routes)
     return Http(addresses, credentials, operations=operations, options=options)
 
@@ -406,7 +522,7 @@ def _opened(
     paging = Paging.of(search.operation, paged)
     with display.progress("records", expected, name=search.operation.name) as advance:
         whole = _read_at_once(search, request, paging, advance, offers_arrow=offers_arrow)
-        pages = _counting(paging.pages(search, paged, is_whole=is_whole), advance) if whole is None else whole
+        pages = paging.pages(search, paged, is_whole=is_whole, advance=advance) if whole is None else whole
         with closing(pages):
             yield pages
 
@@ -423,8 +539,7 @@ def _read_at_once(
     if offers_arrow is False:
         return None
     if offers_arrow is None:
-        page = paging.ordered.model_copy(update={"limit": search.page_size})
-        search.first = search.fetch(search.operation, page, answers.read_first_page)
+        search.first = search.fetch_page(paging.ordered, answers.read_first_page)
         if search.first is not None:
             return None
 
@@ -452,13 +567,6 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
                 warn_of_unknown_fields(search.operation, unknown, are_kept=False)
             table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
-
-
-def _counting(tables: Pages, advance: Callable[[int], None]) -> Pages:
-    with closing(tables):
-        for table in tables:
-            advance(table.num_rows)
-            yield table
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

@@ -108,8 +108,9 @@ def test_unknown_and_missing_properties_and_unknown_members_do_no_harm(shop, ser
 
 
 def test_a_bare_array_may_stand_for_a_page_and_a_page_for_an_array(shop, service):
-    service.script = [Reply(body=[{"_id": ID}]), page({"id": "h"})]
-    assert search_interactions(shop)["_id"].tolist() == [ID]
+    # An array does not say whether more records follow.
+    service.script = [Reply(body=[{"_id": ID}]), Reply(body=[{"_id": ID}]), page({"id": "h"})]
+    assert search_interactions(shop, columns=["_id"])["_id"].tolist() == [ID]
     assert list_hits(shop, ID)["id"].tolist() == ["h"]
 
 
@@ -144,10 +145,6 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
     ("reply", "words"),
     [
         (Reply(body=b""), "the service sent application/json that cannot be read"),
-        (
-            Reply(body=b"", status=204, media=None),
-            "the service sent a response without a content type that cannot be read",
-        ),
         (Reply(body=b"   "), "cannot be read"),
         (Reply(body=b"null"), "cannot be read"),
         (Reply(body=b'"text"'), "cannot be read"),
@@ -164,12 +161,14 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
         (Reply(body=b"no", media=ARROW), "cannot be read"),
     ],
 )
-def test_what_is_no_answer_is_asked_for_again_and_then_told(shop, service, time, reply, words):
+def test_what_is_no_answer_is_told(shop, service, time, reply, words):
     service.script = [reply]
     with pytest.raises(errors.ServiceFailure, match=words) as caught:
         search_interactions(shop)
     assert str(caught.value).startswith("search_interactions: ")
-    assert len(service.asked) == 6
+    # What is truncated may be complete the next time.
+    is_cut = reply.media == ARROW or "truncated" in str(caught.value)
+    assert len(service.asked) == (6 if is_cut else 1)
 
 
 def test_a_web_page_is_told_at_once(shop, service):
@@ -313,10 +312,9 @@ def test_ids_and_counts_of_changes(shop, service):
     assert shop.send("create_campaign", **campaign).value == "7"
     service.script = [Reply(body=b'{"modifiedCount": 1.0}')]
     assert shop.send("update_campaign", vendor_id="ads", id="7", name="Summer").value == 1
-    for body in ({}, {"id": None}, [], {"id": 7}):
+    for body, id in (({}, None), ({"id": None}, None), ([], None), ({"id": 7}, "7")):
         service.script = [Reply(body=body)]
-        with pytest.raises(errors.ServiceFailure, match="create_campaign: .*cannot be read"):
-            shop.send("create_campaign", **campaign)
+        assert shop.send("create_campaign", **campaign).value == id
 
 
 def test_large_answers_are_read_as_they_arrive(shop, service):

@@ -490,7 +490,7 @@ def test_a_key_whose_file_cannot_be_written_is_revoked(open_shop, service, tmp_p
 
         def revoke(asked):
             limit.close()
-            return REVOKED if is_revoked else Reply(403, {"message": "no"})
+            return REVOKED if is_revoked else Reply(403, {"message": "no", "requestId": "r-1"})
 
         service.script = [fill_disk, revoke]
         with pytest.raises(errors.Unavailable, match=r"path: .*new\.json' cannot be written") as caught:

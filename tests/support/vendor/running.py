@@ -1,0 +1,64 @@
+"""Run a vendor's service on this machine: `serving`, for fixtures."""
+
+import asyncio
+import json
+import socket
+import threading
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from support.vendor.server import Vendor, account
+from support.vendor.variations import VARIATIONS, Variation
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A running service: its addresses, its project, the file of a key that fits, and the service itself."""
+
+    url: str
+    url_v2: str
+    auth_url: str
+    project: str
+    key: Path
+    vendor: Vendor
+
+
+@contextmanager
+def serving(folder: Path, variation: Variation | str = "plain", **data):
+    """Run a service until the block ends; it answers when the block starts. `data` are `seed`, `users`, `project`."""
+    variation = VARIATIONS[variation] if isinstance(variation, str) else variation
+    vendor, key = Vendor(variation, **data), Path(folder) / "vendor-key.json"
+    key.touch(mode=0o600)
+    key.write_text(json.dumps(account()[0]))
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        vendor.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        config = uvicorn.Config(vendor.app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", date_header=False)  # fmt: skip
+        server, ready = uvicorn.Server(config), threading.Event()
+
+        async def main():
+            serve = asyncio.ensure_future(server.serve([listener]))
+            while not (server.started or serve.done()):
+                await asyncio.sleep(0.001)
+            ready.set()
+            await serve
+
+        thread = threading.Thread(target=asyncio.run, args=(main(),), name="vendor", daemon=True)
+        thread.start()
+        try:
+            assert ready.wait(60)
+            prefix = variation.prefix
+            base = vendor.address
+            yield Serving(
+                f"{base}/api/v1{prefix}",
+                f"{base}/api/v2{prefix}",
+                f"{base}/auth{prefix}",
+                vendor.world.project,
+                key,
+                vendor,
+            )
+        finally:
+            server.should_exit = True
+            thread.join(60)
+    assert not vendor.failures, vendor.failures[0]
