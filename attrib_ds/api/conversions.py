@@ -267,9 +267,7 @@ def _naive(project: Project, value: datetime | date | str | None, argument: str)
     if value is None:
         return None
     bound = project.bound(value, argument=argument)
-    instant = instants.parse_exact(bound, argument=argument)
-    # The service keeps milliseconds: an event is found from the instant on that was sent.
-    return instants.naive(instants.truncate(instant) if argument == "since" else instant)
+    return instants.naive(instants.parse_exact(bound, argument=argument))
 
 
 def _by_kind(where: Predicate | None) -> dict[str, Predicate]:

@@ -304,8 +304,7 @@ def list_opportunities(
     chosen = events.filter(events.eventType == OPPORTUNITY)
     if since is not None:
         bound = instants.parse_exact(project.bound(since, argument="since"), argument="since")
-        # The service keeps milliseconds.
-        chosen = chosen.filter(chosen.eventDate >= instants.naive(instants.truncate(bound)))
+        chosen = chosen.filter(chosen.eventDate >= instants.naive(bound))
     ordered = chosen.order_by("eventDate", "_id").select("userId", "eventDate", "event")
     rows = to_pandas(ordered.to_pyarrow())
     fields = [{name: field["current"] for name, field in json.loads(text).items()} for text in rows["event"]]
