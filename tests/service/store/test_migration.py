@@ -120,7 +120,9 @@ def test_campaigns_of_an_earlier_format_keep_their_slugs_and_answer_to_those_of_
             """Return the campaign of a visit."""
             page = "https://shop.example/?" + urlencode({"utm_source": "ads", "utm_campaign": text})
             date = next(days)
-            at.load(shop, hits=pd.DataFrame({"trackerId": [f"t{date:%d}"], "date": [date], "pageUrl": [page]}))
+            at.load(
+                shop, hits=pd.DataFrame({"trackerId": [f"t{date:%d}"], "date": [date], "pageUrl": [page]})
+            )
             return at.search_interactions(shop, since=date, bots=None)["nodeId"].item()
 
         def listed(slug):
