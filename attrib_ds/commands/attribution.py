@@ -40,21 +40,25 @@ def demo(options: argparse.Namespace) -> None:
         paths = at.conversion_paths(shop, event_type="order", statistic="turnover", level="campaign")
         paths = paths.computed()  # four queries read them
         credits = at.attribute(paths, _DEMO_MODELS)
-        show("Sample shop: orders of half a year, credited to campaigns\n")
-        _print_credited(credits, confidence=None)
         notes = (
             "Orders of the shipped sample shop, January to June 2025, with a lookback of 30 days.",
             "The data is made up; the shop does not exist.",
         )
-        _write_report(options.out, credits, paths, "Where the sample shop's orders came from", notes)
+        written = _write_report(
+            options.out, credits, paths, "Where the sample shop's orders came from", notes
+        )
+        show("Sample shop: orders of half a year, credited to campaigns\n")
+        _print_credited(credits, confidence=None)
+        show(written)
 
 
 def _write_report(
     folder: Path, credits: pd.DataFrame, paths: at.Paths, title: str, notes: Sequence[str]
-) -> None:
+) -> str:
+    """Write the files before the terminal has its text, which may go to a closed pipe; say where they are."""
     page = at.report(credits, folder / "report.html", paths=paths, title=title, notes=notes)
     written_files.write_csv(credits, folder / "credits.csv")
-    show(f"\nReport: {page}\nCredits: {folder / 'credits.csv'}")
+    return f"\nReport: {page}\nCredits: {folder / 'credits.csv'}"
 
 
 def _sample_tables() -> at.Project:
@@ -76,6 +80,10 @@ def attribute(options: argparse.Namespace) -> None:
     except errors.InvalidRequest as error:
         raise errors.InvalidRequest(as_options(error.message)) from error
     counts = ", ".join(display.counted(count, kind) for kind, count in read.counts.items())
+    written = ""
+    if options.out is not None:
+        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
+        written = _write_report(options.out, credits, read.paths, "Credited conversions", notes)
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
@@ -87,9 +95,8 @@ def attribute(options: argparse.Namespace) -> None:
         if not issubclass(warning.category, errors.RejectedRows):
             show_error(as_options(str(warning.message)))
     _print_credited(credits, confidence=options.confidence)
-    if options.out is not None:
-        notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
-        _write_report(options.out, credits, read.paths, "Credited conversions", notes)
+    if written:
+        show(written)
 
 
 def as_options(message: str) -> str:
