@@ -83,6 +83,7 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
 _FORMATS = ("csv", "xlsx", "parquet")
 
 
+@takes_project
 def export_interactions(
     project: Project,
     path: str | Path,
@@ -138,6 +139,7 @@ def export_interactions(
     return _write_parquet(project.stream("search_interactions", **arguments), file)
 
 
+@takes_project
 def export_users(
     project: Project,
     path: str | Path,

@@ -286,8 +286,8 @@ _MAX_UPLOAD: Final = 1 << 30
 _WIDGETS: Final = (8, 1)
 
 
-#: Runs Voilà until its standard input ends, as it does when the process ends that holds the other end, however
-#: that happens. Its kernels end with it, at the latest when they see that it is gone.
+#: Runs Voilà until its standard input ends, as it does when the process ends that holds the other end, in any
+#: way. Its kernels end with it, at the latest when they see that it is gone.
 _VOILA: Final = """
 import os, signal, sys, threading, time
 
