@@ -124,6 +124,20 @@ def truncate(instant: datetime) -> datetime:
     return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 
+def round_up(instant: datetime) -> datetime:
+    """Return the first instant in milliseconds that is not before one.
+
+    Examples
+    --------
+    >>> round_up(datetime(2025, 1, 31, 12, 0, 0, 123001, tzinfo=UTC))
+    datetime.datetime(2025, 1, 31, 12, 0, 0, 124000, tzinfo=datetime.timezone.utc)
+    """
+    kept = truncate(instant)
+    # Nothing is later than the last millisecond of the year 9999.
+    is_kept = kept == instant or kept > datetime.max.replace(tzinfo=instant.tzinfo) - KEPT_RESOLUTION
+    return instant if is_kept else kept + KEPT_RESOLUTION
+
+
 def now() -> datetime:
     """Return the present instant, in UTC and truncated to milliseconds.
 

@@ -25,7 +25,7 @@ from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.display import progress
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate, interaction, user
-from attrib_ds.project import Project, open_embedded
+from attrib_ds.project import Project, open_embedded, takes_project
 
 _MEMORY: Final = ":memory:"
 _LONGEST_OVERLAP: Final = timedelta(days=365)
@@ -33,6 +33,7 @@ _LONGEST_OVERLAP: Final = timedelta(days=365)
 _WORKERS: Final = 8
 
 
+@takes_project
 def sync(
     project: Project,
     to: str | Path,

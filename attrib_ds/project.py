@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
@@ -30,6 +30,24 @@ _OF_EVENT_TYPES: Final = frozenset(
 )
 _LARGEST_PAGE: Final = 100_000
 _BOUNDS: Final = frozenset({"since", "until", "changed_since"})
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def takes_project(function: FunctionT) -> FunctionT:
+    """Refuse anything but a project as the first argument of a public function."""
+
+    @wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        given = arguments[0] if arguments else named.get("project")
+        if not isinstance(given, Project) and (arguments or "project" in named):
+            what = f"the id {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            raise errors.InvalidRequest(
+                f"project: {what} is not allowed; expected a project, such as that of "
+                f"attrib_ds.connect({given if isinstance(given, str) else 'my-shop'!r})"
+            )
+        return function(*arguments, **named)
+
+    return cast(FunctionT, checked)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Projects: where they live, how they open and close, and what refuses to."""
 
 import json
+from inspect import isfunction, signature
 
 import duckdb
 import pandas as pd
 import pytest
 
+import attrib_ds as at
 from attrib_ds import (
     Paths,
     attribute,
@@ -17,6 +19,7 @@ from attrib_ds import (
     load,
     sample_project,
 )
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.sample import files
 
 NODES = pd.DataFrame({"_id": ["tv"], "name": ["TV"], "type": ["channel"]})
@@ -127,3 +130,24 @@ def test_paths_from_frames_need_no_project():
     touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["tv"], "date": ["2025-01-01T00:00:00Z"]})
     conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": ["2025-01-02T00:00:00Z"]})
     assert attribute(Paths.from_frames(touchpoints, conversions), "linear")["node_id"].tolist() == ["tv"]
+
+
+def test_every_function_that_takes_a_project_refuses_its_id():
+    """One error, which says what to pass."""
+    found = 0
+    for module in (at, at.admin, at.experiments, at.forms, at.hits):
+        for name in module.__all__:
+            function = getattr(module, name)
+            names = list(signature(function).parameters) if isfunction(function) else []
+            if names[:1] == ["project"]:
+                found += 1
+                others = [
+                    each for each in signature(function).parameters.values() if each.default is each.empty
+                ]
+                missing = {each.name: None for each in others[1:] if each.kind is each.KEYWORD_ONLY}
+                places = [None for each in others[1:] if each.kind is each.POSITIONAL_OR_KEYWORD]
+                with pytest.raises(
+                    InvalidRequest, match=r"^project: the id 'shop' .*attrib_ds\.connect\('shop'\)"
+                ):
+                    function("shop", *places, **missing)
+    assert found > 60

@@ -21,7 +21,7 @@ from attrib_ds.api.results import given, page
 from attrib_ds.api.users import create_audience, delete_audience, get_audience, list_audiences
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure
 from attrib_ds.keys import FULL_ACCESS, KeyFile, make_key_pair, new_key_file
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 
 __all__ = [
@@ -37,6 +37,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@takes_project
 def merge_users(project: Project, id: str, user_id: str) -> int:
     """Merge a user into another one.
 
@@ -77,6 +78,7 @@ def merge_users(project: Project, id: str, user_id: str) -> int:
     return int(project.send("merge_users", id=id, user_id=user_id).value)
 
 
+@takes_project
 def split_user(project: Project, id: str, user_id: str) -> int:
     """Split a user from the user it was merged into.
 
@@ -117,6 +119,7 @@ def split_user(project: Project, id: str, user_id: str) -> int:
     return int(project.send("split_user", id=id, user_id=user_id).value)
 
 
+@takes_project
 def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> pd.Series[Any]:
     """Erase a person: from the tables at once, and from the files of the project within a day.
 
@@ -166,6 +169,7 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> pd.Ser
     return pd.Series({"modifiedCount": int(answer["modifiedCount"]), "inFilesUntil": until}, dtype=object)
 
 
+@takes_project
 def export_user_data(project: Project, id: str) -> dict[str, Any]:
     """Return all data of a person, and log the export in the audit log.
 
@@ -199,6 +203,7 @@ def export_user_data(project: Project, id: str) -> dict[str, Any]:
     return dict(project.send("export_user_data", id=id).value)
 
 
+@takes_project
 def create_integration(
     project: Project, vendor_id: str, *, name: str, currency: str | None = None, channel: str | None = None
 ) -> str:
@@ -247,6 +252,7 @@ def create_integration(
     return str(project.send("create_integration", **given(locals())).value)
 
 
+@takes_project
 def set_rates(project: Project, rates: Frame) -> int:
     """Set exchange rates, each with the first date it applies to.
 
@@ -289,6 +295,7 @@ def set_rates(project: Project, rates: Frame) -> int:
     return int(project.send("set_rates", rates=rows).value)
 
 
+@takes_project
 def list_rates(
     project: Project, *, currency: str | None = None, limit: int | None = None, offset: int = 0
 ) -> pd.DataFrame:
@@ -329,6 +336,7 @@ def list_rates(
     return page(project.send("list_rates", currency=currency, limit=limit, offset=offset))
 
 
+@takes_project
 def get_settings(project: Project) -> pd.Series[Any]:
     """Get the settings of a project.
 
@@ -357,6 +365,7 @@ def get_settings(project: Project) -> pd.Series[Any]:
     return to_record(project.send("get_settings").read())
 
 
+@takes_project
 def update_settings(
     project: Project,
     *,
@@ -450,6 +459,7 @@ def update_settings(
     return to_record(project.send("update_settings", **changes).read())
 
 
+@takes_project
 def create_key(
     project: Project,
     path: str | Path,
@@ -523,6 +533,7 @@ def create_key(
     return key
 
 
+@takes_project
 def list_keys(project: Project) -> pd.DataFrame:
     """List the keys of service accounts whose only project is this one, oldest first.
 
@@ -557,6 +568,7 @@ def list_keys(project: Project) -> pd.DataFrame:
     return to_pandas(project.send("list_keys").read())
 
 
+@takes_project
 def revoke_key(project: Project, key_id: str) -> int:
     """Revoke a key and its tokens at once.
 
@@ -608,6 +620,7 @@ def _withdraw(project: Project, key_id: str, cause: BaseException) -> None:
         cause.add_note(f"the key {key_id} could not be revoked either: {error}")
 
 
+@takes_project
 def list_audit(
     project: Project,
     *,
@@ -660,6 +673,7 @@ def list_audit(
     return page(project.send("list_audit", **given(locals())))
 
 
+@takes_project
 def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
     """Check the consistency of a project, and repair what can be computed from its hits.
 
@@ -703,6 +717,7 @@ def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
     return to_pandas(project.send("repair_project" if repair else "check_project").read())
 
 
+@takes_project
 def compact(project: Project) -> pd.Series[Any]:
     """Rewrite the files of a project, so that nothing of erased persons is left in them.
 
@@ -742,6 +757,7 @@ def compact(project: Project) -> pd.Series[Any]:
     return pd.Series(sizes, dtype="int64")
 
 
+@takes_project
 def back_up(project: Project, path: str | Path) -> Path:
     """Copy a snapshot of a project into a new file.
 

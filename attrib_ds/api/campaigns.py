@@ -12,11 +12,12 @@ import pandas as pd
 
 from attrib_ds.api.results import given, page
 from attrib_ds.contract import OPERATIONS
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.delivery import Delivery, Outcome
 
 
+@takes_project
 def list_campaigns(
     project: Project,
     vendor_id: str,
@@ -78,6 +79,7 @@ def list_campaigns(
     return page(project.send("list_campaigns", **given(locals())))
 
 
+@takes_project
 def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
     """Get one custom campaign.
 
@@ -114,6 +116,7 @@ def get_campaign(project: Project, vendor_id: str, id: str) -> pd.Series[Any]:
     return record
 
 
+@takes_project
 def create_campaign(
     project: Project, vendor_id: str, campaign_slug: str, *, name: str, active: bool = True
 ) -> str | None:
@@ -158,6 +161,7 @@ def create_campaign(
     return id
 
 
+@takes_project
 def update_campaign(
     project: Project, vendor_id: str, id: str, *, name: str | None = None, active: bool | None = None
 ) -> int | None:
@@ -200,6 +204,7 @@ def update_campaign(
     return count
 
 
+@takes_project
 def list_outlays(
     project: Project,
     vendor_id: str,
@@ -257,6 +262,7 @@ def list_outlays(
     return page(project.send("list_outlays", **given(locals())))
 
 
+@takes_project
 def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> pd.Series[Any]:
     """Get one outlay of a custom campaign.
 
@@ -297,6 +303,7 @@ def get_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: st
     )
 
 
+@takes_project
 def create_outlay(
     project: Project,
     vendor_id: str,
@@ -351,6 +358,7 @@ def create_outlay(
     return id
 
 
+@takes_project
 def update_outlay(
     project: Project,
     vendor_id: str,
@@ -412,6 +420,7 @@ def update_outlay(
     return count
 
 
+@takes_project
 def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> int:
     """Delete an outlay, so that no cost includes it.
 
@@ -453,6 +462,7 @@ def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id:
     )
 
 
+@takes_project
 def create_outlays(project: Project, vendor_id: str, frame: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Record the costs of custom campaigns, one outlay per row.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -19,7 +20,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
 from attrib_ds.filters import Predicate, ibis_form
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, to_pandas
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 _LONGEST = timedelta(days=365)
 _SHORTEST = timedelta(days=1)
 _NO_EVENTS = "the project has no events yet"
+#: Type of the metric of a field of an event.
+_METRICS = {"state": "state", "number": "statistic", "currency": "statistic"}
 #: Types of interactions, whether or not the project has any.
 _TYPES = ("session", "offline")
 
 
+@takes_project
 def conversion_paths(
     project: Project,
     *,
@@ -156,7 +160,7 @@ def conversion_paths(
         raise InvalidRequest("event_type: pass either an event type or conversion_page")
     if conversion_page is not None:
         tables = replace(tables, events=_with_views(project, tables, conversion_page))
-    event_types = _event_types(tables, str(conversion_page) if event_type is None else event_type)
+    event_types = _event_types(project, tables, str(conversion_page) if event_type is None else event_type)
     period = _Period.of(project, since, until)
     window = Window.of(
         lookback,
@@ -178,6 +182,7 @@ def conversion_paths(
             "such as ['refund']"
         )
     _check_keys(
+        project,
         tables,
         event_types,
         {"statistic": [statistic], "adjustments": added},
@@ -267,9 +272,7 @@ def _naive(project: Project, value: datetime | date | str | None, argument: str)
     if value is None:
         return None
     bound = project.bound(value, argument=argument)
-    instant = instants.parse_exact(bound, argument=argument)
-    # The service keeps milliseconds: an event is found from the instant on that was sent.
-    return instants.naive(instants.truncate(instant) if argument == "since" else instant)
+    return instants.naive(instants.parse_exact(bound, argument=argument))
 
 
 def _by_kind(where: Predicate | None) -> dict[str, Predicate]:
@@ -301,18 +304,35 @@ def _money(tables: Tables, in_currency: str | None, rates: Frame | None, later_r
     return Money.of(in_currency, rates, later_rate=later_rate)
 
 
-def _event_types(tables: Tables, event_type: str | Sequence[str]) -> list[str]:
+def _declared(project: Project) -> dict[str, dict[str, set[str]]]:
+    """Return the keys that each event type declares, by the type of its metrics; {} if nothing can say."""
+    try:
+        types = to_pandas(project.send("list_event_types").read())
+    except NotSupported:
+        return {}
+    keys: dict[str, dict[str, set[str]]] = {}
+    for reference, text in zip(types["reference"], types["fields"], strict=True):
+        keys[reference] = {"state": set(), "statistic": set()}
+        for field in json.loads(text):
+            kind = _METRICS.get(field["type"])
+            if kind is not None and field["entity"] == "event":
+                keys[reference][kind].add(field["storageKey"])
+    return keys
+
+
+def _event_types(project: Project, tables: Tables, event_type: str | Sequence[str]) -> list[str]:
     event_types = [event_type] if isinstance(event_type, str) else list(event_type)
     existing = tables.events.select("eventType").distinct().to_pyarrow()["eventType"].to_pylist()
     if not event_types:
         raise InvalidRequest.choice("event_type", event_type, existing)
-    for reference in event_types:
-        if reference not in existing:
-            # It may be declared: the tables only tell which types have events.
+    unseen = [reference for reference in event_types if reference not in existing]
+    declared = _declared(project) if unseen else {}
+    for reference in unseen:
+        if reference not in declared:
             with_events = f"types with events: {', '.join(sorted(existing))}" if existing else _NO_EVENTS
             raise InvalidRequest(
-                f"event_type: there are no events of the type {reference!r}{closest(reference, existing)}; "
-                f"{with_events}"
+                f"event_type: there are no events of the type {reference!r}"
+                f"{closest(reference, [*existing, *declared])}; {with_events}"
             )
     return list(dict.fromkeys(event_types))
 
@@ -323,19 +343,28 @@ def _events(tables: Tables, event_types: list[str], where: Predicate | None) -> 
 
 
 def _check_keys(
-    tables: Tables, event_types: list[str], statistics: Mapping[str, list[str]], states: list[str | None]
+    project: Project,
+    tables: Tables,
+    event_types: list[str],
+    statistics: Mapping[str, list[str]],
+    states: list[str | None],
 ) -> None:
     ours = tables.events.filter(tables.events.eventType.isin(event_types))
     metrics = tables.metrics.semi_join(ours, tables.metrics.eventId == ours["_id"])
     keys = metrics.select("key", "type").distinct().to_pyarrow().to_pylist()
     known = {each["key"] for each in keys if each["type"] == "statistic"} | {"event-count"}
-    for argument, named in statistics.items():
-        for statistic in named:
-            check_choice(argument, statistic, known)
-    for state in states:
-        dated = {each["key"] for each in keys if each["type"] == "state"}
-        if state is not None and state not in dated:
-            raise InvalidRequest.choice("state", state, dated)
+    dated = {each["key"] for each in keys if each["type"] == "state"}
+    asked = [(argument, name) for argument, names in statistics.items() for name in names]
+    stated = [state for state in states if state is not None]
+    if not {name for _, name in asked} <= known or not set(stated) <= dated:
+        # What is declared may have no values yet.
+        for declared in map(_declared(project).get, event_types):
+            known |= declared["statistic"] if declared else set()
+            dated |= declared["state"] if declared else set()
+    for argument, statistic in asked:
+        check_choice(argument, statistic, known)
+    for state in stated:
+        check_choice("state", state, dated)
 
 
 def _dated(tables: Tables, events: ir.Table, state: str | None, milestones: Mapping[str, str]) -> ir.Table:
@@ -414,6 +443,7 @@ def _spend(
     return spent.groupby(["node_id", "date", "currency"])["spend"].sum().reset_index()
 
 
+@takes_project
 def users_of_segment(
     project: Project, tables: Tables, where: Predicate | None, audience: Predicate | Mapping[str, Any] | None
 ) -> ir.Table | None:

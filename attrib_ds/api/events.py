@@ -15,7 +15,7 @@ from attrib_ds.api.results import given, page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
 from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
 from attrib_ds.sending.conversion_cells import explained
 from attrib_ds.sending.delivery import (
@@ -35,6 +35,7 @@ _ENVELOPE: Final = ("eventType", "eventDate", "trackerId", "nonce")
 _PLACEHOLDER: Final = "none"
 
 
+@takes_project
 def send_events(
     project: Project,
     events: Frame,
@@ -129,6 +130,7 @@ def send_events(
         return delivery.send(sender.send_one, keys=[event["nonce"] for event in arguments])
 
 
+@takes_project
 def get_event(project: Project, id: str) -> pd.Series[Any]:
     """Get one computed event.
 
@@ -184,6 +186,7 @@ def get_event(project: Project, id: str) -> pd.Series[Any]:
     return to_record(with_event_columns(project, event))
 
 
+@takes_project
 def search_events(
     project: Project,
     *,
@@ -244,6 +247,7 @@ def search_events(
     return page(answer, with_event_columns(project, answer.read()))
 
 
+@takes_project
 def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     """Get one event exactly as it was sent.
 
@@ -278,6 +282,7 @@ def get_raw_event(project: Project, id: str) -> pd.Series[Any]:
     return to_record(project.send("get_raw_event", id=id).read())
 
 
+@takes_project
 def list_trashed_events(
     project: Project,
     *,
@@ -326,6 +331,7 @@ def list_trashed_events(
     return page(project.send("list_trashed_events", since=since, until=until, limit=limit, offset=offset))
 
 
+@takes_project
 def validate_events(project: Project, events: Frame, *, event_type: str | None = None) -> pd.DataFrame:
     """Validate events, one per row, without storing any.
 
@@ -378,6 +384,7 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
     return results.assign(errors=pd.Series(all_errors, index=events.index, dtype=TEXT)).drop(columns="id")
 
 
+@takes_project
 def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.DataFrame:
     """Process trashed events again, as they were sent.
 
@@ -424,6 +431,7 @@ def replay_events(project: Project, ids: Sequence[str] | pd.Series[str]) -> pd.D
     return send_rows(series.index, replay, keys=[str(id) for id in event_ids])
 
 
+@takes_project
 def update_states(project: Project, updates: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Set states of events, one per row.
 
@@ -469,6 +477,7 @@ def update_states(project: Project, updates: Frame, *, dry_run: bool = False) ->
     return _send_updates(project, "update_event_state", updates, dry_run=dry_run)
 
 
+@takes_project
 def update_statistics(project: Project, updates: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Set statistics of events, one per row.
 
@@ -664,6 +673,7 @@ def _json_value(value: Any) -> Any:
     return [_json_value(element) for element in value.tolist()] if isinstance(value, np.ndarray) else value
 
 
+@takes_project
 def list_event_types(
     project: Project,
     *,
@@ -721,6 +731,7 @@ def list_event_types(
     return page(project.send("list_event_types", **given(locals())))
 
 
+@takes_project
 def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
     """Get one event type by its reference.
 
@@ -752,6 +763,7 @@ def get_event_type(project: Project, reference: str) -> pd.Series[Any]:
     return to_record(project.send("get_event_type", reference=reference).read())
 
 
+@takes_project
 def create_event_type(
     project: Project,
     reference: str,
@@ -821,6 +833,7 @@ def create_event_type(
     return to_record(project.send("create_event_type", **given(locals())).read())
 
 
+@takes_project
 def update_event_type(
     project: Project,
     reference: str,
@@ -882,6 +895,7 @@ def update_event_type(
     return to_record(project.send("update_event_type", **given(locals())).read())
 
 
+@takes_project
 def archive_event_type(project: Project, reference: str) -> pd.Series[Any]:
     """Archive an event type: the service trashes its new events.
 
@@ -916,6 +930,7 @@ def archive_event_type(project: Project, reference: str) -> pd.Series[Any]:
     return to_record(project.send("archive_event_type", reference=reference).read())
 
 
+@takes_project
 def restore_event_type(project: Project, reference: str) -> pd.Series[Any]:
     """Restore an archived event type: the service accepts its events again.
 

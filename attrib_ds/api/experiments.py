@@ -15,7 +15,7 @@ from attrib_ds.attribution.experiments.holdouts import holdout_effects
 from attrib_ds.attribution.experiments.plans import plan_holdout
 from attrib_ds.contract.administration import Holdout, unknown_holdout
 from attrib_ds.contract.interactions import OPPORTUNITY
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, to_pandas
 
 __all__ = [
@@ -31,6 +31,7 @@ def __dir__() -> list[str]:
 _COLUMNS: Final = {"nodeId": "node_id", "firstDay": "since", "lastDay": "until", "nodeExists": "node_exists"}
 
 
+@takes_project
 def create_holdout(
     project: Project,
     holdout: str,
@@ -95,6 +96,7 @@ def create_holdout(
     return holdout
 
 
+@takes_project
 def list_holdouts(project: Project) -> pd.DataFrame:
     """List the holdouts that the service draws.
 
@@ -123,6 +125,7 @@ def list_holdouts(project: Project) -> pd.DataFrame:
     return listed.rename(columns=_COLUMNS).astype({"node_exists": bool})
 
 
+@takes_project
 def delete_holdout(project: Project, holdout: str) -> int:
     """End a holdout: pages show the placement to everyone from now on.
 
@@ -158,6 +161,7 @@ def delete_holdout(project: Project, holdout: str) -> int:
     return int(project.send("delete_holdout", holdout=holdout).value)
 
 
+@takes_project
 def assign(
     project: Project, ids: Frame | Iterable[str], *, holdout: str, column: str = "user_id"
 ) -> pd.DataFrame:
@@ -254,6 +258,7 @@ def _is_frame(ids: object) -> TypeGuard[Frame]:
     return isinstance(ids, pd.DataFrame) or (hasattr(ids, "__arrow_c_stream__") and not hasattr(ids, "dtype"))
 
 
+@takes_project
 def list_opportunities(
     project: Project, *, holdout: str, since: datetime | date | str | None = None
 ) -> pd.DataFrame:
@@ -304,8 +309,7 @@ def list_opportunities(
     chosen = events.filter(events.eventType == OPPORTUNITY)
     if since is not None:
         bound = instants.parse_exact(project.bound(since, argument="since"), argument="since")
-        # The service keeps milliseconds.
-        chosen = chosen.filter(chosen.eventDate >= instants.naive(instants.truncate(bound)))
+        chosen = chosen.filter(chosen.eventDate >= instants.naive(bound))
     ordered = chosen.order_by("eventDate", "_id").select("userId", "eventDate", "event")
     rows = to_pandas(ordered.to_pyarrow())
     fields = [{name: field["current"] for name, field in json.loads(text).items()} for text in rows["event"]]

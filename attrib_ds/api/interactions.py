@@ -15,11 +15,12 @@ from attrib_ds.api.results import given, page
 from attrib_ds.attribution import calendar
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Predicate
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, Outcome
 
 
+@takes_project
 def search_interactions(
     project: Project,
     *,
@@ -92,6 +93,7 @@ def search_interactions(
     return page(project.send("search_interactions", **given(locals())))
 
 
+@takes_project
 def get_interaction(project: Project, id: str) -> pd.Series[Any]:
     """Get one interaction with all properties.
 
@@ -126,6 +128,7 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
     return to_record(project.send("get_interaction", id=id).read())
 
 
+@takes_project
 def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     """List the hits of a session in the order in which they arrived.
 
@@ -150,6 +153,7 @@ def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
     return to_pandas(project.send("list_hits", first_hit_id=first_hit_id).read())
 
 
+@takes_project
 def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool = False) -> pd.DataFrame:
     """Create offline interactions, such as calls and visits to a store, one per row.
 
@@ -227,6 +231,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+@takes_project
 def list_nodes(
     project: Project,
     *,
@@ -272,6 +277,7 @@ def list_nodes(
     return to_pandas(project.send("list_nodes", type=type, search=search, limit=limit, offset=offset).read())
 
 
+@takes_project
 def interaction_insights(
     project: Project,
     *,
@@ -333,6 +339,7 @@ def interaction_insights(
     return _counted(project, "interaction_insights", given(locals()))
 
 
+@takes_project
 def page_insights(
     project: Project,
     *,
@@ -409,6 +416,7 @@ def page_insights(
     return _counted(project, "page_insights", given(locals()))
 
 
+@takes_project
 def funnel(
     project: Project,
     steps: Sequence[str],
@@ -477,6 +485,7 @@ def funnel(
     return to_pandas(project.send("funnel", **given(locals())).read())
 
 
+@takes_project
 def event_insights(
     project: Project,
     *,

@@ -14,7 +14,7 @@ import pandas as pd
 from attrib_ds.api.events import create_event_type, get_event_type, send_events
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
 
@@ -22,6 +22,7 @@ from attrib_ds.sending import conversion_cells
 _ID: Final = "externalId"
 
 
+@takes_project
 def send_conversions(
     project: Project,
     conversions: Frame,

@@ -18,7 +18,7 @@ from attrib_ds import display, local_files
 from attrib_ds.contract import Answer
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields
 from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
@@ -89,6 +89,7 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
 _FORMATS = ("csv", "xlsx", "parquet")
 
 
+@takes_project
 def export_interactions(
     project: Project,
     path: str | Path,
@@ -144,6 +145,7 @@ def export_interactions(
     return _write_parquet(project.stream("search_interactions", **arguments), file)
 
 
+@takes_project
 def export_users(
     project: Project,
     path: str | Path,
@@ -340,6 +342,7 @@ class Loaded:
         return f"<Loaded {loaded}; {display.counted(len(self.rejected), 'rows')} rejected>"
 
 
+@takes_project
 def load(
     project: Project,
     *,

@@ -10,10 +10,11 @@ import pandas as pd
 
 from attrib_ds.api.results import given, page, user_columns_reader, with_event_columns
 from attrib_ds.filters import Predicate
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields, frames
 
 
+@takes_project
 def search_users(
     project: Project,
     *,
@@ -104,6 +105,7 @@ def search_users(
     return page(answer, user_columns_reader(project)(answer.read()))
 
 
+@takes_project
 def get_user(project: Project, id: str) -> pd.Series[Any]:
     """Get one user with all properties.
 
@@ -144,6 +146,7 @@ def get_user(project: Project, id: str) -> pd.Series[Any]:
     return frames.to_record(user_columns_reader(project)(user))
 
 
+@takes_project
 def create_audience(project: Project, name: str, condition: Predicate | Mapping[str, Any]) -> pd.Series[Any]:
     """Create an audience: the users who meet a condition at the time of reading.
 
@@ -185,6 +188,7 @@ def create_audience(project: Project, name: str, condition: Predicate | Mapping[
     return frames.to_record(project.send("create_audience", name=name, condition=condition).read())
 
 
+@takes_project
 def list_audiences(project: Project, *, limit: int | None = None, offset: int = 0) -> pd.DataFrame:
     """List the audiences of a project by name.
 
@@ -214,6 +218,7 @@ def list_audiences(project: Project, *, limit: int | None = None, offset: int = 
     return page(project.send("list_audiences", limit=limit, offset=offset))
 
 
+@takes_project
 def get_audience(project: Project, id: str) -> pd.Series[Any]:
     """Get one audience with its present size.
 
@@ -245,6 +250,7 @@ def get_audience(project: Project, id: str) -> pd.Series[Any]:
     return frames.to_record(project.send("get_audience", id=id).read())
 
 
+@takes_project
 def delete_audience(project: Project, id: str) -> int:
     """Delete an audience; its users are unaffected.
 
@@ -278,6 +284,7 @@ def delete_audience(project: Project, id: str) -> int:
     return int(project.send("delete_audience", id=id).value)
 
 
+@takes_project
 def list_user_events(
     project: Project,
     id: str,
@@ -338,6 +345,7 @@ def list_user_events(
     return page(answer, with_event_columns(project, answer.read()))
 
 
+@takes_project
 def list_user_metrics(
     project: Project,
     id: str,

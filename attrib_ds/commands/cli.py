@@ -49,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["ATTRIB_DS_HOME"] = str(options.home)
     try:
         options.run(options)
+        # What is still to be written may meet a closed pipe too.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as head, has enough; Python would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (errors.AttribError, OSError) as error:
         show_error(str(error))
         return 1

@@ -12,26 +12,40 @@ import email_validator
 from attrib_ds.contract.json_values import Refused, Rule, pattern, text
 
 _LONGEST_SLUG: Final = 128
+#: Ends the former slug of a campaign of which no text is known; no slug has it.
+FORMER: Final = "~"
+#: Digits of a hash at the end of a slug, and longest part before the hyphen between both.
+_DIGITS: Final = 10
+_LONGEST_READABLE: Final = _LONGEST_SLUG - 1 - _DIGITS
+_READABLE: Final = re.compile("[a-z0-9 ]+")
 _STORABLE: Final = r"[^\x00\ud800-\udfff]"
 #: Longest text that names a campaign.
-_LONGEST_CAMPAIGN: Final = 255
+LONGEST_CAMPAIGN: Final = 255
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
 
 
 def slug_of(text: str) -> str:
     """Return the slug of a campaign's text: small letters, digits and hyphens, at most 128.
 
-    Blanks around it are left out, compatible forms of a letter are one, and a run of other characters is one
-    hyphen. A text without any letter from a to z or digit has a hash, since hyphens alone would be the slug
-    of all of them.
+    Compatible forms of a letter are one, case does not count, and a run of white space, ``-`` and ``_`` is
+    one hyphen. The slug of a text with anything else ends with a part of a hash, so that no other has it.
 
     Examples
     --------
-    >>> slug_of("Spring Sale 2025"), slug_of("spring_SALE+2025")
+    >>> slug_of("Spring Sale 2025"), slug_of("spring_SALE-2025")
     ('spring-sale-2025', 'spring-sale-2025')
-    >>> slug_of("春")
-    'campaign-b3c33b7abaf0'
+    >>> slug_of("C++ course"), slug_of("C# course"), slug_of("春")
+    ('c-course-d751c790d0', 'c-course-b807d68b3d', 'campaign-b3c33b7aba')
     """
+    key = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    if len(key) <= _LONGEST_SLUG and _READABLE.fullmatch(key):
+        return key.replace(" ", "-")
+    readable = re.sub("[^a-z0-9]+", "-", key).strip("-")[:_LONGEST_READABLE].rstrip("-")
+    return f"{readable or 'campaign'}-{hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]}"
+
+
+def former_slug_of(text: str) -> str:
+    """Return the slug that a text had before :func:`slug_of` told texts apart that share what is readable."""
     folded = unicodedata.normalize("NFKC", text).lower().strip()
     slug = re.sub("[^a-z0-9]+", "-", folded)[:_LONGEST_SLUG]
     return slug if slug.strip("-") else f"campaign-{hashlib.sha256(folded.encode()).hexdigest()[:12]}"
@@ -89,8 +103,8 @@ Slug = Annotated[
     str,
     pattern(
         rf"{_STORABLE}*[^\s\x00\ud800-\udfff]{_STORABLE}*",
-        f"text of 1 to {_LONGEST_CAMPAIGN} characters, which becomes a slug",
-        longest=_LONGEST_CAMPAIGN,
+        f"text of 1 to {LONGEST_CAMPAIGN} characters, which becomes a slug",
+        longest=LONGEST_CAMPAIGN,
     ),
 ]
 Reference = Annotated[

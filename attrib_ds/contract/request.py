@@ -238,12 +238,13 @@ EventTypes = Annotated[
 
 
 PartT = TypeVar("PartT", bound=Part)
+_LOWER_BOUNDS: Final = frozenset({"since", "changedSince"})
 
 
 def in_milliseconds(request: PartT) -> PartT:
     """Return a request whose bounds, dates and filters have no digits beyond milliseconds.
 
-    A stored instant is then found by the instant that was sent.
+    Stored instants have none: lower bounds are rounded up, upper bounds and dates down.
 
     Examples
     --------
@@ -251,17 +252,20 @@ def in_milliseconds(request: PartT) -> PartT:
     >>> since = "2025-01-31T12:00:00.0019Z"
     >>> search = build(OPERATIONS["search_interactions"], project_id="shop", since=since)
     >>> in_milliseconds(search).since
-    datetime.datetime(2025, 1, 31, 12, 0, 0, 1000, tzinfo=datetime.timezone.utc)
+    datetime.datetime(2025, 1, 31, 12, 0, 0, 2000, tzinfo=datetime.timezone.utc)
     """
     given = {name: getattr(request, name) for name in request.model_fields_set}
-    truncated = {name: truncate(value) for name, value in given.items()}
-    changes = {name: value for name, value in truncated.items() if value is not given[name]}
+    kept = {
+        name: instants.round_up(value) if name in _LOWER_BOUNDS and value is not None else truncate(value)
+        for name, value in given.items()
+    }
+    changes = {name: value for name, value in kept.items() if value is not given[name]}
     return request.model_copy(update=changes) if changes else request
 
 
 @singledispatch
 def truncate(value: Any) -> Any:
-    """Truncate an instant, and those in a filter or in an object; return any other value unchanged."""
+    """Truncate an instant and those in an object, round those in a filter; return other values unchanged."""
     return value
 
 
@@ -285,7 +289,15 @@ def _(value: Comparison) -> Comparison:
     if value.operator_type != vocabulary.FieldType.INSTANT or value.value is None:
         return value
     texts = value.value if isinstance(value.value, tuple) else (value.value,)
-    kept = tuple(instants.format(instants.parse(text, argument="value")) for text in texts)
+    given = [instants.parse_exact(text, argument="value") for text in texts]
+    is_between = value.operator in {"between", "notBetween"}
+    rounds_up = is_between or value.operator in {"greaterThanOrEquals", "lessThan"}
+    kept = tuple(
+        instants.format(
+            instants.round_up(instant) if rounds_up and place == 0 else instants.truncate(instant)
+        )
+        for place, instant in enumerate(given)
+    )
     return replace(value, value=kept if isinstance(value.value, tuple) else kept[0])
 
 

@@ -24,9 +24,10 @@ from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.plots.labels import name_of_rest
 from attrib_ds.plots.overview import MODELS, Overview, in_words
 from attrib_ds.plots.report import page
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 
 
+@takes_project
 def attribution(project: Project) -> Form:
     """Make a form that credits the conversions of an event type to nodes.
 

@@ -25,7 +25,7 @@ from attrib_ds.filters.vocabulary import (
 )
 from attrib_ds.forms import controls, elements, form, form_fields
 from attrib_ds.forms.controls import Choice, Control, InstantPicker, NumberInput, TextInput, TextLines
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 
 Suggest = Callable[[str], Sequence[str]]
 
@@ -105,6 +105,7 @@ class FilterForm(elements.Displayed):
             self._status.value = elements.status(elements.error_message(error))
 
 
+@takes_project
 def filters(project: Project | None = None, kind: Kind = "interaction") -> FilterForm:
     """Make a form that builds a filter.
 

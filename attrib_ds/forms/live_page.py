@@ -25,7 +25,7 @@ from attrib_ds.api import admin, events, interactions
 from attrib_ds.contract import OPERATIONS, build
 from attrib_ds.forms import day_view, elements, form
 from attrib_ds.forms.day_view import Calls, DayNumbers, Labels, day_calls, read_day, statistics
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 
 _SECONDS: Final = 5.0
 _SHORTEST: Final = 1.0
@@ -228,6 +228,7 @@ class Live(elements.Displayed):
         return form.write_program(lines)
 
 
+@takes_project
 def live(project: Project, *, timezone: str | None = None, seconds: float = _SECONDS) -> Live:
     """Make a page that shows today's visits, sources and conversions as they arrive.
 

@@ -25,7 +25,7 @@ from attrib_ds.filters import interaction, node
 from attrib_ds.forms import controls, elements, form
 from attrib_ds.plots import report
 from attrib_ds.plots.overview import MODELS, Overview, period_of
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 
 #: Lengths of periods by their names, in days.
 _PERIODS: Final = {"7 days": 7, "4 weeks": 28, "12 weeks": 84, "26 weeks": 182, "52 weeks": 364}
@@ -396,6 +396,7 @@ def _day(day: date) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
+@takes_project
 def overview(project: Project) -> OverviewPage:
     """Make the page that answers first: what brought the conversions of a project in a period.
 

@@ -16,7 +16,7 @@ from attrib_ds.filters.vocabulary import vocabulary
 from attrib_ds.forms import controls, elements
 from attrib_ds.forms.filter_builder import Filter
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads, show_frame
-from attrib_ds.project import Project
+from attrib_ds.project import Project, takes_project
 
 #: Title, description and main button of each form.
 _TEXTS: Final = {
@@ -74,6 +74,7 @@ _USER_WORDS: Final = {
 }
 
 
+@takes_project
 def search(project: Project) -> Form:
     """Make a form that searches interactions.
 
@@ -110,6 +111,7 @@ def search(project: Project) -> Form:
     )
 
 
+@takes_project
 def insights(project: Project) -> Form:
     """Make a form that counts interactions by group and interval.
 
@@ -136,6 +138,7 @@ def insights(project: Project) -> Form:
     return Form(_TEXTS["insights"], [step], project, _show_counts)
 
 
+@takes_project
 def users(project: Project) -> Form:
     """Make a form that lists users.
 
@@ -169,6 +172,7 @@ def users(project: Project) -> Form:
     )
 
 
+@takes_project
 def export(project: Project) -> Form:
     """Make a form that exports users to a CSV or XLSX file.
 
@@ -197,6 +201,7 @@ def export(project: Project) -> Form:
     return Form(_TEXTS["export"], [step], project, _show_file, waits=waits)
 
 
+@takes_project
 def send_events(project: Project) -> Form:
     """Make a form that sends the rows of a CSV file as events.
 
@@ -232,6 +237,7 @@ def send_events(project: Project) -> Form:
     return _sending("events", step, project, "Events")
 
 
+@takes_project
 def states(project: Project) -> Form:
     """Make a form that sets states of events, such as confirmed or refunded, from a CSV file.
 
@@ -260,6 +266,7 @@ def states(project: Project) -> Form:
     return _sending("states", step, project, "States")
 
 
+@takes_project
 def conversions(project: Project) -> Form:
     """Make a form that sends the deals of a CRM, or the orders of a shop, from the columns of a CSV file.
 
@@ -305,6 +312,7 @@ def conversions(project: Project) -> Form:
     return _sending("conversions", step, project, "Conversions")
 
 
+@takes_project
 def campaigns(project: Project) -> Form:
     """Make a form that lists the custom campaigns of an integration.
 
@@ -333,6 +341,7 @@ def campaigns(project: Project) -> Form:
     return Form(_TEXTS["campaigns"], [step], project, show, first_vendor)
 
 
+@takes_project
 def create_campaign(project: Project) -> Form:
     """Make a form that creates a custom campaign.
 
@@ -361,6 +370,7 @@ def create_campaign(project: Project) -> Form:
     return Form(_TEXTS["campaign"], [step], project, _show_created, waits=waits)
 
 
+@takes_project
 def outlays(project: Project) -> Form:
     """Make a form that records the costs of custom campaigns from a CSV file.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from attrib_ds.errors import AttribError, NotFound, NotSupported
+from attrib_ds.errors import AttribError, NotFound, NotSupported, Unavailable
 from attrib_ds.forms import attribution_form, elements, record_forms
 from attrib_ds.forms.form import Form, Step
 from attrib_ds.forms.live_page import Live, live
@@ -284,8 +286,25 @@ _MAX_UPLOAD: Final = 1 << 30
 _WIDGETS: Final = (8, 1)
 
 
+#: Runs Voilà until its standard input ends, as it does when the process ends that holds the other end, in any
+#: way. Its kernels end with it, at the latest when they see that it is gone.
+_VOILA: Final = """
+import os, signal, sys, threading, time
+
+def end_with_input():
+    sys.stdin.buffer.read()
+    signal.raise_signal(signal.SIGINT) if os.name == "nt" else os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+    os._exit(1)
+
+threading.Thread(target=end_with_input, daemon=True).start()
+from voila.app import main
+main()
+"""
+
+
 def run_app(*, port: int, opens_browser: bool) -> int:
-    """Serve the workbench on this machine until it is interrupted.
+    """Serve the workbench on this machine until the process ends, however it ends.
 
     Parameters
     ----------
@@ -302,12 +321,15 @@ def run_app(*, port: int, opens_browser: bool) -> int:
     Raises
     ------
     NotSupported
-        If Voilà is not installed, or ipywidgets is too old for it.
+        If Voilà or ipykernel is not installed, or ipywidgets is too old for Voilà.
+    Unavailable
+        If the port is in use.
     """
-    _check_packages({name: _installed(name) for name in ("voila", "ipywidgets")})
+    _check_packages({name: _installed(name) for name in ("voila", "ipykernel", "ipywidgets")})
+    _check_port(port)
     folder = Path(__file__).parent
     command = [
-        *(sys.executable, "-m", "voila", str(folder / "workbench.ipynb")),
+        *(sys.executable, "-c", _VOILA, str(folder / "workbench.ipynb")),
         *(f"--port={port}", "--Voila.ip=127.0.0.1", "--template=attrib_ds"),
         # An uploaded file is one message; the default allows 10 MiB.
         f"--Voila.tornado_settings={{'websocket_max_message_size': {_MAX_UPLOAD}}}",
@@ -317,7 +339,28 @@ def run_app(*, port: int, opens_browser: bool) -> int:
     # Voilà looks for the template there.
     paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("JUPYTER_PATH"))))
     environment = {**os.environ, "JUPYTER_PATH": paths}
-    return subprocess.run(command, check=False, env=environment).returncode  # noqa: S603  (no user input but the port)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as voila:  # noqa: S603  (no user input but the port)
+        try:
+            return voila.wait()
+        finally:
+            voila.communicate()  # closes its standard input, which ends it
+
+
+def _check_port(port: int) -> None:
+    """Refuse a port that is in use, for which Voilà would take another one."""
+    with socket.socket() as tried:
+        if os.name == "posix":  # elsewhere it would allow to share a port
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Unavailable(
+                f"--port: {port} cannot be used ({error.strerror}); an app may still be open there: open "
+                f"http://127.0.0.1:{port}/, end it, or pass another --port"
+            ) from error
 
 
 def _installed(package: str) -> str | None:
@@ -330,6 +373,8 @@ def _check_packages(installed: Mapping[str, str | None]) -> None:
     """Refuse packages with which the page would stay empty."""
     if installed["voila"] is None:
         raise NotSupported("the app needs Voilà: pip install 'attrib-ds[app]'")
+    if installed["ipykernel"] is None:
+        raise NotSupported("the app needs ipykernel, which runs its page: pip install 'attrib-ds[app]'")
     found = installed["ipywidgets"] or "none"
     if [int(part) for part in re.findall(r"\d+", found)[:2]] < [*_WIDGETS]:
         needed = ".".join(map(str, _WIDGETS))

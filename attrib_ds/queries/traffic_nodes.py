@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.queries.channel_rules import UNASSIGNED
 
 #: Placeholders for an unknown source or medium.
@@ -143,7 +144,7 @@ def chain(traffic: Traffic, label: str | None = None) -> tuple[Node, ...]:
         if level is not None:
             node = Node(_id(*path), nodes[-1].node_id, kind, level, channel, source, medium)
             if kind == "campaign":
-                node = replace(node, slug=level, external_id=traffic.campaign_id)
+                node = replace(node, slug=slug_of(level), external_id=traffic.campaign_id)
             nodes.append(node)
     return tuple(nodes)
 

@@ -19,6 +19,8 @@ from attrib_ds.service.store.store import Store, writes
 
 #: Condition of the campaigns of an integration by ``vendorId``.
 _OF_VENDOR: Final = "integrationId IN (SELECT _id FROM integrations WHERE vendorId = ? AND deletedAt IS NULL)"
+#: Condition of campaigns by a list of slugs.
+_ANSWERS_TO: Final = "list_has_any([campaignSlug, textSlug], ?)"
 
 
 def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
@@ -31,7 +33,7 @@ def list_campaigns(store: Store, request: contract.ListCampaigns) -> Answer:
         "explicit = ?": request.explicit,
         # Both sides are folded by DuckDB, whose lower case differs from Python's in a few letters.
         "contains(lower(name), lower(?))": request.nameLike,
-        "campaignSlug IN (SELECT unnest(?))": slug and [slug, identifiers.slug_of(slug)],
+        _ANSWERS_TO: slug and [slug, identifiers.slug_of(slug)],
     }
     sort = tables.sorting(request, "name", {"campaignId": "id"})
     return store.page("campaigns", conditions, schema.CAMPAIGN, request, sort=sort, ties="id")
@@ -57,7 +59,9 @@ def create_campaign(connection: Connection, store: Store, request: contract.Crea
     """
     id, slug = store.ids.new(), identifiers.slug_of(request.campaignSlug)
     integration = require(connection, request.vendorId, argument="vendor_id")
-    if find_by_slug(connection, integration, request.campaignSlug) is not None:
+    # A text whose former slug another campaign has may have one of its own.
+    query = f"SELECT 1 FROM campaigns WHERE integrationId = ? AND {_ANSWERS_TO}"
+    if connection.execute(query, [integration.id, [request.campaignSlug, slug]]).fetchone() is not None:
         raise errors.Conflict(f"campaign_slug: {slug!r} is taken; a slug is unique in its integration")
     campaign = {"id": id, "campaignSlug": slug, "name": request.name}
     insert_campaigns(connection, integration, [campaign | {"active": request.active, "explicit": True}])
@@ -83,17 +87,12 @@ def find_by_id(connection: Connection, integration: Integration, id: str) -> dic
     return tables.read_record(connection, query, integration.id, id)
 
 
-def find_by_slug(connection: Connection, integration: Integration, text: str) -> str | None:
-    """Return the id of a campaign of the integration by its slug, or by the text that it is made of."""
-    asked = (integration.id, identifiers.slug_of(text), text)
-    return find_by_slugs(connection, [asked]).get(asked)
-
-
 def find_campaign(connection: Connection, integration: Integration, text: str) -> str | None:
     """Return the id of a campaign that a client names by its id; other texts are those of a slug."""
     if find_by_id(connection, integration, text) is not None:
         return text
-    return find_by_slug(connection, integration, text)
+    asked = (integration.id, identifiers.slug_of(text), text)
+    return find_by_slugs(connection, [asked]).get(asked)
 
 
 def find_by_slugs(
@@ -101,26 +100,31 @@ def find_by_slugs(
 ) -> dict[tuple[str, str, str], str]:
     """Return the ids of campaigns by integration, slug and the text that the slug is made of.
 
-    The slug of a loaded campaign is any text, and found by exactly that.
+    The slug of a loaded campaign is any text, and found by exactly that before others.
     """
     if not wanted:
         return {}
-    names = ("integrationId", "slug", "text")
+    names = ("integrationId", "slug", "text", "former")
+    asked = [(*each, identifiers.former_slug_of(each[2]) + identifiers.FORMER) for each in wanted]
     rows = pa.table(
-        {name: pa.array([asked[place] for asked in wanted], pa.string()) for place, name in enumerate(names)}
+        {name: pa.array(of, pa.string()) for name, of in zip(names, zip(*asked, strict=True), strict=True)}
     )
+    ways = (("textSlug", "former"), ("textSlug", "slug"), ("campaignSlug", "slug"), ("campaignSlug", "text"))
     with tables.arrow_view(connection, rows) as view:
         found = connection.execute(
-            f"SELECT asked.integrationId, slug, text, id FROM (SELECT *, text AS given FROM {view} "
-            f"UNION SELECT *, slug FROM {view}) AS asked JOIN campaigns "
-            "ON campaigns.integrationId = asked.integrationId AND campaignSlug = given "
-            "ORDER BY given = text"
+            " UNION ALL ".join(
+                f"SELECT asked.integrationId, slug, text, id, {rank} AS rank FROM {view} AS asked "
+                "JOIN campaigns ON campaigns.integrationId = asked.integrationId "
+                f"AND campaigns.{stored} = asked.{given}"
+                for rank, (stored, given) in enumerate(ways)
+            )
+            + " ORDER BY rank, id"
         ).fetchall()
-    return {(integration, slug, text): id for integration, slug, text, id in found}
+    return {(integration, slug, text): id for integration, slug, text, id, _ in found}
 
 
 def find_or_create(
-    connection: Connection, integrations: Mapping[str, Integration], wanted: Collection[tuple[str, str, str]]
+    connection: Connection, integrations: Mapping[str, Integration], wanted: Sequence[tuple[str, str, str]]
 ) -> dict[tuple[str, str, str], str]:
     """Return the ids of campaigns as :func:`find_by_slugs` does; unknown ones are created.
 
@@ -130,13 +134,16 @@ def find_or_create(
         Inside a transaction.
     integrations : mapping of str to Integration
         Integrations by id.
-    wanted : collection of tuple of str
-        Integration, slug, and the text that the slug is made of, which is the name of a new campaign.
+    wanted : sequence of tuple of str
+        Integration, slug, and the text that the slug is made of; the first is the name of a new campaign.
     """
     found = find_by_slugs(connection, wanted)
     for integration in integrations.values():
         missing = {
-            slug: text for id, slug, text in wanted if id == integration.id and (id, slug, text) not in found
+            slug: text
+            # The first text is the name.
+            for id, slug, text in reversed(wanted)
+            if id == integration.id and (id, slug, text) not in found
         }
         new = [
             {"id": id_of_slug(integration, slug), "campaignSlug": slug, "name": text}
@@ -407,6 +414,7 @@ def register_campaigns(connection: Connection, among: str = "true") -> None:
     )
     connection.execute(
         "UPDATE campaigns SET name = nodes.name, campaignSlug = nodes.campaignSlug, active = nodes.active, "
+        "textSlug = CASE WHEN campaigns.campaignSlug = nodes.campaignSlug THEN textSlug END, "
         f"updatedAt = nodes.updatedAt FROM (SELECT * FROM nodes WHERE {among}) AS nodes "
         "WHERE nodes._id = campaigns.id "
         "AND (campaigns.name, campaigns.campaignSlug, campaigns.active) "
@@ -418,6 +426,24 @@ def register_campaigns(connection: Connection, among: str = "true") -> None:
         f"NOT implicit, createdAt, updatedAt FROM nodes JOIN {campaign_nodes(among)} AS owner USING (_id) "
         "ANTI JOIN campaigns ON campaigns.id = nodes._id"
     )
+    fill_text_slugs(connection)
+
+
+def fill_text_slugs(connection: Connection) -> None:
+    """Set the slugs of the texts that campaigns of others have in the place of a slug."""
+    texts = connection.execute(
+        "SELECT DISTINCT campaignSlug FROM campaigns WHERE textSlug IS NULL "
+        r"AND NOT regexp_full_match(campaignSlug, '[a-z0-9]+(-[a-z0-9]+)*')"
+    ).fetchall()
+    if texts:
+        slugs = pa.table(
+            {"text": [text for (text,) in texts], "slug": [identifiers.slug_of(text) for (text,) in texts]}
+        )
+        with tables.arrow_view(connection, slugs) as view:
+            connection.execute(
+                f"UPDATE campaigns SET textSlug = slugs.slug FROM {view} AS slugs "
+                "WHERE campaignSlug = slugs.text AND textSlug IS NULL"
+            )
 
 
 def _is_vendor_id(text: str) -> bool:

@@ -307,8 +307,6 @@ def _refuse_erased(connection: Connection, person: _Person, date: datetime) -> N
 
 #: Slug of the campaign of traffic without a campaign.
 _DEFAULT_SLUG: Final = "default"
-#: Longest text that names a node.
-_LONGEST: Final = 255
 _BY_ID: Final = "(_id = $value OR externalId = $value)"
 #: Node type and condition by property, from the top of the tree down.
 _LEVELS: Final = {
@@ -398,9 +396,9 @@ def _text(name: str, value: object) -> str:
     """Return an id as text; refuse other values."""
     field = f"node_data/{name}"
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    if not text.strip() or len(text) > _LONGEST:
+    if not text.strip() or len(text) > identifiers.LONGEST_CAMPAIGN:
         raise errors.InvalidRequest(
-            f"{field}: {json_values.shown(value)} is not allowed; expected text of 1 to {_LONGEST} "
-            "characters or a whole number"
+            f"{field}: {json_values.shown(value)} is not allowed; expected text of 1 to "
+            f"{identifiers.LONGEST_CAMPAIGN} characters or a whole number"
         )
     return text

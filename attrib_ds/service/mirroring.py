@@ -8,7 +8,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants, sql_results
 from attrib_ds.contract import administration as contract
-from attrib_ds.service.campaigns import find, insert_campaign_node, integration_record
+from attrib_ds.service.campaigns import fill_text_slugs, find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
 from attrib_ds.service.store import tables
 from attrib_ds.service.store.store import Store, writes
@@ -137,6 +137,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
             # Created after the nodes were read; the next sync reads its node.
             assert integration is not None  # noqa: S101  (created above)
             insert_campaign_node(connection, integration, campaign)
+    fill_text_slugs(connection)
 
 
 def _store_integration(connection: Connection, id: str, store: Store) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
 
+import attrib_ds as at
 from attrib_ds import (
     attribute,
     connect,
@@ -220,23 +221,15 @@ def test_a_project_without_events_says_so():
         conversion_paths(empty, event_type="order")
 
 
-def test_a_declared_type_without_events_is_named_as_such():
-    import attrib_ds as at
-
+def test_a_type_that_is_not_declared_is_named_with_those_that_have_events():
     with at.connect("new-shop", path=":memory:") as project:
-        for reference in ("order", "refund"):
-            at.create_event_type(project, reference, name=reference)
-        with pytest.raises(errors.InvalidRequest) as raised:
-            conversion_paths(project, event_type="order")
-        assert raised.value.message == (
-            "event_type: there are no events of the type 'order'; the project has no events yet"
-        )
-        at.send_events(project, pd.DataFrame({"nonce": ["r-1"]}), event_type="refund")
-        with pytest.raises(errors.InvalidRequest) as raised:
-            conversion_paths(project, event_type="order")
-        assert raised.value.message == (
-            "event_type: there are no events of the type 'order'; types with events: refund"
-        )
+        for types in ("the project has no events yet", "types with events: refund"):
+            with pytest.raises(errors.InvalidRequest) as raised:
+                conversion_paths(project, event_type="order")
+            assert raised.value.message == f"event_type: there are no events of the type 'order'; {types}"
+            if types.startswith("the"):
+                at.create_event_type(project, "refund", name="Refund")
+                at.send_events(project, pd.DataFrame({"nonce": ["r-1"]}), event_type="refund")
 
 
 ORDER = {"event_type": "order", "statistic": "turnover"}
@@ -650,3 +643,30 @@ def test_tables_without_users_say_what_is_missing(lent):
         segment_credited(shop, audience=user("fields.city") == "Oslo")
     with pytest.raises(errors.InvalidRequest, match=r"users: the columns _id \(text\) are missing"):
         open_tables(lent, interactions="visits", events="orders", users="people")
+
+
+def test_what_is_declared_and_has_no_data_has_no_conversions(shop):
+    """A type without events, and a state and a statistic that no event has reached yet."""
+    worth = {"entity": "event", "storageKey": "worth", "type": "currency"}
+    won = {"entity": "event", "storageKey": "won", "type": "state"}
+    at.create_event_type(shop, "quote", name="Quote", fields=[worth, won])
+    usual = at.attribute(at.conversion_paths(shop, event_type="order", level="channel"), "linear")
+    for asked in (
+        {"event_type": "quote"},
+        {"event_type": "quote", "state": "won"},
+        {"event_type": "quote", "milestones": {"won": "won"}},
+        {"event_type": "quote", "statistic": "worth", "adjustments": ["event-count"]},
+    ):
+        paths = at.conversion_paths(shop, level="channel", **asked)
+        assert paths.conversions.count().to_pyarrow().as_py() == 0, asked
+        credits = at.attribute(paths, "linear")
+        assert credits["conversions"].sum() == 0, asked
+        pd.testing.assert_series_equal(credits.dtypes, usual.dtypes)
+    both = at.conversion_paths(shop, event_type=["order", "quote"], statistic="worth")
+    assert both.conversions.count().to_pyarrow().as_py() > 0
+    with pytest.raises(errors.InvalidRequest, match="state: 'wan' is not allowed .did you mean 'won'"):
+        at.conversion_paths(shop, event_type="quote", state="wan")
+    with pytest.raises(
+        errors.InvalidRequest, match=r"there are no events of the type 'qoute' \(did you mean 'quote'"
+    ):
+        at.conversion_paths(shop, event_type="qoute")

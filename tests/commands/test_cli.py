@@ -3,6 +3,7 @@
 import gzip
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -427,3 +428,16 @@ def test_names_in_a_report_cannot_steer_a_terminal_or_disguise_text(tmp_path):
     page = report(attribute(paths, "linear"), tmp_path / "report.html", **options).read_text(encoding="utf-8")
     assert not set(page) & set("\x07\x1b\x9b\u202e")
     assert "\\x1b[2Jads\\x07" in page
+
+
+def test_a_closed_pipe_ends_a_command_quietly_after_its_files(tmp_path):
+    """As `attrib-ds demo | head` does, whose reader leaves before anything is printed."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "attrib_ds", "demo", "--out", tmp_path]
+    try:
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=120)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert {file.name for file in tmp_path.iterdir()} == {"report.html", "credits.csv"}

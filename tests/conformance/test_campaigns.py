@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from conformance.shop import NOON, VENDOR, email, new, node, table
 from conformance.transports import carry_out, load
+from support.campaign_texts import APART
+
+from attrib_ds.contract.identifiers import slug_of
 
 PLACE = {"vendorId": VENDOR}
 
@@ -57,9 +60,22 @@ def test_r096_a_slug_is_unique_within_its_integration(listed, fresh):
     assert create(listed, "a").status == 409
     assert create(listed, "a", "posters").status == 200
     assert create(fresh, "a").status == 200
-    # The rule makes the same slug of both (G-243).
+    # Both have the same slug (G-246).
     assert create(fresh, "A").status == 409
     assert create(fresh, "B").ok()["campaignSlug"] == "b"
+
+
+@pytest.mark.parametrize("pair", APART, ids=ascii)
+def test_r096_texts_that_differ_in_more_than_case_and_blanks_are_two_campaigns(fresh, pair):
+    """G-246: created or found by offline interactions, the slug depends on the text alone."""
+    first, other = pair
+    made = create(fresh, first).ok()
+    slug = made.get("campaignSlug", first)
+    assert slug == slug_of(first)
+    assert implicit(fresh, first) == made["id"] != implicit(fresh, other)
+    assert create(fresh, other).status == create(fresh, slug).status == 409
+    assert slugs(fresh, campaignSlug=first) == slugs(fresh, campaignSlug=slug) == [slug]
+    assert slugs(fresh, campaignSlug=other) == [slug_of(other)]
 
 
 def test_r097_campaigns_of_people_are_explicit_and_those_of_traffic_are_not(service):
@@ -126,7 +142,7 @@ def test_r097_a_campaign_that_traffic_named_by_its_id_is_listed(service):
     node_data = {"vendorId": VENDOR, "campaignId": id}
     body = {"date": NOON, "userData": {"email": email()}, "nodeData": node_data}
     service.send("create_offline_interaction", body=body).ok()
-    # The text is that of a slug; ids are the service's (G-243).
+    # The text is that of a slug; ids are the service's (G-246).
     assert service.send("list_campaigns", PLACE, {"campaignId": id}).ok()["data"] == []
     (record,) = service.send("list_campaigns", PLACE, {"campaignSlug": id}).ok()["data"]
     assert (record["explicit"], record["active"], record["name"]) == (False, True, id)

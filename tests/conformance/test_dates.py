@@ -61,7 +61,7 @@ KEPT = "2025-01-31T12:00:00.123Z"
 
 @pytest.mark.slow
 def test_r012_a_loaded_instant_is_kept_in_milliseconds(new_project):
-    """G-224: truncated when it is kept, and when a filter or a bound is read."""
+    """G-224: truncated when it is kept; a lower bound is rounded up."""
     project = new_project(
         nodes=table(node("ads")),
         interactions=table(
@@ -83,8 +83,9 @@ def test_r012_a_loaded_instant_is_kept_in_milliseconds(new_project):
     assert {record[name] for name in names} == {KEPT}
     (first,) = project.send("list_hits", {"firstHitId": uuid(1)}).ok()
     assert first["serverDate"] == KEPT
-    for bounds in ({"since": FINE}, {"until": FINE}, {"since": KEPT, "until": KEPT}):
+    for bounds in ({"since": KEPT}, {"until": FINE}, {"since": KEPT, "until": KEPT}):
         assert found(project, **bounds) == [1]
+    assert found(project, since=FINE) == []
     same = {"type": "predicate", "field": "startDate", "operator": "equals", "value": FINE}
     assert found(project, interactionFilter=same) == [1]
 
@@ -242,6 +243,27 @@ def test_r014_dates_are_filtered_as_instants(service):
     # Not all have been created at a known moment.
     rule = predicate("createdAt", "in", ["2025-01-01T05:30:00+05:30"])
     assert found(service, interactionFilter=rule) == [2]
+
+
+def test_r014_a_bound_within_a_millisecond_is_compared_as_it_is(service):
+    """G-224: lower bounds are rounded up, upper ones down; 2 is a visit of the first millisecond of 2025."""
+    within = "2025-01-01T00:00:00.000500Z"
+    assert found(service, since=within, sort={"_id": 1}) == [3, 4]
+    assert found(service, since="2024-12-31T23:59:59.999001Z", sort={"_id": 1}) == [2, 3, 4]
+    assert found(service, until=within, sort={"_id": 1}) == [1, 2]
+    assert found(service, since="9999-12-31T23:59:59.999999Z") == []
+    expected = {
+        "greaterThan": [3, 4], "greaterThanOrEquals": [3, 4], "lessThan": [1, 2], "lessThanOrEquals": [1, 2],
+    }  # fmt: skip
+    for operator, ids in expected.items():
+        rule = predicate("startDate", operator, within)
+        assert found(service, interactionFilter=rule, sort={"_id": 1}) == ids, operator
+    for pair, ids in (
+        ((within, "2025-01-01T04:00:00.000500Z"), [3]),
+        (("2024-12-31T23:59:59Z", within), [1, 2]),
+    ):
+        rule = predicate("startDate", "between", list(pair))
+        assert found(service, interactionFilter=rule, sort={"_id": 1}) == ids, pair
 
 
 def test_r014_dates_are_sorted_as_instants(service):

@@ -187,7 +187,7 @@ def test_an_inactive_campaign_still_resolves(service):
 
 
 def test_an_unknown_campaign_id_makes_one_node_under_the_integration(service):
-    """G-144, G-243: a number and its text are the same, the id is the service's, the text is the slug."""
+    """G-144, G-246: a number and its text are the same, the id is the service's, the text is the slug."""
     first = create(service, node={"campaignId": 7})
     again = create(service, node={"campaignId": "7"})
     assert first["nodeId"] == again["nodeId"]

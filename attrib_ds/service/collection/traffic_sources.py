@@ -75,6 +75,8 @@ _UNPAID_MEDIA: Final = {
 }
 #: Channels of known sites whose traffic is a referral.
 _REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
+#: Text of a campaign before letters that cannot be printed are left out of its name.
+_AS_SENT: Final = "campaign as sent"
 #: Slug of the campaign of traffic that names an integration and no campaign.
 DEFAULT_SLUG: Final = "default"
 #: Longest value of a parameter that names a source.
@@ -164,7 +166,8 @@ def _source_of(
         vendor = next((vendor for vendor in vendors if vendor.casefold() == source.casefold()), None)
         if vendor is not None:
             name = campaign or DEFAULT_SLUG
-            return TrafficSource("campaign", custom_campaign=(vendor, identifiers.slug_of(name), name))
+            slug = identifiers.slug_of(values.get(_AS_SENT, name))
+            return TrafficSource("campaign", custom_campaign=(vendor, slug, name))
     click = next((name for name in CLICK_IDS if name in values), None)
     if click is not None:
         # What the link says itself counts; the mark of a click adds what is missing.
@@ -202,9 +205,13 @@ def _values(search: str) -> dict[str, str]:
     # Links in HTML that was escaped twice, and parameters after the fragment.
     text = search.replace("&amp;", "&").replace("#", "&").replace("?", "&")
     for name, value in parse_qsl(text, errors="replace"):
-        word = known_word("".join(letter for letter in value if letter.isprintable()))
-        if name.lower() in PARAMETERS and word is not None:
-            values.setdefault(_SYNONYMS.get(name.lower(), name.lower()), word)
+        spaced = (" " if letter.isspace() else letter for letter in value)
+        word = known_word("".join(letter for letter in spaced if letter.isprintable()))
+        name = _SYNONYMS.get(name.lower(), name.lower())
+        if name in PARAMETERS and name not in values and word is not None:
+            values[name] = word
+            if name == "utm_campaign":
+                values[_AS_SENT] = value.strip()
     return values
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import maxminddb
 import pyarrow as pa
 import ua_parser
-from crawleruseragents import is_crawler
+from crawleruseragents import CRAWLER_USER_AGENTS_DATA, is_crawler
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema, sql_results
@@ -179,10 +179,11 @@ def describe(text: str) -> tuple[str | None, ...]:
     word = text[:LONGEST_AGENT]
     parsed = ua_parser.parse(word)
     browser, system, device = parsed.user_agent, parsed.os, parsed.device
+    named: tuple[str | None, ...] = (None, None, None)
+    if browser:
+        named = (browser.family, _version(browser.major, browser.minor, browser.patch), browser.major)
     return (
-        browser.family if browser else None,
-        _version(browser.major, browser.minor, browser.patch) if browser else None,
-        browser.major if browser else None,
+        *(_crawler(word) or named),
         *_first(_ENGINES, word),
         system.family if system else None,
         _version(system.major, system.minor, system.patch) if system else None,
@@ -191,6 +192,24 @@ def describe(text: str) -> tuple[str | None, ...]:
         _first(_DEVICES, word)[0],
         _first(_PROCESSORS, word)[0],
     )
+
+
+@cache
+def _crawlers() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{crawler['pattern']})" for crawler in CRAWLER_USER_AGENTS_DATA))
+
+
+def _crawler(text: str) -> tuple[str | None, str | None, str | None] | None:
+    """Return the name, version and major version of a listed crawler; None for other agents.
+
+    The general patterns take the name of some from the address in the comment.
+    """
+    found = _crawlers().search(text) if is_crawler(text) else None
+    if found is None:
+        return None
+    version = re.match(r"[/ ]?v?(\d+)(?:\.\d+)*", text[found.end() :])
+    name = re.sub(r"^\W+|\W+$", "", found[0])
+    return name, version and version[0].lstrip("/ v"), version and version[1]
 
 
 def _first(rules: Sequence[tuple[str, re.Pattern[str]]], text: str) -> tuple[str | None, str | None]:

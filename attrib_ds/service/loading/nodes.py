@@ -6,7 +6,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema
-from attrib_ds.contract.identifiers import slug_of
+from attrib_ds.contract import identifiers
 from attrib_ds.records.sources import Source, quoted
 from attrib_ds.service.campaigns import (
     fill_integrations,
@@ -83,7 +83,8 @@ def _reject_taken_slugs(connection: Connection, valid: batch.ValidRows) -> None:
         return
     names = "_id, parentId, type, vendorId, campaignSlug"
     vendor = "vendorId" if "vendorId" in valid.staged.columns else "CAST(NULL AS VARCHAR) AS vendorId"
-    integration = "CASE WHEN {0}.type = 'integration' THEN coalesce({0}.vendorId, {0}._id) {1} END"
+    # Roots without a vendorId are sources and media.
+    integration = "CASE WHEN {0}.type = 'integration' THEN {0}.vendorId {1} END"
     valid.reject(
         connection,
         "WITH RECURSIVE "
@@ -167,7 +168,10 @@ def check_spend(connection: Connection, source: Source, project: batch.Project) 
         "_id", pattern=batch.NAME, form=batch.NAME_FORM, default=project.ids.many("row", count=numbered)
     )
     checks.word("integrationId", pattern=batch.NAME, form=batch.NAME_FORM)
-    checks.word("campaignId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
+    # With an integration, it may be the text of a campaign.
+    longest = identifiers.LONGEST_CAMPAIGN if checks.has("integrationId") else 128
+    form = f"text of 1 to {longest} characters"
+    checks.word("campaignId", pattern=f".{{1,{longest}}}", form=form, required=True)
     checks.amount("amount.amount", required=True)
     amount = quoted("amount.amount")
     checks.rule(
@@ -208,14 +212,14 @@ def _with_campaigns(connection: Connection, rows: str) -> str:
     Only in rows that name an integration: others refer to nodes, which traffic may make later.
     """
     named = connection.execute(
-        f"SELECT DISTINCT integrationId, vendorId, campaignId FROM {rows} AS loaded JOIN integrations "
+        f"SELECT integrationId, vendorId, campaignId FROM {rows} AS loaded JOIN integrations "
         "ON integrations._id = loaded.integrationId AND integrations.deletedAt IS NULL "
-        "WHERE campaignId NOT IN (SELECT _id FROM nodes) ORDER BY ALL"
+        "WHERE campaignId NOT IN (SELECT _id FROM nodes) GROUP BY ALL ORDER BY min(row)"
     ).fetchall()
     if not named:
         return rows
     integrations = {id: require(connection, vendor, argument="integrationId") for id, vendor, _ in named}
-    asked = [(integration, slug_of(text), text) for integration, _, text in named]
+    asked = [(integration, identifiers.slug_of(text), text) for integration, _, text in named]
     found = find_or_create(connection, integrations, asked)
     records = [
         {"integrationId": integration, "text": text, "id": found[integration, slug, text]}

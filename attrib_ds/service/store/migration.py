@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from attrib_ds import local_files
+from attrib_ds.contract import identifiers
 from attrib_ds.errors import Unavailable
 from attrib_ds.records.sources import quoted
 from attrib_ds.service.store import files, tables
 
 #: Oldest format whose tables differ from today's only in columns that are empty without harm.
 OLDEST: Final = 3
+#: Last format whose campaigns of different texts could have one slug.
+_LAST_WITH_FORMER_SLUGS: Final = 7
 
 
 def set_aside(connection: duckdb.DuckDBPyConnection, file: Path, version: int) -> Path:
@@ -72,6 +76,8 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, file: Path, version:
             cursor.begin()
             for table in tables.differences(cursor):
                 _rebuild(cursor, table)
+            if version <= _LAST_WITH_FORMER_SLUGS:
+                _keep_campaigns(cursor)
             cursor.execute("UPDATE meta SET schema_version = ?", [tables.VERSION])
             cursor.commit()
         connection.execute("CHECKPOINT")
@@ -84,6 +90,29 @@ def _failure(file: Path, version: int, error: Exception) -> Unavailable:
         f"path: {str(file)!r} has format version {version} and cannot be brought up to date: "
         f"{files.with_advice(error)}; it is as it was",
     )
+
+
+def _keep_campaigns(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Let campaigns answer to the slug that their text has today, beside the slug that they keep.
+
+    The name of a campaign that traffic made is its text. The text of others is not kept: they answer to every
+    text that once had their slug, until a campaign is created for it.
+    """
+    query = "SELECT id, name, campaignSlug FROM campaigns WHERE campaignSlug IS NOT NULL"
+    found = []
+    for id, name, slug in cursor.execute(query).fetchall():
+        if identifiers.former_slug_of(name or "") == slug:
+            found.append({"id": id, "textSlug": identifiers.slug_of(name)})
+        elif identifiers.former_slug_of(slug) == slug:
+            found.append({"id": id, "textSlug": slug + identifiers.FORMER})
+        else:
+            found.append({"id": id, "textSlug": identifiers.slug_of(slug)})
+    if found:
+        with tables.arrow_view(cursor, pa.Table.from_pylist(found)) as view:
+            cursor.execute(
+                f"UPDATE campaigns SET textSlug = found.textSlug FROM {view} AS found "
+                "WHERE found.id = campaigns.id AND found.textSlug <> campaignSlug"
+            )
 
 
 def _rebuild(cursor: duckdb.DuckDBPyConnection, table: str) -> None:

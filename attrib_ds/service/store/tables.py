@@ -25,7 +25,7 @@ from attrib_ds.instants import naive
 from attrib_ds.records.sources import quoted
 
 #: Version of the file format, raised with every change of the tables; no number is used twice.
-VERSION: Final = 7
+VERSION: Final = 8
 
 _METRIC: Final = {
     **dict.fromkeys(("_id", "projectId", "eventId", "key", "type", "dataType"), "VARCHAR"),
@@ -140,7 +140,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     "outlays": _columns(schema.OUTLAY),
     # The node of an integration is the root of its campaigns.
     "integrations": {**_columns(schema.INTEGRATION), "nodeId": "VARCHAR"},
-    "campaigns": _columns(schema.CAMPAIGN),
+    # The slug that the campaign's text has by today's rule, if its own is another one.
+    "campaigns": {**_columns(schema.CAMPAIGN), "textSlug": "VARCHAR"},
     # User by identity, such as an email, and whether only anonymous data have shown it.
     "identities": {**dict.fromkeys(("kind", "value", "userId"), "VARCHAR"), "isAnonymous": "BOOLEAN"},
     # Users with at least one event or interaction; their properties are derived.

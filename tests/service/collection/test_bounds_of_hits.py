@@ -1,14 +1,17 @@
-"""What a stranger's hit can cost and leave behind: texts, time, nodes and campaigns (G-237, G-238, G-243)."""
+"""What a stranger's hit can cost and leave behind: texts, time, nodes and campaigns (G-237, G-238, G-246)."""
 
 from __future__ import annotations
 
 import threading
 import time
 from contextlib import closing
+from urllib.parse import urlencode
 
 import pytest
+from support.campaign_texts import APART
 from support.service_records import send, table, uuid
 
+from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.contract.interactions import read_hit
 from attrib_ds.queries.channel_rules import known_site
 from attrib_ds.records.export_tables import AccessLog
@@ -263,7 +266,7 @@ def test_campaigns_of_a_batch_are_inserted_at_once(flyers, monkeypatch):
     assert_consistent(flyers)
 
 
-def test_g243_traffic_creation_and_spend_meet(flyers):
+def test_g246_traffic_creation_and_spend_meet(flyers):
     service = Service(flyers, ":memory:")
     collect(flyers, record(1, f"{SHOP}?utm_source=flyers&utm_campaign=Spring+Sale"))
     ((node,),) = read(flyers, "SELECT nodeId FROM hits")
@@ -295,6 +298,46 @@ def test_g243_traffic_creation_and_spend_meet(flyers):
     listed = send(service, "list_outlays", vendorId="flyers", parentCampaignId="spring-sale")
     assert listed.total == 4
     assert_consistent(flyers)
+
+
+@pytest.mark.parametrize("pair", APART, ids=ascii)
+def test_g246_texts_that_share_what_is_readable_are_two_campaigns(flyers, pair):
+    """In collected and loaded hits, in whatever order they come, and in loaded spend."""
+    pages = [f"{SHOP}?{urlencode({'utm_source': 'flyers', 'utm_campaign': text})}" for text in pair]
+    collect(flyers, record(1, pages[0]))
+    usual = {"trackerId": "t", "date": "2025-01-31T12:00:00Z"}
+    load_records(flyers, "hits", table(*(usual | {"pageUrl": page} for page in reversed(pages))))
+    ((integration,),) = read(flyers, "SELECT _id FROM integrations")
+    amount = {"amount.amount": 7.0, "amount.currency": "EUR"}
+    period = {"startDate": "2025-01-01T00:00:00Z", "endDate": "2025-01-02T00:00:00Z"}
+    spend = [{"campaignId": text, "integrationId": integration, **amount, **period} for text in pair]
+    load_records(flyers, "spend", table(*spend))
+    found = read(
+        flyers,
+        "SELECT name, campaignSlug, count(DISTINCT hits.id), count(DISTINCT outlays._id) FROM campaigns "
+        "JOIN hits ON hits.nodeId = campaigns.id JOIN outlays ON campaignId = campaigns.id GROUP BY ALL",
+    )
+    texts = [(text, slug_of(text)) for text in pair]
+    assert sorted(found) == sorted((*texts[number], 2 - number, 1) for number in (0, 1))
+    assert_consistent(flyers)
+
+
+@pytest.mark.parametrize("text", ["Spring\u200bsale", "spring\u00a0\u2003sale", "a +b", "  x_ "])
+def test_g246_the_slug_of_traffic_is_that_of_the_api(flyers, text):
+    service = Service(flyers, ":memory:")
+    made = send(service, "create_campaign", vendorId="flyers", campaignSlug=text, name="Spring").value
+    collect(flyers, record(1, f"{SHOP}?{urlencode({'utm_source': 'flyers', 'utm_campaign': text})}"))
+    assert read(flyers, "SELECT nodeId FROM hits") == [(made,)]
+
+
+def test_the_name_of_a_campaign_in_loaded_spend_is_the_first_text(flyers):
+    ((integration,),) = read(flyers, "SELECT _id FROM integrations")
+    amount = {"amount.amount": 7.0, "amount.currency": "EUR"}
+    period = {"startDate": "2025-01-01T00:00:00Z", "endDate": "2025-01-02T00:00:00Z"}
+    texts = ("autumn", "AUTUMN", "Autumn")
+    spend = [{"campaignId": text, "integrationId": integration, **amount, **period} for text in texts]
+    load_records(flyers, "spend", table(*spend))
+    assert read(flyers, "SELECT name, campaignSlug FROM campaigns") == [("autumn", "autumn")]
 
 
 def test_g238_nodes_beyond_the_cap_are_other(flyers, monkeypatch):

@@ -133,3 +133,10 @@ def test_the_engine_the_processor_and_the_kind_of_device_of_user_agents():
         text = expected.pop("user agent")
         found = dict(zip(visitors.COLUMNS, visitors.describe(text), strict=True))
         assert ({name: found[column] or "" for name, column in PROPERTIES.items()}, text) == (expected, text)
+
+
+def test_a_listed_crawler_has_the_name_of_the_list():
+    """Not a part of the address in its comment."""
+    agent = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; {}; +https://openai.example/bot"
+    assert visitors.describe(agent.format("ChatGPT-User/1.0"))[:3] == ("ChatGPT-User", "1.0", "1")
+    assert visitors.describe("curl/8.4.0")[:3] == ("curl", "8.4.0", "8")

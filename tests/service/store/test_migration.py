@@ -1,6 +1,7 @@
 """Files of earlier formats, kept as SQL: they open, with a copy as they were beside them."""
 
 from pathlib import Path
+from urllib.parse import urlencode
 
 import duckdb
 import pandas as pd
@@ -85,3 +86,60 @@ def test_what_cannot_be_brought_up_to_date_stays_as_it_was(tmp_path, monkeypatch
     with pytest.raises(InvalidRequest, match="holds the project 'shop'"):
         at.connect("other-shop", path=file)
     assert file.read_bytes() == before
+
+
+def test_campaigns_of_an_earlier_format_keep_their_slugs_and_answer_to_those_of_their_texts(tmp_path):
+    """G-246: texts that shared a slug are told apart from now on; who made the campaign decides on its text."""
+    campaigns = {
+        # Traffic named it by its text; another text of the same slug was joined to it.
+        "1": ("C++ course", "c-course", False),
+        # Created under a text that is not kept.
+        "2": ("In spring", "fr-hling", True),
+        "3": ("Spring sale", "spring-sale", True),
+        # Of a loaded tree.
+        "4": ("Winter", "Winter Sale", True),
+    }
+    statements = [
+        "INSERT INTO integrations (_id, projectId, vendorId, type, name, currency, parameters, nodeId) "
+        "VALUES ('i', 'shop', 'ads', 'custom-ads', 'Ads', 'EUR', '{}', 'i')",
+        "INSERT INTO nodes (_id, projectId, integrationId, vendorId, type, name, path, active, implicit) "
+        "VALUES ('i', 'shop', 'i', 'ads', 'integration', 'Ads', [], true, false)",
+    ]
+    for id, (name, slug, explicit) in campaigns.items():
+        statements += [
+            "INSERT INTO campaigns (id, integrationId, projectId, name, campaignSlug, active, explicit) "
+            f"VALUES ('{id}', 'i', 'shop', '{name}', '{slug}', true, {explicit})",
+            "INSERT INTO nodes (_id, projectId, integrationId, vendorId, parentId, type, name, campaignSlug, "
+            f"path, active, implicit) VALUES ('{id}', 'shop', 'i', 'ads', 'i', 'campaign', '{name}', '{slug}', "
+            "['i'], true, false)",
+        ]
+    days = iter(pd.date_range("2025-03-01", periods=20, tz="UTC"))
+    with at.connect("shop", path=earlier(tmp_path, FORMATS[-1], *statements)) as shop:
+
+        def visited(text):
+            """Return the campaign of a visit."""
+            page = "https://shop.example/?" + urlencode({"utm_source": "ads", "utm_campaign": text})
+            date = next(days)
+            at.load(
+                shop, hits=pd.DataFrame({"trackerId": [f"t{date:%d}"], "date": [date], "pageUrl": [page]})
+            )
+            return at.search_interactions(shop, since=date, bots=None)["nodeId"].item()
+
+        def listed(slug):
+            return at.list_campaigns(shop, "ads", campaign_slug=slug)["id"].tolist()
+
+        slugs = at.list_campaigns(shop, "ads").set_index("id")["campaignSlug"]
+        assert slugs.to_dict() == {id: slug for id, (_, slug, _) in campaigns.items()}
+        assert [visited(text) for text in ("C++ course", "c-course", "Frühling", "spring_sale")] == list(
+            "1123"
+        )
+        assert [visited(text) for text in ("winter-sale", "Winter Sale")] == list("44")
+        assert visited("C# course") not in campaigns
+        assert listed("c-course") == listed("C++ course") == listed("c-course-d751c790d0") == ["1"]
+        assert listed("C# course") == [visited("C# course")]
+        assert listed("winter-sale") == ["4"]
+        # Created on its own, a text no longer belongs to the campaign with which it shared a slug.
+        made = at.create_campaign(shop, "ads", "Frühling", name="Frühling")
+        assert visited("Frühling") == made not in campaigns
+        assert listed("fr-hling") == ["2"]
+        assert at.admin.check(shop).empty
