@@ -15,7 +15,7 @@ from attrib_ds.attribution.credits.series import credit_series
 from attrib_ds.attribution.models import rule_models
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_whole
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
@@ -186,8 +186,8 @@ class Overview:
         models = list(dict.fromkeys(rows["model"]))
         if lead is not None and lead not in models:
             raise InvalidRequest.choice("lead", lead, models)
-        if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 1):
-            raise InvalidRequest(f"days: {days!r} is not allowed; allowed: whole numbers from 1")
+        if days is not None:
+            days = check_whole("days", days, minimum=1)
         rows = rows.assign(key=rows["node_id"].fillna(""))
         shares = rows.groupby(_KEYS)["share"].sum().unstack("model", fill_value=0)
         chosen, reason = _leading(shares.reindex(columns=models), lead)

@@ -407,8 +407,8 @@ class Paths:
         InvalidRequest
             If ``top`` is not a number of paths.
         """
-        if top is not None and (not isinstance(top, int) or top < 0):
-            raise errors.InvalidRequest(f"top: {top!r} is not a number of paths; allowed: 0 or more, or None")
+        if top is not None:
+            top = errors.check_whole("top", top, minimum=0)
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
