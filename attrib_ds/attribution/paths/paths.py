@@ -499,12 +499,19 @@ class Paths:
         -------
         dict of str to Paths
             Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
-            name are in no group. A user who converts is a null path of no group. The spend is that of all.
+            name are in a group of their own, such as ``"(no country)"``. A user who converts is a null path
+            of no group. Groups have no spend, since it is that of all; pass theirs to
+            :func:`attrib_ds.attribute`.
 
         Raises
         ------
         InvalidRequest
-            If the paths are aggregated ones, or ``by`` is not allowed.
+            If the paths are aggregated ones, ``by`` is not allowed, or no conversion is of one of its rows.
+
+        Warns
+        -----
+        InputWarning
+            If the paths have spend, which no group has.
 
         Examples
         --------
@@ -540,20 +547,35 @@ class Paths:
                 else instants.first_instant(day, ZoneInfo(self.timezone), argument="since")
             )
             conversions = conversions.filter(conversions.event_date >= instants.naive(start))
-        kept = conversions.inner_join(groups, key)
+        kept = conversions.left_join(groups, key)
+        names = kept.group.to_pyarrow().unique().to_pylist()
+        if names == [None]:
+            raise errors.InvalidRequest(
+                f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
+                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {frame[key].min()!r}"
+            )
+        rest = f"(no {name})"
+        kept = kept.mutate(group=kept.group.fill_null(rest))
+        if self.spend is not None:
+            errors.warn(
+                "spend: it is that of all groups, so that none of them has it; for the returns of a group, "
+                "pass its spend to attribute(…, spend=…)"
+            )
         converted = self.touches if self.converted is None else self.converted
         parts = {}
-        for group in sorted(kept.group.to_pyarrow().unique().to_pylist()):
+        for group in sorted(each or rest for each in names):
             own = kept.filter(kept.group == group)
             points = self.touchpoints
             if key == "user_id" and points is not None:
-                points = points.semi_join(groups.filter(groups.group == group), key)
+                named = groups.filter(groups.group == group)
+                points = points.anti_join(groups, key) if group == rest else points.semi_join(named, key)
             parts[group] = replace(
                 self,
                 touches=self.touches.semi_join(own, "event_id"),
                 touchpoints=points,
                 converted=converted.select("user_id"),
                 conversions=conversions.semi_join(own, "event_id"),
+                spend=None,
                 settings={**self.settings, name: group},
             )
         return parts
