@@ -352,8 +352,8 @@ def assemble(
         f"""
         SELECT {_uuid(origin, "event", event_key)} AS _id,
             coalesce({user}, {_hex(origin, "stranger", event_key)}) AS userId, kind AS eventType,
-            occurred AS eventDate, occurred AS updatedAt, source_id AS {quoted(SOURCE_ID)}, name AS "event.name",
-            {amount}, account AS "user.vendorUserId"
+            occurred AS eventDate, occurred AS updatedAt, source_id AS {quoted(SOURCE_ID)},
+            name AS "event.name", {amount}, account AS "user.vendorUserId"
         FROM user_conversions ORDER BY eventDate, _id
         """
     )
@@ -384,8 +384,8 @@ def warn_of_rejected(rejected: pd.DataFrame) -> None:
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
     errors.warn(
         f"{' and '.join(files)} could not be read; the first is {place} "
-        f"({display.printable(first['reason'])}). The others are used, and the attribute rejected lists those "
-        "that are not",
+        f"({display.printable(first['reason'])}). The others are used, and the attribute rejected lists "
+        "those that are not",
         errors.RejectedRows,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import ibis
@@ -21,6 +21,10 @@ from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amoun
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
+
+#: Share of early conversions that one shift explains, and half hours between a local time and UTC.
+_NEARLY_ALL: Final = 0.9
+_WIDEST_ZONE: Final = 28
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -589,6 +593,55 @@ class Paths:
         joined = empty.inner_join(first, "user_id")
         missed = joined.filter(joined.first_date <= joined.event_date)
         return float(missed.conversions.sum().to_pyarrow().as_py() or 0.0)
+
+    def strangers(self) -> str:
+        """Describe how users of conversions and of touchpoints differ if none is in both; empty otherwise."""
+        if self.conversions is None or self.touchpoints is None:
+            return ""
+        tables = [table.filter(table.user_id.notnull()) for table in (self.conversions, self.touchpoints)]
+
+        def meet(left: ir.Table, right: ir.Table) -> bool:
+            return bool(left.semi_join(right, "user_id").limit(1).to_pyarrow().num_rows)
+
+        examples = [table.user_id.min().to_pyarrow().as_py() for table in tables]
+        if None in examples or meet(*tables):
+            return ""
+        plain = [
+            table.select(user_id=table.user_id.lower().re_replace(r"\.0$", "").re_replace("^0+", ""))
+            for table in tables
+        ]
+        differ = "; they differ by case, leading zeros or a final .0 only" if meet(*plain) else ""
+        return (
+            f"no user of a conversion, such as {examples[0]!r}, has a touchpoint; these have users such as "
+            f"{examples[1]!r}{differ}"
+        )
+
+    def before_touchpoints(self) -> tuple[float, float]:
+        """Count the conversions before all touchpoints of their user, if one shift puts nearly all after one.
+
+        Returns
+        -------
+        tuple of float
+            The number of conversions, and the smallest shift of whole or half hours; zeros if no shift of up
+            to 14 hours, the widest time zone, does.
+        """
+        if self.touchpoints is None or not self.has_dates:
+            return 0.0, 0.0
+        empty = self.touches.filter(self.touches.length == 0)
+        first = self.touchpoints.group_by("user_id").agg(first_date=self.touchpoints.date.min())
+        early = empty.inner_join(first, "user_id")
+        early = early.filter(early.first_date > early.event_date)
+        minutes = early.first_date.delta(early.event_date, unit="minute")
+        counts = to_pandas(
+            early.group_by(half_hours=(minutes // 30 + 1).cast("int64"))
+            .agg(conversions=early.conversions.sum())
+            .order_by("half_hours")
+            .to_pyarrow()
+        )
+        reached = counts["conversions"].cumsum() >= _NEARLY_ALL * counts["conversions"].sum()
+        if counts.empty or (shift := int(counts["half_hours"][reached].iloc[0])) > _WIDEST_ZONE:
+            return 0.0, 0.0
+        return float(counts["conversions"].sum()), shift / 2
 
     def lags(self) -> pd.DataFrame:
         """Measure the time from the first and from the last touchpoint to each conversion.
