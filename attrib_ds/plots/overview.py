@@ -284,11 +284,7 @@ def _leading(shares: pd.DataFrame, lead: str | None) -> tuple[str, str]:
 def _numbers(
     rows: pd.DataFrame, currencies: list[str | None], *, valued: bool
 ) -> tuple[list[Measure], pd.DataFrame]:
-    """Return the measures, and their numbers by model and node; amounts of each currency are apart.
-
-    A cost per conversion is that of all conversions of the node, so there is none for spend in several
-    currencies.
-    """
+    """Return the measures, and their numbers by model and node; amounts of each currency are apart."""
     by = rows.groupby(_KEYS, sort=False)
     conversions = by["conversions"].sum()
     whole = conversions.groupby("model").transform("sum")
@@ -311,12 +307,8 @@ def _numbers(
     if valued:
         found += [(Measure("Value", unit), amounts) for unit, amounts in sums("value")]
     if "spend" in rows.columns:
-        spent = sums("spend")
-        found += [(Measure("Spend", unit), amounts) for unit, amounts in spent]
-        if len(spent) == 1:
-            ((unit, amounts),) = spent
-            costs = amounts.where(amounts > 0) / conversions.where(conversions > 0)
-            found.append((Measure("CPA", unit, 2), costs))
+        found += [(Measure("Spend", unit), amounts) for unit, amounts in sums("spend")]
+        found += [(Measure("CPA", unit, 2), amounts) for unit, amounts in sums("cpa")]
         found += [(Measure("ROAS", unit, 2), amounts) for unit, amounts in sums("roas")]
     columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
     return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)

@@ -772,7 +772,12 @@ class Paths:
     def _named(self) -> ir.Table:
         if self.nodes is None:
             return self.touches.mutate(node_name=self.touches.node_id)
-        named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
+        # Nodes of one name are told apart, as in plots.
+        touched = self.touches.select("node_id").distinct().to_pyarrow()["node_id"].to_pylist()
+        names = self.nodes.loc[self.nodes["node_id"].isin(touched), ["node_id", "name"]]
+        with_id = names["name"] + " (" + names["node_id"] + ")"
+        names = names.assign(node_name=names["name"].mask(names["name"].duplicated(keep=False), with_id))
+        named = lazy(names[["node_id", "node_name"]])
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
 
