@@ -10,6 +10,7 @@ from attrib_ds.display import counted, printable
 
 #: Doubles represent every integer up to here exactly.
 EXACT: Final = 2**53
+INEXACT: Final = "holds floats above 2^53, in which different ids are one"
 #: What programs write where they know no id, in any case.
 _WORDS: Final = (
     "nan", "None", "<NA>", "#N/A", "n/a", "-", "null", "nil", "undefined", "[object Object]", "(not set)",
@@ -132,9 +133,8 @@ def inexact(argument: str, column: str, value: float) -> errors.InvalidRequest:
     first = int(value)
     other = first + 1 if float(first + 1) == value else first - 1
     return errors.InvalidRequest(
-        f"{argument}: {column!r} holds floats above 2^53, in which different ids are one: {first} and "
-        f"{other} are both {value!r}. Read the column as text, such as pd.read_csv(…, dtype={{{column!r}: "
-        "'str'})",
+        f"{argument}: {column!r} {INEXACT}: {first} and {other} are both {value!r}. Read the column as text, "
+        f"such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
         field=argument,
     )
 
