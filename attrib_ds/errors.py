@@ -21,6 +21,8 @@ Warnings of this package: :class:`UnknownFields`, :class:`UnknownCurrency`, :cla
 from __future__ import annotations
 
 import difflib
+import math
+import numbers
 import re
 import sys
 import warnings
@@ -147,6 +149,37 @@ def check_choice(field: str, got: object, allowed: Collection[Any]) -> None:
     """Raise :class:`InvalidRequest` unless a value is one of ``allowed``."""
     if not isinstance(got, str) or got not in allowed:
         raise InvalidRequest.choice(field, got, allowed)
+
+
+def check_number(
+    field: str,
+    got: object,
+    allowed: str,
+    *,
+    above: float = -math.inf,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
+    below: float = math.inf,
+) -> Any:
+    """Return a finite number within bounds, one of NumPy as Python's; raise :class:`InvalidRequest` else."""
+    is_number = isinstance(got, numbers.Real) and not isinstance(got, bool) and math.isfinite(got)
+    if not is_number or not (above < got < below and minimum <= got <= maximum):  # type: ignore[operator]
+        raise InvalidRequest.value(field, plain_number(got), allowed)
+    return plain_number(got)
+
+
+def check_whole(field: str, got: object, *, minimum: int, maximum: int | None = None) -> int:
+    """Return a whole number within bounds, one of NumPy as Python's; raise :class:`InvalidRequest` else."""
+    is_whole = isinstance(got, numbers.Integral) and not isinstance(got, bool)
+    if not is_whole or not minimum <= got <= (math.inf if maximum is None else maximum):  # type: ignore[operator]
+        bounds = f"{minimum:,} or more" if maximum is None else f"{minimum:,} to {maximum:,}"
+        raise InvalidRequest.value(field, plain_number(got), f"whole numbers, {bounds}")
+    return int(got)  # type: ignore[call-overload,no-any-return]
+
+
+def plain_number(got: object) -> Any:
+    """Return NumPy's numbers as Python's, and any other value unchanged."""
+    return got.item() if isinstance(got, numbers.Number) and hasattr(got, "item") else got
 
 
 class Unauthorized(AttribError):

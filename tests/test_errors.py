@@ -3,9 +3,13 @@
 import inspect
 import pickle
 
+import numpy as np
 import pandas as pd
+import pytest
 
+import attrib_ds as at
 from attrib_ds import errors
+from attrib_ds.errors import InvalidRequest
 
 EVERY = [
     each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.AttribError)
@@ -73,3 +77,42 @@ def test_what_was_reached_travels_with_an_error():
     assert error.partial is None
     error.partial = pd.DataFrame({"status": ["failed", "unsent"]})
     assert pickle.loads(pickle.dumps(error)).partial["status"].tolist() == ["failed", "unsent"]
+
+
+def paths():
+    rows = pd.DataFrame({"path": ["a > b", "b", "a"], "conversions": [3, 1, 2]})
+    return at.Paths.from_sequences(rows, path="path", conversions="conversions")
+
+
+NUMBERS = {
+    "order": lambda number: at.models.Markov(order=number(2)).name == "markov(order=2)",
+    "rate": lambda number: at.models.ConversionRateShapley().sampling_error(rate=number(1)) < 1,
+    "users": lambda number: len(at.simulate("random", users=number(100), seed=number(1)).users) == 100,
+    "top": lambda number: len(paths().summary(top=number(1))) == 1,
+}
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("argument", NUMBERS)
+def test_numbers_of_numpy_are_numbers(argument, number):
+    assert NUMBERS[argument](number)
+
+
+def test_numbers_of_numpy_are_numbers_of_a_comparison():
+    world = at.simulate("random", users=200, seed=1)
+    paths = at.Paths.from_frames(world.touchpoints, world.conversions)
+    bootstrap = {"intervals": "bootstrap", "replicates": np.int16(2), "confidence": np.float32(0.9)}
+    assert len(at.attribute(paths, "linear", **bootstrap))
+    assert len(at.compare_orders(paths, orders=np.int64(1), folds=np.int64(2), seed=np.int64(0))) == 1
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, 1.5, np.float64("nan"), "1", None, -1, np.int64(-1)])
+def test_what_is_no_whole_number_is_refused(wrong):
+    with pytest.raises(InvalidRequest, match=r"top: .* is not allowed; allowed: whole numbers, 0 or more"):
+        errors.check_whole("top", wrong, minimum=0)
+
+
+def test_bounds_are_told_as_they_are_checked():
+    errors.check_number("share", np.float32(0.5), "0 to 1", minimum=0, maximum=1)
+    with pytest.raises(InvalidRequest, match=r"confidence: 1\.0 is not allowed; allowed: between 0 and 1"):
+        at.models.ConversionRateShapley().sampling_error(confidence=1.0)

@@ -173,6 +173,9 @@ def conversion_paths(
     money = _money(tables, in_currency, rates, later_rate)
     where, nodes, audience = (project.with_instants(given) for given in (where, nodes, audience))
     on = _by_kind(where)
+    if nodes is not None and getattr(nodes, "kind", None) != "node":
+        kind = nodes.kind if isinstance(nodes, Predicate) else type(nodes).__name__
+        raise InvalidRequest(f"nodes: a predicate on {kind} is not allowed; allowed: node(…)")
     segment = users_of_segment(project, tables, on.get("user"), audience)
     events = _of_users(_events(tables, event_types, on.get("event")), segment)
     added = _require_names(adjustments)
@@ -207,6 +210,7 @@ def conversion_paths(
         "state": state,
         "level": level,
         "where": repr(on["interaction"]) if "interaction" in on else None,
+        "nodes": None if nodes is None else repr(nodes),
     }
     return Paths(
         touches=pair(touchpoints, conversions, window=window),

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,10 @@ from attrib_ds.attribution.calendar import as_days
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.credits.touches import Models
 from attrib_ds.attribution.markov import Transitions
-from attrib_ds.attribution.models import Markov, check_amount, check_whole
+from attrib_ds.attribution.models import Markov, check_amount
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import NOTHING, Sequences, number_rows
-from attrib_ds.errors import InputWarning, InvalidRequest
+from attrib_ds.errors import InputWarning, InvalidRequest, check_whole
 
 _MOST_FOLDS: Final = 100
 
@@ -88,8 +88,8 @@ def compare_orders(
     """
     require_paths(paths)
     wanted = _checked_orders(orders)
-    check_whole("folds", folds, minimum=2, maximum=_MOST_FOLDS)
-    check_whole("seed", seed, minimum=0)
+    folds = check_whole("folds", folds, minimum=2, maximum=_MOST_FOLDS)
+    seed = check_whole("seed", seed, minimum=0)
     if not paths.has_users:
         raise InvalidRequest(
             "paths: aggregated paths have no users to leave out; use Paths.from_frames or conversion_paths"
@@ -123,11 +123,11 @@ def compare_orders(
     ).astype(types)
 
 
-def _checked_orders(orders: Iterable[int]) -> list[int]:
-    orders = [orders] if isinstance(orders, int) else orders
+def _checked_orders(given: Iterable[int] | int) -> list[int]:
+    orders: Any = [given] if isinstance(given, int | np.integer) else given
     if not hasattr(orders, "__iter__"):
         raise InvalidRequest(
-            f"orders: {orders!r} is not a list of orders; allowed: orders of 1 to 9, such as range(1, 5)"
+            f"orders: {given!r} is not a list of orders; allowed: orders of 1 to 9, such as range(1, 5)"
         )
     wanted = sorted({Markov(order=order).order for order in orders})
     if not wanted:

@@ -15,8 +15,8 @@ import scipy  # its parts are imported when they are used, and scipy.stats would
 from numpy.typing import NDArray
 
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
-from attrib_ds.attribution.models import check_whole
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.attribution.models import check_level
+from attrib_ds.errors import check_choice, check_whole
 from attrib_ds.records.frames import TEXT
 
 Pair = tuple[Numbers, Numbers]
@@ -79,13 +79,11 @@ class Uncertainty:
     ) -> Uncertainty | None:
         """Check the arguments of a user; None if no intervals are requested."""
         check_choice("intervals", intervals, INTERVALS)
-        check_whole("replicates", replicates, minimum=2)
-        check_whole("seed", seed, minimum=0)
+        replicates = check_whole("replicates", replicates, minimum=2)
+        seed = check_whole("seed", seed, minimum=0)
         if confidence is None:
             return None
-        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-        if not is_number or not 0 < confidence < 1:
-            raise InvalidRequest.value("confidence", confidence, "between 0 and 1, such as 0.95")
+        confidence = check_level("confidence", confidence)
         return cls(confidence, replicates if intervals == "bootstrap" else 0, seed)
 
     def described(self) -> dict[str, str]:

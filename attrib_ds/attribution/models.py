@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from attrib_ds.attribution.calendar import as_days
 from attrib_ds.display import card
-from attrib_ds.errors import InvalidRequest, check_choice, closest
+from attrib_ds.errors import InvalidRequest, check_choice, check_number, check_whole, closest, plain_number
 
 __all__ = [
     "ConversionRateShapley", "CustomWeights", "DiscreteHazard", "FirstTouch", "Fractribution",
@@ -37,6 +37,11 @@ class Model:
     True
     """
 
+    def __post_init__(self) -> None:
+        # Names and reprs show the number alone.
+        for parameter in fields(self):
+            object.__setattr__(self, parameter.name, plain_number(getattr(self, parameter.name)))
+
     @property
     def name(self) -> str:
         """Name of the model in results: snake_case, with the parameters that differ from the defaults."""
@@ -56,31 +61,17 @@ class Model:
 
 def check_share(argument: str, share: object) -> None:
     """Require a number from 0 to 1."""
-    valid = isinstance(share, int | float) and not isinstance(share, bool) and math.isfinite(share)
-    if not valid or not 0 <= share <= 1:  # type: ignore[operator]
-        raise InvalidRequest(f"{argument}: {share!r} is not a share; allowed: 0 to 1")
+    check_number(argument, share, "0 to 1", minimum=0, maximum=1)
 
 
-def check_level(argument: str, level: object) -> None:
-    """Require a number between 0 and 1, both excluded."""
-    check_share(argument, level)
-    if not 0 < level < 1:  # type: ignore[operator]
-        raise InvalidRequest(f"{argument}: {level!r} is not allowed; allowed: between 0 and 1")
+def check_level(argument: str, level: object) -> Any:
+    """Return a number between 0 and 1, both excluded, or raise."""
+    return check_number(argument, level, "between 0 and 1, such as 0.95", above=0, below=1)
 
 
 def check_amount(argument: str, amount: object) -> None:
     """Require a finite number, 0 or more."""
-    valid = isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount)
-    if not valid or amount < 0:  # type: ignore[operator]
-        raise InvalidRequest(f"{argument}: {amount!r} is not allowed; allowed: 0 or more")
-
-
-def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
-    """Require a whole number within bounds."""
-    valid = isinstance(number, int) and not isinstance(number, bool) and number >= minimum
-    if not valid or (maximum is not None and number > maximum):  # type: ignore[operator]
-        bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
-        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: whole numbers, {bounds}")
+    check_number(argument, amount, "0 or more", minimum=0)
 
 
 def check_strings(argument: str, given: object, *, of: str = "node ids") -> tuple[str, ...]:
@@ -159,6 +150,7 @@ class LastNonDirect(Model):
     direct: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.direct is not None:
             object.__setattr__(self, "direct", check_strings("direct", self.direct))
 
@@ -239,6 +231,7 @@ class TimeDecay(Model):
     step: str | timedelta | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         as_days(self.half_life, argument="half_life")
         if self.step is not None:
             as_days(self.step, argument="step")
@@ -297,6 +290,7 @@ class PositionBased(Model):
     milestones: Mapping[str, float] | tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.milestones, Mapping | tuple):
             raise InvalidRequest.value("milestones", self.milestones, "shares by name such as {'lead': 0.3}")
         object.__setattr__(self, "milestones", self.roles)
@@ -370,6 +364,7 @@ class CustomWeights(Model):
     label: str = "custom_weights"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not callable(self.weight):
             raise InvalidRequest(
                 f"weight: {self.weight!r} cannot be called; allowed: a function of one touchpoint, such as "
@@ -479,6 +474,7 @@ class ConversionRateShapley(PathModel):
     signed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_amount("shrinkage", self.shrinkage)
         check_whole("exact_size", self.exact_size, minimum=1, maximum=16)
         check_whole("permutations", self.permutations, minimum=1)
@@ -541,6 +537,7 @@ class SequenceModel(PathModel):
     remove_if_last_and_not_all: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("transform", self.transform, TRANSFORMS)
         if self.steps is not None:
             check_whole("steps", self.steps, minimum=1)
@@ -778,6 +775,7 @@ class DiscreteHazard(PathModel):
     most_interacting: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given: object = self.half_lives
         if isinstance(given, str) or not isinstance(given, Iterable) or not tuple(self.half_lives):
             raise InvalidRequest.value("half_lives", given, "one or more lengths of time")

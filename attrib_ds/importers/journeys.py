@@ -57,6 +57,8 @@ class Journeys:
     spend : DataFrame, optional
         ``node_id``, ``spend`` and, if known, ``currency`` and ``date``, of the files of spend; the paths have
         it.
+    users : DataFrame, optional
+        ``_id`` in these frames and ``user_id`` in the source, which the paths have.
     """
 
     interactions: pd.DataFrame
@@ -68,6 +70,7 @@ class Journeys:
     columns: dict[str, dict[str, str | Sequence[str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     spend: pd.DataFrame | None = None
+    users: pd.DataFrame | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -173,6 +176,10 @@ class Journeys:
         conversions = events[[name for name in names if name in events.columns]].rename(columns=names)
         if "value" in conversions.columns:
             conversions = _completed(conversions, in_currency)
+        if self.users is not None:
+            known = self.users.set_index("_id")["user_id"]
+            for rows in (touchpoints, conversions):
+                rows["user_id"] = rows["user_id"].map(known).fillna(rows["user_id"])
         paths = Paths.from_frames(
             touchpoints,
             conversions,
@@ -340,30 +347,45 @@ def assemble(
         FROM views JOIN user_visits USING (visit_key) ORDER BY serverDate, id
         """
     )
+    event_key = f"kind || {literal(_SEPARATOR)} || source_id"
     events = frame(
         f"""
-        SELECT {_uuid(origin, "event", f"kind || {literal(_SEPARATOR)} || source_id")} AS _id,
-            {user} AS userId, kind AS eventType, occurred AS eventDate,
-            occurred AS updatedAt, source_id AS {quoted(SOURCE_ID)}, name AS "event.name",
-            {amount}, account AS "user.vendorUserId"
+        SELECT {_uuid(origin, "event", event_key)} AS _id,
+            coalesce({user}, {_hex(origin, "stranger", event_key)}) AS userId, kind AS eventType,
+            occurred AS eventDate, occurred AS updatedAt, source_id AS {quoted(SOURCE_ID)},
+            name AS "event.name", {amount}, account AS "user.vendorUserId"
         FROM user_conversions ORDER BY eventDate, _id
+        """
+    )
+    # An id of a device that is an account, too, keeps its kind.
+    users = frame(
+        f"""
+        WITH owners AS (SELECT owner FROM user_visits UNION SELECT owner FROM user_conversions)
+        SELECT {user} AS _id, CASE WHEN starts_with(owner, 'account ') THEN substr(owner, 9)
+            WHEN 'account ' || substr(owner, 8) IN (FROM owners) THEN owner
+            ELSE substr(owner, 8) END AS user_id
+        FROM owners WHERE owner IS NOT NULL
         """
     )
     rejected = frame("SELECT file, row, reason FROM rejected ORDER BY ALL")
     if len(rejected):
         warn_of_rejected(rejected)
     ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
-    return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events))
+    return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events), users=users)
 
 
 def warn_of_rejected(rejected: pd.DataFrame) -> None:
     """Warn of rows that could not be read, with one as an example."""
     first = written_values.clearest(rejected)
+    files = [
+        f"{display.counted(count, 'rows')} of {name}"
+        for name, count in rejected["file"].value_counts(sort=False).items()
+    ]
     place = first["file"] if pd.isna(first["row"]) else f"row {first['row']} of {first['file']}"
-    count = display.counted(len(rejected), "rows")
     errors.warn(
-        f"{count} could not be read; the first is {place} ({display.printable(first['reason'])}). "
-        "The others are used, and the attribute rejected lists those that are not",
+        f"{' and '.join(files)} could not be read; the first is {place} "
+        f"({display.printable(first['reason'])}). The others are used, and the attribute rejected lists "
+        "those that are not",
         errors.RejectedRows,
     )
 

@@ -6,7 +6,7 @@ import filecmp
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -208,7 +208,7 @@ def read_journeys(
         )
     elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
-    conversion_table.take_user(*of_conversions)
+    conversion_table.take_user(*of_conversions, optional=conversions is not None)
     has_own = conversions is not None
     events, rejected_conversions = _read_conversions(
         conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
@@ -244,6 +244,7 @@ def read_journeys(
     if journeys.events.empty:
         warn(f"{conversion_table.name} has no conversions")
     else:
+        _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
     return with_spend(replace(journeys, columns=columns_used, notes=notes))
@@ -655,6 +656,20 @@ def _join_people(connection: duckdb.DuckDBPyConnection) -> None:
         f"{count:,} {'cell has' if count == 1 else 'cells have'} several users, such as {joined[0]!r}: the "
         "touchpoints of all of them lead to the conversion, and they count as one user",
     )
+
+
+def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Table) -> None:
+    """Warn of conversions without a user, which are unattributed."""
+    people = [name for name in ("user", "device") if name in events.column_names]
+    lost = events.filter(reduce(pc.and_, [pc.is_null(events[name]) for name in people]))
+    if lost.num_rows:
+        value = pc.sum(lost["value"]).as_py() if "value" in lost.column_names else None
+        worth = "" if value is None else f", worth {value:,.2f},"
+        named = " and ".join(repr(table.columns[name]) for name in people)
+        warn(
+            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{worth} "
+            f"which {'is' if lost.num_rows == 1 else 'are'} unattributed"
+        )
 
 
 def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, Mapping[str, Named]]) -> None:

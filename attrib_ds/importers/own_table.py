@@ -17,7 +17,7 @@ from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
-from attrib_ds.records import frames, sources, text_files, written_files, written_values
+from attrib_ds.records import frames, person_ids, sources, text_files, written_files, written_values
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
@@ -53,8 +53,6 @@ _TOTALS: Final = (
     "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
     "bounce_rate", "cost", "spend", "conversions",
 )  # fmt: skip
-#: Words in place of the id of a person.
-_NOBODY: Final = ("null", "none", "nan", "undefined", "(not set)", "guest", "anonymous", "n/a", "-")
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
@@ -107,6 +105,7 @@ class OwnTable:
         self.columns: dict[str, Named] = {}
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
+        self._nobody: dict[str, list[str]] = {}
         self._workbook = workbook_of(rows)
         encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
@@ -472,24 +471,37 @@ class OwnTable:
 
     # -- selecting columns
 
-    def take_word(self, role: str, column: str | None) -> None:
-        """Select a column of text, which is required in every row."""
+    def take_word(self, role: str, column: str | None, *, optional: bool = False) -> None:
+        """Select a column of text, which is required in every row unless it is optional."""
         if column is not None:
+            self.source.require_exact(self.connection, column, self.argument)
             word = self._person(column) if role == "user" else self.source.word(column)
             self.columns[role] = column
             self._select[role] = word
-            self._reject(f"{word} IS NULL", column, "is no person")
+            if not optional:
+                self._reject(f"{word} IS NULL", column, "stands for nobody")
 
     def _person(self, column: str) -> str:
-        """Return SQL for the id of a person, NULL for a word that stands for nobody."""
+        """Return SQL for the id of a person or device, NULL where it stands for nobody."""
         word = self.source.word(column)
         known = f"lower({word})" if "mail" in folded(column) else word
-        nobody = ", ".join(map(sources.literal, _NOBODY))
-        return f"CASE WHEN lower({word}) NOT IN ({nobody}) THEN {known} END"
+        nobody = ", ".join(map(sources.literal, self._strangers(column)))
+        is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
+        return f"CASE WHEN NOT ({is_nobody}) THEN {known} END"
+
+    def _strangers(self, column: str) -> list[str]:
+        """Return the words, such as guest, that stand for nobody in a column of this table."""
+        if column not in self._nobody:
+            self.source.require_exact(self.connection, column, self.argument)
+            email = next((self.source.word(each) for each in self.emails() if each != column), None)
+            self._nobody[column] = person_ids.strangers(
+                self.connection, self.source.relation, self.source.word(column), email=email
+            )
+        return self._nobody[column]
 
     def has_guests(self, person: str, email: str) -> bool:
-        """Return whether the ids of persons are the same, such as 0, for several addresses of guests."""
-        is_guest = f"{self.source.word(person)} = '0' OR {self._person(person)} IS NULL"
+        """Return whether the ids of persons are missing for several addresses of guests."""
+        is_guest = f"{self._person(person)} IS NULL"
         return bool(self.scalar(f"count(DISTINCT {self._person(email)}) FILTER ({is_guest}) > 1"))
 
     def _reject(self, condition: str, column: str, complaint: str, advice: str = "''") -> None:
@@ -511,19 +523,22 @@ class OwnTable:
             (f"coalesce({words}) IS NULL", sources.literal(f"{' and '.join(columns)} are missing"))
         )
 
-    def take_user(self, user: str | None, device: str | None) -> None:
-        """Select the columns of the user and of the device, at least one of which every row requires."""
+    def take_user(self, user: str | None, device: str | None, *, optional: bool = False) -> None:
+        """Select the columns of the user and of the device, one of which every row needs unless optional."""
         if device is None:
-            self.take_word("user", user)
+            self.take_word("user", user, optional=optional)
             return
         present = {"user": user, "device": device} if user is not None else {"device": device}
         self.columns |= present
         words = {role: self._person(column) for role, column in present.items()}
         self._select |= {role: f"CAST({words.get(role, 'NULL')} AS VARCHAR)" for role in ("user", "device")}
+        if optional:
+            return
         if user is None:
-            self._reject(f"{words['device']} IS NULL", device, "is missing")
+            self._reject(f"{words['device']} IS NULL", device, "stands for nobody")
         else:
-            self.require_any([user, device])
+            missing = sources.literal(f"{user} and {device} are missing or stand for nobody")
+            self._rules.append((f"coalesce({', '.join(words.values())}) IS NULL", missing))
 
     def take_node(self, columns: Sequence[str]) -> None:
         """Select the columns of a node, as the fields of a traffic source that they name."""

@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers, require_count
+from attrib_ds.plots.style import numbers
 from attrib_ds.records.frames import Frame, read_frame
 
 
@@ -76,7 +76,7 @@ def credits(
     """
     credits = read_frame("credits", credits, COLUMNS)
     check_choice("by", by, MEASURES)
-    require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     rows, model = select_model(credits, model)
     rows, currency = select_currency(rows, currency, amounts=["value"] if by == "value" else [])
     shown = node_rows(rows, by, top=top)
@@ -176,7 +176,7 @@ def model_comparison(
     """
     credits = read_frame("credits", credits, COLUMNS)
     check_choice("by", by, MEASURES)
-    require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     rows, currency = select_currency(credits, currency, amounts=["value"] if by == "value" else [])
     shown = node_rows(rows, by, top=top)
     models = [str(name) for name in shown.amounts.columns]

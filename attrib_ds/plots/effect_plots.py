@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attrib_ds.attribution.incremental.sensitivity import confounder_r2
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -80,7 +80,7 @@ def effects(
     ['Ads', 'Direct (control)']
     """
     effects = read_frame("effects", effects, COLUMNS)
-    style.require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     nodes = effects[effects["node_id"].notna()].reset_index(drop=True)
     results = nodes["result"] if "result" in nodes.columns else pd.Series("", nodes.index)
     labels = list(dict.fromkeys(results))

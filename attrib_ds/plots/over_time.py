@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from attrib_ds.contract.events import LINEAR
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import credit_plots, style
 from attrib_ds.plots.labels import distinct, name_of_rest, names_of_nodes, shorten
-from attrib_ds.plots.style import numbers, require_count
+from attrib_ds.plots.style import numbers
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 INSIGHT_COLUMNS: Final = ("group", "interval", "sessionCount", "hitCount", "durationSum")
@@ -61,7 +61,7 @@ def insights(insights: Frame, *, value: str | None = None, top: int = 8, ax: Axe
     >>> [float(height) for height in axes.get_lines()[0].get_ydata()]
     [2.0, 0.0, 4.0]
     """
-    require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     insights = read_frame("insights", insights)
     if "identifier" in insights.columns:
         insights, labels = rows_of_events(insights)
@@ -151,7 +151,7 @@ def series(
     [3.0, nan, 2.0]
     """
     check_choice("by", by, _NAMES)
-    require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     parts = _RATIOS.get(by, (by,))
     rows = read_frame("series", series, list(dict.fromkeys((*SERIES_COLUMNS, *parts))))
     interval = _interval(rows)
@@ -271,7 +271,7 @@ def seasonality(
     """
     insights = read_frame("insights", insights, INSIGHT_COLUMNS)
     check_choice("value", value, VALUES)
-    require_count("top", top)
+    top = check_whole("top", top, minimum=1)
     if interval is not None:
         check_choice("interval", interval, SEASONS)
     table = table_of_groups(insights, value, top=top)

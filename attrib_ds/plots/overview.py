@@ -15,7 +15,7 @@ from attrib_ds.attribution.credits.series import credit_series
 from attrib_ds.attribution.models import rule_models
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import printable
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_whole
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
@@ -186,8 +186,8 @@ class Overview:
         models = list(dict.fromkeys(rows["model"]))
         if lead is not None and lead not in models:
             raise InvalidRequest.choice("lead", lead, models)
-        if days is not None and (not isinstance(days, int) or isinstance(days, bool) or days < 1):
-            raise InvalidRequest(f"days: {days!r} is not allowed; allowed: whole numbers from 1")
+        if days is not None:
+            days = check_whole("days", days, minimum=1)
         rows = rows.assign(key=rows["node_id"].fillna(""))
         shares = rows.groupby(_KEYS)["share"].sum().unstack("model", fill_value=0)
         chosen, reason = _leading(shares.reindex(columns=models), lead)
@@ -284,11 +284,7 @@ def _leading(shares: pd.DataFrame, lead: str | None) -> tuple[str, str]:
 def _numbers(
     rows: pd.DataFrame, currencies: list[str | None], *, valued: bool
 ) -> tuple[list[Measure], pd.DataFrame]:
-    """Return the measures, and their numbers by model and node; amounts of each currency are apart.
-
-    A cost per conversion is that of all conversions of the node, so there is none for spend in several
-    currencies.
-    """
+    """Return the measures, and their numbers by model and node; amounts of each currency are apart."""
     by = rows.groupby(_KEYS, sort=False)
     conversions = by["conversions"].sum()
     whole = conversions.groupby("model").transform("sum")
@@ -311,12 +307,8 @@ def _numbers(
     if valued:
         found += [(Measure("Value", unit), amounts) for unit, amounts in sums("value")]
     if "spend" in rows.columns:
-        spent = sums("spend")
-        found += [(Measure("Spend", unit), amounts) for unit, amounts in spent]
-        if len(spent) == 1:
-            ((unit, amounts),) = spent
-            costs = amounts.where(amounts > 0) / conversions.where(conversions > 0)
-            found.append((Measure("CPA", unit, 2), costs))
+        found += [(Measure("Spend", unit), amounts) for unit, amounts in sums("spend")]
+        found += [(Measure("CPA", unit, 2), amounts) for unit, amounts in sums("cpa")]
         found += [(Measure("ROAS", unit, 2), amounts) for unit, amounts in sums("roas")]
     columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
     return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)

@@ -15,7 +15,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest, check_choice, check_whole
 from attrib_ds.plots import style
 from attrib_ds.plots.labels import distinct, names_of_nodes, shorten
 from attrib_ds.records.frames import Frame, read_frame
@@ -69,8 +69,8 @@ def paths(paths: Paths | Frame, *, top: int = 8, steps: int = 4, ax: Axes | None
     >>> [label.get_text() for label in axes.get_xticklabels()]
     ['1 before', 'last touch', 'conversion']
     """
-    style.require_count("top", top)
-    style.require_count("steps", steps)
+    top = check_whole("top", top, minimum=1)
+    steps = check_whole("steps", steps, minimum=1)
     touches = (
         paths.last_touches(steps) if isinstance(paths, Paths) else read_frame("paths", paths, PATH_COLUMNS)
     )
@@ -269,7 +269,7 @@ def lengths(lengths: Frame, *, most: int = 20, ax: Axes | None = None) -> Axes:
     [0, 5, 0, 2]
     """
     lengths = read_frame("lengths", lengths, LENGTH_COLUMNS)
-    style.require_count("most", most)
+    most = check_whole("most", most, minimum=1)
     conversions = style.numbers("lengths", lengths, "conversions")
     length = style.numbers("lengths", lengths, "length")
     invalid = length[~(length >= 0)]

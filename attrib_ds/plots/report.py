@@ -355,7 +355,7 @@ def _returns(overview: Overview) -> str:
     text = (
         f"{in_words(overview.lead)}. "
         + "ROAS: credited value per unit of spend; both are equal at the dashed line. " * bool(returned)
-        + "CPA: spend per credited conversion. " * bool(cost)
+        + "CPA: spend per credited conversion in the currency of the spend. " * bool(cost)
         + "Spend in other currencies is in the table below." * (len(overview.titles("Spend")) > 1)
     )
     head = ["", *(["|draw", "ROAS", "Range"] if returned else []), *map(escape, [*cost, *spend])]

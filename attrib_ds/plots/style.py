@@ -225,12 +225,6 @@ def label_ticks(ax: Axes, labels: Sequence[str]) -> None:
     ax.set_xticks(positions, labels=[labels[position] for position in positions], parse_math=False)
 
 
-def require_count(argument: str, got: object) -> None:
-    """Raise unless ``got`` is a whole number of at least 1."""
-    if not isinstance(got, int) or isinstance(got, bool) or got < 1:
-        raise errors.InvalidRequest(f"{argument}: {got!r} is not allowed; allowed: whole numbers from 1")
-
-
 def numbers(argument: str, frame: pd.DataFrame, column: str) -> pd.Series[float]:
     """Return a column of any numeric dtype as float64, with null as NaN."""
     try:

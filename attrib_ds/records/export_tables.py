@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import errors, schema, sql_results
+from attrib_ds.records import person_ids
 from attrib_ds.records.sources import ROW, UNREADABLE, Source, described, literal, open_source, quoted
 from attrib_ds.records.text_files import copy_arrow, open_binary
 
@@ -144,17 +145,40 @@ def gather(
             source = open_source(connection, part, argument=argument, opaque=opaque)
         opened.append(Export(str(part) if is_path else f"{argument} {number}", source))
         _check_columns(opened[-1], required, argument)
+        for column in source.columns:
+            if column.casefold().endswith("id"):
+                source.require_exact(connection, column, argument)
     union = " UNION ALL ".join(export.select(columns(export)) for export in opened)
+    connection.execute(f"CREATE TABLE read AS {union}")
+    known = _without_nobody(connection, "read", argument)
     reasons = ", ".join(f"CASE WHEN {wrong} THEN {literal(reason)} END" for wrong, reason in rules.items())
-    connection.execute(f"CREATE TABLE read AS SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({union})")
-    connection.execute("CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM read WHERE reason = ''")
-    connection.execute("CREATE TABLE rejected AS SELECT file, row, reason FROM read WHERE reason <> ''")
+    checked = f"(SELECT *, concat_ws('; ', {reasons}) AS reason FROM ({known}))"
+    connection.execute(f"CREATE TABLE records AS SELECT * EXCLUDE (reason) FROM {checked} WHERE reason = ''")
+    connection.execute(f"CREATE TABLE rejected AS SELECT file, row, reason FROM {checked} WHERE reason <> ''")
     connection.execute("DROP TABLE read")
     for export in opened:
         connection.register("unreadable", export.source.unreadable)
         connection.execute(f"INSERT INTO rejected SELECT {literal(export.name)}, row, reason FROM unreadable")
         connection.unregister("unreadable")
     return opened
+
+
+def _without_nobody(connection: duckdb.DuckDBPyConnection, table: str, argument: str) -> str:
+    """Return a query for a table without ids of people and devices that stand for nobody."""
+    replaced = {}
+    for name in ("device", "account"):
+        words = person_ids.strangers(connection, table, name)
+        is_nobody = person_ids.nobody_sql(name)
+        if words:
+            is_nobody += f" OR lower({name}) IN ({', '.join(map(literal, words))})"
+        ((count, example),) = connection.execute(
+            f"SELECT count(*), min({name}) FROM {table} WHERE {is_nobody}"
+        ).fetchall()
+        if count:
+            person_ids.warn_of_nobody(argument, name, count, example)
+            replaced[name] = f"CASE WHEN NOT ({is_nobody}) THEN {name} END AS {name}"
+    selected = f"* REPLACE ({', '.join(replaced.values())})" if replaced else "*"
+    return f"SELECT {selected} FROM {table}"
 
 
 def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: str) -> None:

@@ -17,6 +17,7 @@ from attrib_ds.contract.json_values import DEEPEST, is_deeper
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import text_files
 from attrib_ds.records.frames import read_arrow
+from attrib_ds.records.person_ids import EXACT, inexact
 from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS, read_sheet
 
@@ -91,6 +92,17 @@ class Source:
         # Trimming walks through the whole text; most texts begin and end with a visible letter of ASCII.
         is_trimmed = f"{text}[1] BETWEEN '!' AND '~' AND {text}[-1] BETWEEN '!' AND '~'"
         return f"CASE WHEN {is_trimmed} THEN {text} ELSE {blank} END" if kind == "VARCHAR" else blank
+
+    def require_exact(self, connection: duckdb.DuckDBPyConnection, column: str, argument: str) -> None:
+        """Refuse ids that are floats too large to be exact."""
+        if self.types[column] not in {"DOUBLE", "FLOAT"}:
+            return
+        name = quoted(column)
+        found = connection.execute(
+            f"SELECT {name} FROM {self.relation} WHERE abs({name}) > {EXACT} AND isfinite({name}) LIMIT 1"
+        ).fetchone()
+        if found is not None:
+            raise inexact(argument, column, float(found[0]))
 
     def number(self, column: str) -> str:
         """Return SQL for the column as DOUBLE, NULL if not a number."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -10,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from attrib_ds.errors import InvalidRequest, check_choice
+from attrib_ds.errors import InvalidRequest, check_choice, check_number, check_whole
 
 #: Targeting of a channel, in scenarios where exposure follows intent.
 Delivery = Literal[
@@ -192,30 +191,6 @@ def _check_pair(argument: str, pair: object, names: list[Any]) -> None:
     check_number(argument, pair[2], "an effect that is a finite number")
 
 
-def check_number(
-    argument: str,
-    number: object,
-    allowed: str,
-    *,
-    above: float = -math.inf,
-    minimum: float = -math.inf,
-    maximum: float = math.inf,
-) -> None:
-    """Raise unless ``number`` is finite and within bounds; ``allowed`` describes them in the message."""
-    is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-    is_within = is_number and above < number < math.inf and minimum <= number <= maximum  # type: ignore[operator]
-    if not is_within:
-        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: {allowed}")
-
-
-def check_whole(argument: str, number: object, *, minimum: int, maximum: int | None = None) -> None:
-    """Raise unless ``number`` is a whole number within bounds."""
-    is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-    if not is_whole or number < minimum or (maximum is not None and number > maximum):  # type: ignore[operator]
-        bounds = f"of {minimum} or more" if maximum is None else f"of {minimum} to {maximum:,}"
-        raise InvalidRequest(f"{argument}: {number!r} is not allowed; allowed: a whole number {bounds}")
-
-
 #: Unpaid channels, which have no effect.
 UNPAID: Final = ("organic", "direct")
 
@@ -294,7 +269,7 @@ def varied_scenario(scenario: str | Scenario, seed: int) -> Scenario:
     [7.8, 6.6]
     """
     original = scenario_named(scenario)
-    check_whole("seed", seed, minimum=0)
+    seed = check_whole("seed", seed, minimum=0)
     random = np.random.default_rng(seed)
 
     def factor(spread: float) -> float:

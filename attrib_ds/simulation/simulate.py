@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_number, check_whole
 from attrib_ds.records.frames import TEXT
 from attrib_ds.simulation.daily_simulation import Days, Outcomes, Population, node_names
-from attrib_ds.simulation.scenarios import Scenario, check_number, check_whole, scenario_named
+from attrib_ds.simulation.scenarios import Scenario, scenario_named
 
 #: Users who are simulated together; bounds the memory.
 _BATCH_SIZE: Final = 100_000
@@ -181,9 +181,9 @@ def simulate(
     True
     """
     simulated = scenario_named(scenario)
-    check_whole("users", users, minimum=1)
-    check_whole("seed", seed, minimum=0)
-    check_number("holdout", holdout, "0 to 0.5", minimum=0, maximum=0.5)
+    users = check_whole("users", users, minimum=1)
+    seed = check_whole("seed", seed, minimum=0)
+    holdout = check_number("holdout", holdout, "0 to 0.5", minimum=0, maximum=0.5)
     first_day = _midnight(start)
     users, seed = int(users), int(seed)
     everything = (True,) * len(simulated.channels)

@@ -206,7 +206,7 @@ def test_with_several_models_one_must_be_named(credit):
 
 @pytest.mark.parametrize(
     ("argument", "value", "allowed"),
-    [("by", "clicks", "conversions, share, value"), ("by", None, "conversions"), ("top", 0, "whole numbers from 1"),
+    [("by", "clicks", "conversions, share, value"), ("by", None, "conversions"), ("top", 0, "whole numbers, 1 or more"),
      ("top", 2.5, "whole numbers"), ("top", True, "whole numbers")],
 )  # fmt: skip
 def test_arguments_out_of_range_are_named(credit, argument, value, allowed):

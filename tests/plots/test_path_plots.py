@@ -159,7 +159,7 @@ def test_bad_input_is_refused():
     touches = touches_of(THREE)
     with pytest.raises(InvalidRequest, match="paths: no column 'length'; required: event_id"):
         plots.paths(touches.drop(columns="length"))
-    with pytest.raises(InvalidRequest, match="steps: 0 is not allowed; allowed: whole numbers from 1"):
+    with pytest.raises(InvalidRequest, match="steps: 0 is not allowed; allowed: whole numbers, 1 or more"):
         plots.paths(touches, steps=0)
     with pytest.raises(InvalidRequest, match="top: '8' is not allowed"):
         plots.paths(touches, top="8")

@@ -23,7 +23,7 @@ CREDITS = pd.DataFrame(
         (None, None, 1.0, 1500.0, "EUR", None, None),
     ],
     columns=["node_id", "node_name", "conversions", "value", "currency", "spend", "roas"],
-).assign(model="linear", share=[0.6, 0.2, 0.0, 0.2])
+).assign(model="linear", share=[0.6, 0.2, 0.0, 0.2], cpa=[20 / 3, None, None, None])
 
 
 def journeys():
@@ -144,7 +144,9 @@ def test_values_spend_and_returns_stand_beside_conversions():
         "CPA, EUR": ["6.67", "", "", ""],
         "ROAS, EUR": ["3.00", "", "0.00", ""],
     }
-    counts = CREDITS.assign(value=CREDITS["conversions"], currency=None).drop(columns=["spend", "roas"])
+    counts = CREDITS.assign(value=CREDITS["conversions"], currency=None).drop(
+        columns=["spend", "cpa", "roas"]
+    )
     assert [each.title for each in Overview.of(counts).measures] == ["Conversions", "Share, %"]
 
 

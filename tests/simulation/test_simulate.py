@@ -261,13 +261,13 @@ def test_the_number_of_users_does_not_depend_on_batches(name, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"users": 0}, "users: 0 is not allowed; allowed: a whole number of 1 or more"),
+        ({"users": 0}, "users: 0 is not allowed; allowed: whole numbers, 1 or more"),
         ({"seed": -1}, "seed: -1 is not allowed"),
         ({"holdout": 0.6}, "holdout: 0.6 is not allowed; allowed: 0 to 0.5"),
         ({"scenario": "rnadom"}, "did you mean 'random'"),
         ({"scenario": ["random"]}, r"scenario: \['random'\] is not allowed"),
         ({"users": True}, "users: True is not allowed"),
-        ({"seed": 1.5}, "seed: 1.5 is not allowed; allowed: a whole number of 0 or more"),
+        ({"seed": 1.5}, "seed: 1.5 is not allowed; allowed: whole numbers, 0 or more"),
         ({"holdout": "half"}, "holdout: 'half' is not allowed"),
         ({"start": "spring"}, "start: 'spring' is not allowed; allowed: a day such as '2025-01-31'"),
         ({"start": ""}, "start: '' is not allowed"),
@@ -325,7 +325,7 @@ def test_invalid_arguments_are_refused(arguments, message):
         (lambda: Scenario((IDLE,), synergies=(("poster", "poster", "x"),)), "synergies: 'x' is not allowed"),
         (
             lambda: Scenario((IDLE,), days=2.5),
-            "days: 2.5 is not allowed; allowed: a whole number of 1 to 1,000",
+            "days: 2.5 is not allowed; allowed: whole numbers, 1 to 1,000",
         ),
         (lambda: varied_scenario("random", seed=-1), "seed: -1 is not allowed"),
     ],

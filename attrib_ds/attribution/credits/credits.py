@@ -159,14 +159,25 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     """Warn if many conversions are unattributed because of a filter of touchpoints, or of the lookback."""
     rows = credits[credits["model"] == credits["model"].iloc[0]] if len(credits) else credits
     total, lost = rows["conversions"].sum(), rows.loc[rows["node_id"].isna(), "conversions"].sum()
-    if "where" in paths.settings and lost > _LOST * total:
+    filters = [f"{name}={paths.settings[name]}" for name in ("where", "nodes") if name in paths.settings]
+    if filters and lost > _LOST * total:
         warn(
-            f"unattributed: {lost:,.0f} of {counted(total, 'conversions')}: where={paths.settings['where']} "
-            "leaves out touchpoints, not conversions. To leave out conversions too, filter them or their "
-            "users: where=at.event(...), or where=at.user(...)",
+            f"unattributed: {lost:,.0f} of {counted(total, 'conversions')}: {' and '.join(filters)} "
+            f"{'leaves' if len(filters) == 1 else 'leave'} out touchpoints, not conversions. To leave out "
+            "conversions too, filter them or their users: where=at.event(...), or where=at.user(...)",
         )
+    if lost >= total > 0 and (reason := paths.strangers()):
+        warn(f"users: {reason}")
     # Of few conversions, half are many.
     many = max(min(_MANY, total / 2), total / 10)
+    early, hours = paths.before_touchpoints() if lost >= many else (0.0, 0.0)
+    if early and early >= many:
+        warn(
+            f"clocks: {early:,.0f} of {counted(total, 'conversions')} were before every touchpoint of their "
+            f"user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and of "
+            "conversions are in different time zones, give both an offset, such as "
+            "dates.dt.tz_localize('Europe/Berlin')"
+        )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
         warn(

@@ -41,7 +41,8 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
     -------
     DataFrame
         One row per model, node and currency: ``credits`` with ``spend`` (float64, in ``currency``), ``cpa``
-        (float64, spend per credited conversion) and ``roas`` (float64, credited value per unit of spend).
+        (float64, spend per credited conversion of the row, so in its currency) and ``roas`` (float64,
+        credited value per unit of spend).
         Both ratios are null if the spend is 0 or unknown; ``cpa`` is also null without credited conversions.
         Nodes with spend but no credit get a row per model with credit 0, and bounds of 0 if the model has
         intervals. Values without a currency stay without one: if no conversion has a currency, ``currency``

@@ -96,7 +96,7 @@ class Effects:
             ``value_low``, ``value_high``. The row of a model without a ``node_id`` holds the conversions that
             would have happened anyway, and comes last. Bounds apply to their own row; they do not add up.
         """
-        check_level("confidence", confidence)
+        confidence = check_level("confidence", confidence)
         frames = []
         for place, currency in enumerate(self.currencies):
             shown = np.flatnonzero(self.is_shown[:, place])
@@ -135,7 +135,7 @@ class Effects:
             conversions that ``a`` caused less those of ``b``), ``low``, ``high`` (float64) and, where value
             is estimated, ``value``, ``value_low``, ``value_high``.
         """
-        check_level("confidence", confidence)
+        confidence = check_level("confidence", confidence)
         weights = np.zeros((1, len(self.node_ids)))
         for argument, node, sign in (("a", a, 1.0), ("b", b, -1.0)):
             weights[0, self._node(argument, node)] += sign

@@ -27,7 +27,14 @@ from attrib_ds.attribution.incremental.sensitivity import sensitivity_rows
 from attrib_ds.attribution.intervals import GROUPS, Tally
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.attribution.paths.sequences import Sequences
-from attrib_ds.errors import ConfoundingWarning, InvalidRequest, NotSupported, check_choice, warn
+from attrib_ds.errors import (
+    ConfoundingWarning,
+    InvalidRequest,
+    NotSupported,
+    check_choice,
+    check_number,
+    warn,
+)
 from attrib_ds.records.frames import TEXT, Frame, to_pandas
 
 _ALL_OBSERVED: Final = ObservedShares(None, {None: (1.0, 0.0)})
@@ -244,7 +251,7 @@ class HazardEffects(effects.Effects):
         otherwise ``"cannot tell"``, as without controls. The row on activity says how much the
         adjustment matters, and does not enter the verdict. ``"clear"`` does not prove a model right.
         """
-        models.check_level("confidence", confidence)
+        confidence = models.check_level("confidence", confidence)
         chosen = self._controls(controls)
         judged = self._judged(chosen, confidence, is_warning=controls is not None)
         checks = [*judged.checks, self._check_activity(chosen, confidence)]
@@ -372,9 +379,9 @@ class HazardEffects(effects.Effects):
         >>> bool(0 < tenth < 0.1 * whole)
         True
         """
-        is_number = isinstance(change, int | float | np.number) and not isinstance(change, bool)
-        if not is_number or not 0 < abs(change) <= 1:
-            raise InvalidRequest(f"change: {change!r} is not allowed; allowed: -1 to 1, and not 0")
+        change = check_number("change", change, "-1 to 1, and not 0", minimum=-1, maximum=1)
+        if not change:
+            raise InvalidRequest.value("change", change, "-1 to 1, and not 0")
         if self.shares.column is not None:
             raise NotSupported(f"{self.label}: effects of more or less exposure are not estimated by segment")
         if self.fit.further is not None:
@@ -435,7 +442,7 @@ class HazardEffects(effects.Effects):
         >>> at.estimate_effects(paths).by("trait")["trait"].unique().tolist()
         [False, True]
         """
-        models.check_level("confidence", confidence)
+        confidence = models.check_level("confidence", confidence)
         cells = self.segments.cells(by, taken=_TAKEN)
         if self.shares.column is not None and self.shares.column not in cells.by:
             raise InvalidRequest(
@@ -491,7 +498,7 @@ class HazardEffects(effects.Effects):
         >>> bool(abs(row["direct"] + row["mediated"] - row["total"]) < 1e-6)
         True
         """
-        models.check_level("confidence", confidence)
+        confidence = models.check_level("confidence", confidence)
         if self.shares.column is not None:
             raise NotSupported(f"{self.label}: effects through mediators are not estimated by segment")
         self._require_periods("effects through mediators")

@@ -17,7 +17,7 @@ from attrib_ds.attribution.experiments import contrasts
 from attrib_ds.attribution.models import check_level
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import counted
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, check_number, check_whole
 from attrib_ds.records.frames import TEXT, to_pandas
 
 #: One amount, several, or a mapping from nodes to amounts.
@@ -184,9 +184,8 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
             raise InvalidRequest(
                 "paths: neither paths nor both users and rate are given; allowed: paths, or users and rate"
             )
-        if not isinstance(users, int | np.integer) or isinstance(users, bool) or users < 4:
-            raise InvalidRequest(f"users: {users!r} is not allowed; allowed: whole numbers, 4 or more")
-        check_level("rate", rate)
+        users = check_whole("users", users, minimum=4)
+        rate = check_level("rate", rate)
         return int(users), rate, rate * (1 - rate)
     if users is not None or rate is not None:
         raise InvalidRequest(
@@ -273,9 +272,7 @@ def _amounts(goal: str, given: Any, low: float, high: float) -> list[tuple[str |
     else:
         pairs = [(None, amount) for amount in (given if isinstance(given, Iterable) else [given])]
     for _, amount in pairs:
-        is_number = isinstance(amount, int | float | np.number) and not isinstance(amount, bool)
-        if not is_number or not low < float(amount) < high:
-            raise InvalidRequest.value(goal, amount, f"numbers above {low:,.6g} and below {high:,.6g}")
+        check_number(goal, amount, f"numbers above {low:,.6g} and below {high:,.6g}", above=low, below=high)
     if not pairs:
         raise InvalidRequest(f"{goal} is empty; allowed: at least one number", field=goal)
     return [(node, float(amount)) for node, amount in pairs]

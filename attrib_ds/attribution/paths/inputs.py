@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,8 +20,11 @@ from pyarrow import parquet
 from attrib_ds import sql_results
 from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.money import OCCURRED
-from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.display import counted
+from attrib_ds.errors import InvalidRequest, closest, warn
+from attrib_ds.records import person_ids
 from attrib_ds.records.frames import read_table
+from attrib_ds.records.person_ids import EXACT
 from attrib_ds.records.text_files import literal, quoted
 
 #: Prefix of the conversion columns that hold milestone dates.
@@ -48,17 +52,22 @@ def read_touchpoints(
     source: Input, *, user: str, node: str, date: str, columns: Mapping[str, str]
 ) -> ir.Table:
     """Return ``user_id``, ``node_id``, ``date``, ``touch_id``, ``type`` of every touchpoint."""
-    node_id = source.keys(node, role="node")
+    node_id, user_id = source.keys(node, role="node"), source.keys(user, role="user", optional=True)
     touch, type_column = columns.get("touch"), columns.get("type", "type" if source.has("type") else None)
     read = {
-        "user_id": source.keys(user, role="user"),
+        "user_id": user_id,
         "node_id": node_id,
         "date": source.instants(date, role="date"),
         "touch_id": node_id if touch is None else source.keys(touch, role="touch", unique=True),
         "type": ibis.null("string") if type_column is None else source.texts(type_column, role="type"),
     }
     source.check()
-    return source.table.select(**read)
+    read["user_id"], nobody = source.people(user, user_id)
+    points = source.table.select(**read)
+    if not nobody:
+        return points
+    warn(f"{source.argument}: {counted(nobody, 'rows')} without a {user!r} {_verb(nobody)} left out")
+    return points.filter(points.user_id.notnull())
 
 
 def touch_types(touchpoints: ir.Table) -> list[str | None]:
@@ -85,7 +94,7 @@ def read_observed(source: Input, *, user: str) -> ir.Table:
     columns = {
         "user_id": source.keys(user, role="user", unique=True),
         "since": source.instants("since", role=None),
-        "until": source.instants("until", role=None),
+        "until": source.instants("until", role=None, at_end=True),
     }
     source.check()
     others = [name for name in source.table.columns if name not in (user, "since", "until")]
@@ -103,10 +112,11 @@ def read_conversions(
     columns: Mapping[str, str],
 ) -> ir.Table:
     """Return one row per conversion with its value, currency and milestones."""
+    source.identity = conversion
     read: dict[str, Any] = {
         "event_id": source.keys(conversion, role="conversion", unique=True),
-        "user_id": source.keys(user, role="user"),
-        "event_date": source.instants(date, role="date"),
+        "user_id": source.keys(user, role="user", optional=True),
+        "event_date": source.instants(date, role="date", at_end=True),
         "conversions": double(1.0),
         "value": ibis.null("float64"),
         "currency": ibis.null("string"),
@@ -122,10 +132,21 @@ def read_conversions(
     if "kind" in columns:
         read["kind"] = source.texts(columns["kind"], role="kind")
     if "state" in columns:
-        reached = source.instants(columns["state"], role="state", optional=True)
+        reached = source.instants(columns["state"], role="state", optional=True, at_end=True)
         read |= {OCCURRED: read["event_date"], STATE: reached}
     source.check()
-    return source.table.select(**read)
+    read["user_id"], nobody = source.people(user, read["user_id"])
+    converted = source.table.select(**read)
+    if nobody:
+        value = converted.filter(converted.user_id.isnull()).value.sum().to_pyarrow().as_py()
+        worth = "" if value is None else f", worth {value:,.2f},"
+        rows = counted(nobody, "rows")
+        warn(f"{source.argument}: {rows} without a {user!r}{worth} {_verb(nobody)} unattributed")
+    return converted
+
+
+def _verb(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
@@ -145,9 +166,11 @@ _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:
 _MISSING = "is missing; drop those rows or fill them"
 _CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
+_DAY = rf"{_DATE_FIRST}$"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
-#: Doubles represent every integer up to here exactly.
-_EXACT: Final = 2.0**53
+_INEXACT = "is a float above 2^53, in which different ids are one; read the column as text"
+#: Rows that a sample has on average.
+_SAMPLE: Final = 2_000
 #: Largest value of a conversion: squares of many still have a sum.
 MOST_VALUE: Final = 1e100
 
@@ -179,6 +202,8 @@ class Input:
     is_external: bool = False
     dialect: str = "duckdb"
     memory: pa.Table | None = None
+    #: Column with ids of the rows, for errors.
+    identity: str | None = None
     _needed: list[tuple[str, Any]] = field(default_factory=list)
     _suspects: list[tuple[str, str, Any]] = field(default_factory=list)
     _unique: list[tuple[str, Any]] = field(default_factory=list)
@@ -233,15 +258,16 @@ class Input:
         near = backend.table(f"{self.argument}_of_users")
         return rows.op().replace({self.table.op(): near.op()}).to_expr()
 
-    def keys(self, name: str, *, role: str | None, unique: bool = False) -> Any:
+    def keys(self, name: str, *, role: str | None, unique: bool = False, optional: bool = False) -> Any:
         """Return identifiers as text; integers stored as floats lose their ``.0``."""
-        values = self._complete(name, role)
+        values = self._column(name, role) if optional else self._complete(name, role)
         kind = values.type()
         if kind.is_floating():
+            if optional:
+                values = values.isnan().ifelse(ibis.null(kind), values)
             # Not by floor(), which overflows on floats beyond 64 bits.
-            self.suspect(name, "is not a whole number", (values.abs() <= _EXACT) & (values % 1 != 0))
-            too_large = "is a float too large to be exact; read identifiers as text or integers"
-            self.suspect(name, too_large, (values.abs() > _EXACT) | values.isnan())
+            self.suspect(name, "is not a whole number", (values.abs() <= EXACT) & (values % 1 != 0))
+            self.suspect(name, _INEXACT, (values.abs() > EXACT) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
@@ -250,9 +276,67 @@ class Input:
             self._unique.append((name, identifiers))
         return identifiers
 
-    def instants(self, name: str, *, role: str | None, optional: bool = False) -> Any:
-        """Return instants in UTC without a zone; instants without an offset are read as UTC."""
+    def people(self, name: str, identifiers: Any) -> tuple[Any, int]:
+        """Return identifiers of people, null where they stand for nobody, and the number of such rows.
+
+        Warns
+        -----
+        InputWarning
+            If many rows have the same user.
+        """
+        folded = identifiers.strip().lower()
+        rows = self.table.select(id=identifiers, word=person_ids.nobody(identifiers).ifelse("", folded))
+        odd = rows.filter(rows.id.isnull() | rows.word.isin(["", *person_ids.SHARED]))
+        odd = odd.mutate(word=odd.id.isnull().ifelse("", odd.word))
+        counts = _counts(odd, "word")
+        missing, total = counts.pop("", 0), int(self.table.count().to_pyarrow().as_py())
+        words = []
+        if counts:
+            others = rows.filter(rows.id.notnull(), ~rows.word.isin(["", *person_ids.SHARED]))
+            small = others.agg(all=others.id.re_search(person_ids.SMALL_INTEGER).all()).to_pyarrow()
+            words = person_ids.shared(counts, total, are_integers=bool(small["all"][0].as_py()))
+            missing += sum(counts[word] for word in words)
+        self._warn_of_crowds(name, rows.filter(rows.id.notnull(), ~rows.word.isin(["", *words])), total)
+        if not missing:
+            return identifiers, 0
+        is_nobody = person_ids.nobody(identifiers)
+        is_nobody = is_nobody | folded.isin(words) if words else is_nobody
+        return is_nobody.ifelse(ibis.null("string"), identifiers), missing
+
+    def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
+        """Warn of users with a tenth of the rows; a sample says whom to count."""
+        if total < person_ids.FEW:
+            return
+        often = _counts(rows if total <= _SAMPLE else rows.sample(_SAMPLE / total, seed=1), "id")
+        candidates = [user for user, count in often.items() if count > min(total, _SAMPLE) / 20]
+        if candidates:
+            counts = _counts(rows.filter(rows.id.isin(candidates)), "id")
+            person_ids.warn_of_crowds(self.argument, name, counts, total)
+
+    def instants(self, name: str, *, role: str | None, optional: bool = False, at_end: bool = False) -> Any:
+        """Return instants in UTC without a zone; instants without an offset are read as UTC.
+
+        A day stands for its start, or ``at_end`` for its end: dates, text without a time, and a column of a
+        file or frame whose instants are all midnight.
+        """
         values = self._column(name, role) if optional else self._complete(name, role)
+        moments = self._moments(name, values)
+        if not at_end:
+            return moments
+        end = moments + ibis.interval(days=1) - ibis.interval(microseconds=1)
+        if values.type().is_date() or (not self.is_external and self._are_days(moments)):
+            return end
+        return values.re_search(_DAY).ifelse(end, moments) if values.type().is_string() else moments
+
+    def _are_days(self, moments: Any) -> bool:
+        """Return whether every instant is midnight, as in exports of days."""
+        days = self.table.select(at=moments)
+        return bool(
+            days.agg(all=(days["at"] == days["at"].truncate("D")).all()).to_pyarrow()["all"][0].as_py()
+        )
+
+    def _moments(self, name: str, values: Any) -> Any:
+        """Return the values of a column as instants in UTC without a zone."""
         kind = values.type()
         if kind.is_timestamp() and kind.timezone is not None and self.dialect == "duckdb":
             return make_timestamp(epoch_us(values))
@@ -276,15 +360,19 @@ class Input:
         if not (kind.is_numeric() or kind.is_boolean() or name in self.untyped):
             self._refuse(name, kind, "numbers")
         doubles = values.cast("float64")
-        if kind.is_floating():
-            self.suspect(
-                name, "is not finite; drop those rows or fill them", doubles.isnan() | doubles.isinf()
-            )
+        self.require_finite(name)
         if minimum is not None:
             self.suspect(name, f"is below {minimum:g}", doubles < minimum)
         if maximum is not None:
             self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
+
+    def require_finite(self, name: str) -> None:
+        """Refuse NaN and infinity, which numbers with a fixed scale have in PostgreSQL alone."""
+        values = self.table[name]
+        if values.type().is_floating() or (values.type().is_decimal() and self.dialect == "postgres"):
+            values = values.cast("float64")
+            self.suspect(name, "is not finite; drop those rows or fill them", values.isnan() | values.isinf())
 
     def flags(self, name: str, *, role: str | None) -> Any:
         """Return true or false."""
@@ -339,13 +427,18 @@ class Input:
     def _error(self, is_wrong: Any, count: int, name: str, complaint: str) -> InvalidRequest:
         """Return an error with the number of invalid rows and the first one, or any if rows have no order."""
         if self.is_external:
-            value = self.table.filter(is_wrong).limit(1).select(name).to_pyarrow()[name][0].as_py()
-            shown = f"for example {value!r}"
+            of_row = [name] if self.identity is None else [name, self.identity]
+            rows = self.table.filter(is_wrong).select(list(dict.fromkeys(of_row)))
+            row = rows.order_by(of_row[-1]).limit(1).to_pyarrow().to_pylist()[0]
+            shown = f"for example {row[name]!r}"
+            shown += f" of {self.identity} {row[self.identity]!r}" if len(row) > 1 else ""
         else:
             numbered = self.table.mutate(row_of_input=ibis.row_number())
             first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
+        if complaint == _INEXACT and math.isfinite(row[name]):
+            return person_ids.inexact(self.argument, name, row[name])
         rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
         return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}")
 
@@ -369,6 +462,12 @@ class Input:
 
     def _refuse(self, name: str, kind: Any, allowed: str) -> None:
         raise InvalidRequest(f"{self.argument}: the column {name!r} holds {kind}; allowed: {allowed}")
+
+
+def _counts(rows: ir.Table, by: str) -> dict[str, int]:
+    """Return the number of rows by the values of a column."""
+    found = rows.group_by(by).agg(number=rows.count()).to_pyarrow()
+    return dict(zip(found[by].to_pylist(), found["number"].to_pylist(), strict=True))
 
 
 def _parquet_files(path: Path, argument: str) -> list[Path]:

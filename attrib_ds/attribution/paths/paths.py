@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import ibis
@@ -21,6 +21,10 @@ from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amoun
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
+
+#: Share of early conversions that one shift explains, and half hours between a local time and UTC.
+_NEARLY_ALL: Final = 0.9
+_WIDEST_ZONE: Final = 28
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -407,8 +411,8 @@ class Paths:
         InvalidRequest
             If ``top`` is not a number of paths.
         """
-        if top is not None and (not isinstance(top, int) or top < 0):
-            raise errors.InvalidRequest(f"top: {top!r} is not a number of paths; allowed: 0 or more, or None")
+        if top is not None:
+            top = errors.check_whole("top", top, minimum=0)
         touches = self._named()
         of_event = touches.group_by("event_id").agg(
             path=joined_in_order(touches.node_name, touches.position, " > "),
@@ -499,12 +503,19 @@ class Paths:
         -------
         dict of str to Paths
             Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
-            name are in no group. A user who converts is a null path of no group. The spend is that of all.
+            name are in a group of their own, such as ``"(no country)"``. A user who converts is a null path
+            of no group. Groups have no spend, since it is that of all; pass theirs to
+            :func:`attrib_ds.attribute`.
 
         Raises
         ------
         InvalidRequest
-            If the paths are aggregated ones, or ``by`` is not allowed.
+            If the paths are aggregated ones, ``by`` is not allowed, or no conversion is of one of its rows.
+
+        Warns
+        -----
+        InputWarning
+            If the paths have spend, which no group has.
 
         Examples
         --------
@@ -540,20 +551,35 @@ class Paths:
                 else instants.first_instant(day, ZoneInfo(self.timezone), argument="since")
             )
             conversions = conversions.filter(conversions.event_date >= instants.naive(start))
-        kept = conversions.inner_join(groups, key)
+        kept = conversions.left_join(groups, key)
+        names = kept.group.to_pyarrow().unique().to_pylist()
+        if names == [None]:
+            raise errors.InvalidRequest(
+                f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
+                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {frame[key].min()!r}"
+            )
+        rest = f"(no {name})"
+        kept = kept.mutate(group=kept.group.fill_null(rest))
+        if self.spend is not None:
+            errors.warn(
+                "spend: it is that of all groups, so that none of them has it; for the returns of a group, "
+                "pass its spend to attribute(…, spend=…)"
+            )
         converted = self.touches if self.converted is None else self.converted
         parts = {}
-        for group in sorted(kept.group.to_pyarrow().unique().to_pylist()):
+        for group in sorted(each or rest for each in names):
             own = kept.filter(kept.group == group)
             points = self.touchpoints
             if key == "user_id" and points is not None:
-                points = points.semi_join(groups.filter(groups.group == group), key)
+                named = groups.filter(groups.group == group)
+                points = points.anti_join(groups, key) if group == rest else points.semi_join(named, key)
             parts[group] = replace(
                 self,
                 touches=self.touches.semi_join(own, "event_id"),
                 touchpoints=points,
                 converted=converted.select("user_id"),
                 conversions=conversions.semi_join(own, "event_id"),
+                spend=None,
                 settings={**self.settings, name: group},
             )
         return parts
@@ -567,6 +593,55 @@ class Paths:
         joined = empty.inner_join(first, "user_id")
         missed = joined.filter(joined.first_date <= joined.event_date)
         return float(missed.conversions.sum().to_pyarrow().as_py() or 0.0)
+
+    def strangers(self) -> str:
+        """Describe how users of conversions and of touchpoints differ if none is in both; empty otherwise."""
+        if self.conversions is None or self.touchpoints is None:
+            return ""
+        tables = [table.filter(table.user_id.notnull()) for table in (self.conversions, self.touchpoints)]
+
+        def meet(left: ir.Table, right: ir.Table) -> bool:
+            return bool(left.semi_join(right, "user_id").limit(1).to_pyarrow().num_rows)
+
+        examples = [table.user_id.min().to_pyarrow().as_py() for table in tables]
+        if None in examples or meet(*tables):
+            return ""
+        plain = [
+            table.select(user_id=table.user_id.lower().re_replace(r"\.0$", "").re_replace("^0+", ""))
+            for table in tables
+        ]
+        differ = "; they differ by case, leading zeros or a final .0 only" if meet(*plain) else ""
+        return (
+            f"no user of a conversion, such as {examples[0]!r}, has a touchpoint; these have users such as "
+            f"{examples[1]!r}{differ}"
+        )
+
+    def before_touchpoints(self) -> tuple[float, float]:
+        """Count the conversions before all touchpoints of their user, if one shift puts nearly all after one.
+
+        Returns
+        -------
+        tuple of float
+            The number of conversions, and the smallest shift of whole or half hours; zeros if no shift of up
+            to 14 hours, the widest time zone, does.
+        """
+        if self.touchpoints is None or not self.has_dates:
+            return 0.0, 0.0
+        empty = self.touches.filter(self.touches.length == 0)
+        first = self.touchpoints.group_by("user_id").agg(first_date=self.touchpoints.date.min())
+        early = empty.inner_join(first, "user_id")
+        early = early.filter(early.first_date > early.event_date)
+        minutes = early.first_date.delta(early.event_date, unit="minute")
+        counts = to_pandas(
+            early.group_by(half_hours=(minutes // 30 + 1).cast("int64"))
+            .agg(conversions=early.conversions.sum())
+            .order_by("half_hours")
+            .to_pyarrow()
+        )
+        reached = counts["conversions"].cumsum() >= _NEARLY_ALL * counts["conversions"].sum()
+        if counts.empty or (shift := int(counts["half_hours"][reached].iloc[0])) > _WIDEST_ZONE:
+            return 0.0, 0.0
+        return float(counts["conversions"].sum()), shift / 2
 
     def lags(self) -> pd.DataFrame:
         """Measure the time from the first and from the last touchpoint to each conversion.
@@ -697,7 +772,12 @@ class Paths:
     def _named(self) -> ir.Table:
         if self.nodes is None:
             return self.touches.mutate(node_name=self.touches.node_id)
-        named = lazy(self.nodes[["node_id", "name"]].rename(columns={"name": "node_name"}))
+        # Nodes of one name are told apart, as in plots.
+        touched = self.touches.select("node_id").distinct().to_pyarrow()["node_id"].to_pylist()
+        names = self.nodes.loc[self.nodes["node_id"].isin(touched), ["node_id", "name"]]
+        with_id = names["name"] + " (" + names["node_id"] + ")"
+        names = names.assign(node_name=names["name"].mask(names["name"].duplicated(keep=False), with_id))
+        named = lazy(names[["node_id", "node_name"]])
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
 

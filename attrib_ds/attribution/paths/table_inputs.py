@@ -37,6 +37,8 @@ def _kinds(text: str = "", timestamp: str = "", number: str = "", flag: str = ""
     return {column: kind for kind, columns in of_kinds.items() for column in columns.split()}
 
 
+_AMOUNTS: Final = ("amount", "number", "amount.amount")
+_IDS: Final = ("_id", "eventId", "campaignId")
 #: Required columns of each table, and optional ones, which are null by default.
 TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "interactions": (
@@ -115,13 +117,20 @@ class ExternalTables:
             )
         source = inputs.Input(table, name, is_external=True, dialect=self.backend.name)
         schema_columns = needed | optional
+        for column in table.columns:
+            if column in _AMOUNTS or column.startswith(STATISTIC):
+                source.identity = next((key for key in _IDS if key in table.columns), None)
+                source.require_finite(column)
+        source.check()
         converted = {
-            column: _as(source, column, kind) if column in table.columns else ibis.null(_TYPES[kind])
+            column: _as(source, column, kind, like=like or name)
+            if column in table.columns
+            else ibis.null(_TYPES[kind])
             for column, kind in schema_columns.items()
         }
         others = {
-            column: source.instants(column, role=column, optional=True)
-            if table[column].type().is_timestamp()
+            column: source.instants(column, role=column, optional=True, at_end=column.startswith(STATE))
+            if table[column].type().is_timestamp() or column.startswith(STATE)
             else table[column]
             for column in table.columns
             if column not in schema_columns
@@ -175,12 +184,18 @@ def read_tables(
     )
 
 
-def _as(source: inputs.Input, name: str, kind: str) -> Any:
+#: Columns of instants in which a day stands for its end, by the table.
+_ENDS: Final = (("events", "eventDate"), ("events of hits", "eventDate"), ("metrics", "date"))
+
+
+def _as(source: inputs.Input, name: str, kind: str, *, like: str) -> Any:
     column = source.table[name]
     if not _KINDS[kind](column.type()):
         raise InvalidRequest(f"{source.argument}: the column {name} holds {column.type()}; allowed: {kind}")
     return (
-        source.instants(name, role=name, optional=True) if kind == "timestamp" else column.cast(_TYPES[kind])
+        source.instants(name, role=name, optional=True, at_end=(like, name) in _ENDS)
+        if kind == "timestamp"
+        else column.cast(_TYPES[kind])
     )
 
 

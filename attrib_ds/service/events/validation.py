@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from attrib_ds import instants, json_numbers
 from attrib_ds.contract import identifiers, json_values, values
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.records.person_ids import is_nobody
 from attrib_ds.service.events.event_types import EventType
 from attrib_ds.service.identity.identities import TRACKER, VENDOR, Pair
 
@@ -228,7 +229,7 @@ def _assembled(
             identities.append(pair)
     ranks = {"email": 0, VENDOR: 2}
     identities.sort(key=lambda pair: ranks.get(pair[0], 1))
-    if raw.tracker_id:
+    if raw.tracker_id and not is_nobody(raw.tracker_id):
         identities.append((TRACKER, raw.tracker_id))
     return ValidEvent(raw, event_type, date, maps["user"], maps["event"], tuple(metrics), tuple(identities))
 

@@ -12,6 +12,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import identifiers
 from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.records.person_ids import EXACT, INEXACT
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.service.identity.identities import IdentitySource, identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
@@ -148,6 +149,9 @@ class Checks:
     ) -> None:
         """Add a column of trimmed text that fully matches a pattern, if given."""
         read = (lambda column: f"lower({self.source.word(column)})") if lower else self.source.word
+        if self.source.types.get(name) in {"DOUBLE", "FLOAT"}:
+            is_inexact = f"abs(TRY_CAST({quoted(f'original {name}')} AS DOUBLE)) > {EXACT}"
+            self.rule(is_inexact, f"{labelled_value(name)} || {literal(f': {INEXACT}')}")
         # The dot matches line breaks too.
         wrong = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')" if pattern else None
         self._typed(

@@ -11,6 +11,7 @@ from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
 from attrib_ds.queries import channel_rules
+from attrib_ds.records.person_ids import nobody_sql
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, visitors
@@ -318,6 +319,9 @@ def check_raw_hits(
         raise InvalidRequest("hits: there is no column 'ip', whose addresses geo and asn look up")
     checks.project(project.project_id)
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
+    checks.rule(
+        nobody_sql(quoted("trackerId")), f"{batch.labelled_value('trackerId')} || ' stands for nobody'"
+    )
     checks.word(_OTHER, pattern=_TRACKER, form=_TRACKER_FORM)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)
     checks.instant("date", required=True, recent=True)

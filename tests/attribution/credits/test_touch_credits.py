@@ -148,7 +148,9 @@ def three_conversions():
             "date": ["2025-01-01", "2025-02-01", "2025-02-01", "2025-02-02", "2025-02-01"],
         }
     )
-    conversions = pd.DataFrame({"event_id": [*"efg"], "user_id": [*"uvw"], "date": ["2025-02-03"] * 3})
+    conversions = pd.DataFrame({"event_id": [*"efg"], "user_id": [*"uvw"]})
+    # One is not at midnight: the dates are instants, not days.
+    conversions["date"] = pd.to_datetime(["2025-02-03", "2025-02-03T09:00", "2025-02-03"], format="ISO8601")
     return Paths.from_frames(touchpoints, conversions, lookback="7D")
 
 

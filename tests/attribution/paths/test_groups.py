@@ -56,12 +56,14 @@ def test_groups_by_a_property_of_users_or_conversions():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
     countries = pd.DataFrame({"user_id": ["u", "v", "w"], "country": ["FR", "DE", "DE"]})
     by_country = paths.split(countries)
-    # x has no country, so its conversion is in no group.
-    assert events(by_country) == {"DE": ["c"], "FR": ["a", "b", "d"]}
+    # x has no country.
+    assert events(by_country) == {"(no country)": ["e"], "DE": ["c"], "FR": ["a", "b", "d"]}
     assert by_country["DE"].settings["country"] == "DE"
     assert set(by_country["FR"].touchpoints.user_id.to_pyarrow().to_pylist()) == {"u"}
     devices = pd.DataFrame({"event_id": ["a", "b", "c"], "device": ["phone", "phone", None]})
-    assert events(paths.split(devices)) == {"phone": ["a", "b"]}
+    assert events(paths.split(devices)) == {"(no device)": ["c", "d", "e"], "phone": ["a", "b"]}
+    with pytest.raises(errors.InvalidRequest, match="by: no user_id of the frame is one of the conversions"):
+        paths.split(countries.assign(user_id=["U", "V", "W"]))
     for wrong in (countries[["country"]], devices.assign(user_id="u"), pd.concat([countries, countries])):
         with pytest.raises(errors.InvalidRequest, match="by: has the columns.*'event_id' or 'user_id'"):
             paths.split(wrong)

@@ -32,7 +32,7 @@ CONVERSIONS = pd.DataFrame(
     {
         "event_id": ["e", "f"],
         "user_id": ["u", "w"],
-        "date": pd.to_datetime(["2025-01-05", "2025-01-05"], utc=True),
+        "date": pd.to_datetime(["2025-01-05", "2025-01-05T06:00"], utc=True, format="ISO8601"),
         "value": [30.0, 12.0],
         "currency": ["EUR", "EUR"],
     }
@@ -123,8 +123,8 @@ def test_paths_with_equal_names_are_distinguished():
     assert named.summary()[["path", "conversions"]].to_numpy().tolist() == [
         ["a > b > c", 3.0],
         ["a > b > c", 2.0],
-        ["x > brand", 1.0],
-        ["x > brand", 1.0],
+        ["x > brand (y)", 1.0],
+        ["x > brand (z)", 1.0],
     ]
 
 

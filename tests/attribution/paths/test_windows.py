@@ -12,7 +12,8 @@ def days(*dates):
     return pd.to_datetime([f"2025-01-{date}" for date in dates], utc=True, format="ISO8601")
 
 
-#: A view and a click of one user long before, then shortly before, a conversion on the 31st.
+#: A view and a click of one user long before, then shortly before, a conversion a microsecond into the 31st:
+#: conversions at midnight would be days.
 TOUCHPOINTS = pd.DataFrame(
     {
         "user_id": "u",
@@ -21,7 +22,7 @@ TOUCHPOINTS = pd.DataFrame(
         "date": days("02", "03", "30T12:00", "29"),
     }
 )
-CONVERSIONS = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": days("31")})
+CONVERSIONS = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": days("31T00:00:00.000001")})
 
 
 def nodes(touchpoints=TOUCHPOINTS, conversions=CONVERSIONS, **options):
@@ -37,7 +38,9 @@ def test_each_type_has_a_lookback_of_its_own():
 
 
 def test_windows_of_types_are_open_at_their_start_and_closed_at_the_conversion():
-    touchpoints = TOUCHPOINTS.assign(date=days("30", "30", "30T00:00:00.000001", "31"))
+    touchpoints = TOUCHPOINTS.assign(
+        date=days(*["30T00:00:00.000001"] * 2, "30T00:00:00.000002", "31T00:00:00.000001")
+    )
     assert nodes(touchpoints, lookback={"click": "1D", "view": "1D"}) == ["view", "click"]
     assert nodes(touchpoints, lookback={"click": "2D", "view": "1D"}) == ["old click", "view", "click"]
 

@@ -1,0 +1,157 @@
+"""Ids of people and devices that stand for nobody, such as ``(not set)``, or that a float has rounded."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrib_ds import errors
+from attrib_ds.display import counted, printable
+
+#: Doubles represent every integer up to here exactly.
+EXACT: Final = 2**53
+INEXACT: Final = "holds floats above 2^53, in which different ids are one"
+#: What programs write where they know no id, in any case.
+_WORDS: Final = (
+    "nan", "None", "<NA>", "#N/A", "n/a", "-", "null", "nil", "undefined", "[object Object]", "(not set)",
+    "(none)", "[deleted]", "redacted",
+)  # fmt: skip
+#: Ids of nobody where many rows share them; a person may have each of them.
+SHARED: Final = ("guest", "anonymous", "unknown", "test", "true", "false", "0", "-1")
+#: Those of them that are ids where all others are small integers, too.
+_INTEGERS: Final = ("0", "-1")
+SMALL_INTEGER: Final = r"^-?\d{1,6}$"
+#: Tools that hide addresses hash the words too.
+_HASHES: Final = sorted(
+    {
+        hashlib.new(method, written.encode(), usedforsecurity=False).hexdigest()
+        for word in ("", *_WORDS)
+        for written in (word, word.lower(), word.upper())
+        for method in ("md5", "sha1", "sha256")
+    }
+)
+#: In folded, trimmed text: the words, ids of zeros or of f alone, and addresses that cannot exist.
+#: The regular expressions of all engines read it alike.
+_PATTERN: Final = (
+    f"^({'|'.join(re.escape(word.lower()) for word in _WORDS)}"
+    r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?$"
+)
+#: Rows of a table below which no share is taken, and the share of them.
+FEW: Final = 100
+_SHARE: Final = 0.1
+
+
+def is_nobody(text: str) -> bool:
+    """Return whether an id always stands for nobody.
+
+    Examples
+    --------
+    >>> [is_nobody(text) for text in ("(Not Set)", "00000000-0000-0000-0000-000000000000", " ", "nancy")]
+    [True, True, True, False]
+    """
+    folded = text.strip().lower()
+    return re.search(_PATTERN, folded) is not None or folded in _HASHES
+
+
+def nobody(value: Any) -> Any:
+    """Return whether a column of text always stands for nobody, as an Ibis expression."""
+    folded = value.strip().lower()
+    # Most ids are neither as short as the words nor begin as they do, which is faster to see.
+    may_be = folded.length().isin([0, 32, 40, 64]) | folded.left(1).isin(_FIRST) | folded.endswith("invalid")
+    return may_be & (folded.re_search(_PATTERN) | folded.isin(_HASHES))
+
+
+#: First characters of what the pattern finds, but for addresses.
+_FIRST: Final = sorted({word[0].lower() for word in _WORDS} | set("0f{"))
+
+
+def nobody_sql(word: str) -> str:
+    """Return whether SQL for a text always stands for nobody, as SQL of DuckDB."""
+    folded = f"lower(trim({word}))"
+    hashes = ", ".join(f"'{each}'" for each in _HASHES)
+    pattern = _PATTERN.replace("'", "''")
+    return f"(regexp_matches({folded}, '{pattern}') OR {folded} IN ({hashes}))"
+
+
+def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool) -> list[str]:
+    """Return the words of ``SHARED`` that stand for nobody in a table, from the number of rows of each.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        Number of rows by word.
+    rows : int
+        Number of rows of the table.
+    are_integers : bool
+        Whether all other ids of the column are small integers.
+
+    Examples
+    --------
+    >>> shared({"guest": 20, "0": 30}, 100, are_integers=True)
+    ['guest']
+    """
+    return [
+        word
+        for word, count in counts.items()
+        if rows >= FEW and count >= _SHARE * rows and not (are_integers and word in _INTEGERS)
+    ]
+
+
+def strangers(connection: Any, relation: str, column: str, *, email: str | None = None) -> list[str]:
+    """Return the words of ``SHARED`` that stand for nobody in a table of DuckDB.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database of the table.
+    relation : str
+        The table.
+    column : str
+        SQL for the ids as trimmed text.
+    email : str, optional
+        SQL for the e-mail addresses beside them.
+    """
+    words = ", ".join(f"'{word}'" for word in SHARED)
+    addresses = "0" if email is None else f"count(DISTINCT {email})"
+    found = connection.execute(
+        f"SELECT lower({column}), count(*), {addresses} FROM {relation} WHERE lower({column}) IN ({words}) "
+        "GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    if not found:
+        return []
+    rows, are_integers = connection.execute(
+        f"SELECT count(*), coalesce(bool_and(regexp_matches({column}, '{SMALL_INTEGER}')) "
+        f"FILTER (lower({column}) NOT IN ({words}) AND NOT {nobody_sql(column)}), false) FROM {relation}"
+    ).fetchone()
+    several = [word for word, _, count in found if count > 1]
+    few = {word: count for word, count, _ in found if word not in several}
+    return several + shared(few, rows, are_integers=are_integers)
+
+
+def inexact(argument: str, column: str, value: float) -> errors.InvalidRequest:
+    """Return the error of an id that is a float too large to tell it from its neighbours."""
+    first = int(value)
+    other = first + 1 if float(first + 1) == value else first - 1
+    return errors.InvalidRequest(
+        f"{argument}: {column!r} {INEXACT}: {first} and {other} are both {value!r}. Read the column as text, "
+        f"such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        field=argument,
+    )
+
+
+def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
+    """Warn of rows whose id stands for nobody, and which count as rows without an id."""
+    errors.warn(
+        f"{place}: {counted(count, 'rows')} with a {column!r} that stands for nobody, such as "
+        f"{printable(repr(example))}: they count as missing, so that strangers are not one person"
+    )
+
+
+def warn_of_crowds(place: str, column: str, counts: Mapping[str, int], rows: int) -> None:
+    """Warn of each user who has a tenth of the rows of a table, and at least 100."""
+    for user, count in sorted(counts.items()):
+        if count >= max(FEW, _SHARE * rows):
+            errors.warn(
+                f"{place}: {printable(repr(user))} in {column!r} has {count:,} of {counted(rows, 'rows')} "
+                "and counts as one person. If it stands for unknown people, make it null"
+            )

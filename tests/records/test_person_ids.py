@@ -1,0 +1,138 @@
+"""Ids that stand for nobody, and ids that a float has rounded, by every way in."""
+
+import hashlib
+import re
+
+import duckdb
+import ibis
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import attrib_ds as at
+from attrib_ds.errors import InputWarning, InvalidRequest
+from attrib_ds.records import person_ids
+
+NOBODY = [
+    "", "   ", "nan", "NaN", "None", "NONE", "<NA>", "#N/A", "null", "Nil", "undefined", "[object Object]",
+    "(not set)", "(Not Set)", "(none)", "[deleted]", "REDACTED", "0" * 16, "f" * 16, "F" * 32,
+    "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "0" * 64,
+    hashlib.md5(b"").hexdigest(), hashlib.sha1(b"").hexdigest(), hashlib.sha256(b"").hexdigest().upper(),
+    hashlib.md5(b"undefined").hexdigest(), hashlib.sha256(b"null").hexdigest(), hashlib.sha1(b"NULL").hexdigest(),
+    "guest@shop.invalid", "x@invalid",
+]  # fmt: skip
+SOMEBODY = [
+    "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
+    "notset", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
+]  # fmt: skip
+
+
+def test_one_table_is_read_alike_in_python_duckdb_and_ibis():
+    texts = NOBODY + SOMEBODY
+    expected = [True] * len(NOBODY) + [False] * len(SOMEBODY)
+    assert [person_ids.is_nobody(text) for text in texts] == expected
+    connection = duckdb.connect()
+    assert [
+        connection.execute(f"SELECT {person_ids.nobody_sql('$1::VARCHAR')}", [text]).fetchone()[0]
+        for text in texts
+    ] == expected
+    table = ibis.memtable(pa.table({"id": texts, "number": range(len(texts))}))
+    found = table.mutate(found=person_ids.nobody(table.id)).order_by("number").found
+    assert ibis.duckdb.connect().to_pyarrow(found).to_pylist() == expected
+
+
+def frames(user, *, rows=30):
+    """Return clicks of strangers and of u, and one order of a stranger and one of u."""
+    clicks = pd.DataFrame(
+        {
+            "user_id": [user] * rows + ["u-1"],
+            "node_id": "ads",
+            "date": pd.date_range("2025-01-01T10:00", periods=rows + 1, freq="h", tz="UTC"),
+        }
+    )
+    orders = pd.DataFrame(
+        {
+            "event_id": ["e", "f"],
+            "user_id": [user, "u-1"],
+            "date": pd.to_datetime(["2025-01-04T10:30", "2025-01-04T11:30"], utc=True),
+            "value": [300.0, 50.0],
+            "currency": "EUR",
+        }
+    )
+    return clicks, orders
+
+
+def credited(paths):
+    credits = at.attribute(paths, "linear")
+    return credits.set_index(credits["node_id"].fillna("unattributed"))["value"].to_dict()
+
+
+FRAMES = {
+    "frames": lambda clicks, orders: at.Paths.from_frames(clicks, orders),
+    "files": lambda clicks, orders: at.read_journeys(clicks, orders).paths(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning", "ignore::attrib_ds.errors.RejectedRows")
+@pytest.mark.parametrize("user", [None, *NOBODY])
+@pytest.mark.parametrize("way", FRAMES)
+def test_strangers_are_not_one_person(way, user):
+    clicks, orders = frames(user)
+    clicks["node_id"] = ["banner"] * 30 + ["ads"]
+    found = credited(FRAMES[way](clicks, orders))
+    assert {name: value for name, value in found.items() if value} == {"ads": 50.0, "unattributed": 300.0}
+
+
+@pytest.mark.parametrize("way", FRAMES)
+def test_words_count_as_nobody_where_many_rows_share_them(way):
+    clicks, orders = frames("guest", rows=99)
+    others = clicks.assign(user_id=[f"u-{number}" for number in range(100)], node_id="mail")
+    with pytest.warns(match="without a|stands for nobody"):
+        found = credited(FRAMES[way](pd.concat([clicks, others]), orders))
+    assert found["unattributed"] == 300.0
+    clicks, orders = frames("guest", rows=3)
+    assert credited(FRAMES[way](clicks, orders)) == {"ads": 350.0}
+
+
+def test_zero_is_an_id_among_small_integers():
+    counts = {"0": 30, "guest": 5, "test": 20}
+    assert person_ids.shared(counts, 100, are_integers=True) == ["test"]
+    assert person_ids.shared(counts, 100, are_integers=False) == ["0", "test"]
+    assert person_ids.shared(counts, 99, are_integers=False) == []
+
+
+def test_a_user_with_a_tenth_of_the_rows_is_kept_and_named():
+    clicks, orders = frames("crowd", rows=150)
+    others = clicks.assign(user_id=[f"u-{number}" for number in range(151)])
+    with pytest.warns(InputWarning, match="touchpoints: 'crowd' in 'user_id' has 150 of 302 rows"):
+        at.Paths.from_frames(pd.concat([clicks, others]), orders)
+
+
+@pytest.mark.parametrize("way", [*FRAMES, "ga4"])
+def test_ids_that_a_float_has_rounded_are_refused_in_one_set_of_words(way):
+    ids = np.array([2.0**60, 2.0**60 + 2**8, np.nan])
+    clicks = pd.DataFrame({"user_id": ids, "node_id": "a", "date": pd.to_datetime(["2025-01-01T10:00"] * 3)})
+    orders = clicks.rename(columns={"node_id": "event_id"}).assign(event_id=["e", "f", "g"])
+    calls = {
+        **{name: (lambda read=read: read(clicks, orders)) for name, read in FRAMES.items()},
+        "ga4": lambda: at.read_ga4(
+            pd.DataFrame({"event_date": "20250101", "event_timestamp": 1735725600000000, "event_name": "page_view",
+                          "user_pseudo_id": ids, "ga_session_id": 1})
+        ),
+    }  # fmt: skip
+    neighbours = f"{2**60} and {2**60 + 1} are both"
+    with pytest.raises(InvalidRequest, match=re.escape("holds floats above 2^53") + ".*" + neighbours):
+        calls[way]()
+
+
+def test_loaded_hits_of_nobody_and_of_rounded_trackers_are_rejected():
+    hits = pd.DataFrame({"trackerId": ["t-1", "undefined", ""], "date": "2025-01-01T10:00:00Z"})
+    hits["pageUrl"] = "https://shop.example/"
+    with at.connect("shop", path=":memory:") as shop:
+        loaded = at.load(shop, hits=hits)
+        assert (loaded.counts["hits"], len(loaded.rejected)) == (1, 2)
+        assert loaded.rejected["reason"].str.startswith("trackerId").all()
+        loaded = at.load(shop, hits=hits.assign(trackerId=[2.0**60, 1.0, 2.0]))
+        assert loaded.counts["hits"] == 2
+        assert "holds floats above 2^53" in loaded.rejected["reason"].item()
