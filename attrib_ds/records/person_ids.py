@@ -119,10 +119,10 @@ def strangers(connection: Any, relation: str, column: str, *, email: str | None 
     ).fetchall()
     if not found:
         return []
-    rows, are_integers = connection.execute(
+    ((rows, are_integers),) = connection.execute(
         f"SELECT count(*), coalesce(bool_and(regexp_matches({column}, '{SMALL_INTEGER}')) "
         f"FILTER (lower({column}) NOT IN ({words}) AND NOT {nobody_sql(column)}), false) FROM {relation}"
-    ).fetchone()
+    ).fetchall()
     several = [word for word, _, count in found if count > 1]
     few = {word: count for word, count, _ in found if word not in several}
     return several + shared(few, rows, are_integers=are_integers)

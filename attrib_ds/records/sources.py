@@ -98,9 +98,10 @@ class Source:
         if self.types[column] not in {"DOUBLE", "FLOAT"}:
             return
         name = quoted(column)
-        found = connection.execute(
-            f"SELECT {name} FROM {self.relation} WHERE abs({name}) > {EXACT} AND isfinite({name}) LIMIT 1"
-        ).fetchone()
+        found = sql_results.read_row(
+            connection,
+            f"SELECT {name} FROM {self.relation} WHERE abs({name}) > {EXACT} AND isfinite({name}) LIMIT 1",
+        )
         if found is not None:
             raise inexact(argument, column, float(found[0]))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 from pydantic import TypeAdapter, ValidationError
 
-from attrib_ds import errors, instants, schema
+from attrib_ds import errors, instants, schema, sql_results
 from attrib_ds.contract import Answer, identifiers, json_values
 from attrib_ds.contract import campaigns as contract
 from attrib_ds.service.store import tables
@@ -61,7 +61,7 @@ def create_campaign(connection: Connection, store: Store, request: contract.Crea
     integration = require(connection, request.vendorId, argument="vendor_id")
     # A text whose former slug another campaign has may have one of its own.
     query = f"SELECT 1 FROM campaigns WHERE integrationId = ? AND {_ANSWERS_TO}"
-    if connection.execute(query, [integration.id, [request.campaignSlug, slug]]).fetchone() is not None:
+    if sql_results.read_row(connection, query, [integration.id, [request.campaignSlug, slug]]):
         raise errors.Conflict(f"campaign_slug: {slug!r} is taken; a slug is unique in its integration")
     campaign = {"id": id, "campaignSlug": slug, "name": request.name}
     insert_campaigns(connection, integration, [campaign | {"active": request.active, "explicit": True}])

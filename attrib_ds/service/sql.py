@@ -436,7 +436,8 @@ def _arguments(node: Node) -> list[Node]:
 
 def _sides(node: Node) -> list[Node]:
     """Return the queries that a set operation combines."""
-    return [node[side] for side in ("left", "right") if node[side]] + node.get("children", [])
+    children: list[Node] = node.get("children", [])
+    return [node[side] for side in ("left", "right") if node[side]] + children
 
 
 def _text(node: Node) -> str | None:

@@ -32,7 +32,7 @@ class DuckDB(Backend):  # type: ignore[misc]
         self, table_name: str, *, catalog: str | None = None, database: str | None = None
     ) -> ibis.Schema:
         """Return the columns of a table; raises an error of DuckDB if there is none."""
-        table = sg.table(table_name, db=database, catalog=catalog, quoted=True).sql(self.dialect)
+        table = sg.exp.table_(table_name, db=database, catalog=catalog, quoted=True).sql(self.dialect)
         read = self.compiler.type_mapper.from_string
         columns = self.con.execute(f"DESCRIBE {table}").fetchall()
         return ibis.schema({name: read(kind, nullable=null == "YES") for name, kind, null, *_ in columns})
