@@ -19,18 +19,11 @@ settings="$root/etc/attrib-ds-settings"
 install -m 600 /dev/null "$settings"
 while IFS='=' read -r name value; do
     printf 'export %s=%q\n' "$name" "$value" >> "$settings"
-done < <(env | grep -iE '^(https?_proxy|no_proxy|all_proxy|pip_[a-z_]+)=' || true)
+done < <(env | grep -iE '^(https?_proxy|no_proxy|all_proxy|pip_[a-z_]+)=' | grep -v '=/' || true)
 while IFS='=' read -r name value; do
     name=${name##*.}
-    printf 'export PIP_%s=%s\n' "$(tr 'a-z-' 'A-Z_' <<< "$name")" "$value" >> "$settings"
-    # Packages and constraints in files of this machine.
-    for path in $(tr -d "'" <<< "$value"); do
-        path=${path#file://}
-        if [[ $path == /* && -e $path ]]; then
-            mkdir -p "$root$(dirname "$path")"
-            cp -rn "$path" "$root$(dirname "$path")/"
-        fi
-    done
+    # Files of this machine are not in the root folder.
+    [[ $value == *file:* || $value == \'/* ]] || printf 'export PIP_%s=%s\n' "$(tr 'a-z-' 'A-Z_' <<< "$name")" "$value" >> "$settings"
 done < <(python3 -m pip config list 2> /dev/null || true)
 certificates=$(python3 -c 'import ssl; print(ssl.get_default_verify_paths().cafile or "")')
 for file in "${SSL_CERT_FILE:-}" "${REQUESTS_CA_BUNDLE:-}" "${PIP_CERT:-}" "$certificates" /etc/ssl/certs/ca-certificates.crt; do
@@ -47,7 +40,7 @@ cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 trap 'rm -f "$settings"' EXIT
 
 inside() { # run a text of commands in the root folder
-    chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
         bash -euo pipefail -c ". /etc/attrib-ds-settings; $1"
 }
 

@@ -166,7 +166,7 @@ def matomo_visits(seed):
         visit = dict.fromkeys(MATOMO_VISIT) | {
             "idSite": draw.choice([1, 2]),
             "idVisit": number // 2 + 1 if number % 5 == 0 else 100 + number,
-            "visitorId": f"{visitor:016x}",
+            "visitorId": f"{visitor + 1:016x}",
             "userId": draw.choice([None, None, f"user-{visitor % 3}"]),
             "actionDetails": actions,
             "siteCurrency": draw.choice(["EUR", "EUR", None]),

@@ -208,9 +208,15 @@ class TestPeople:
 
     def test_a_word_for_nobody_is_no_person(self):
         clicks, bought = CLICKS.assign(user=["(not set)", "v"]), orders(user=["(not set)", "v"])
-        with pytest.warns(at.errors.RejectedRows, match="user is no person: '\\(not set\\)'"):
+        with (
+            pytest.warns(at.errors.RejectedRows, match="user stands for nobody: '\\(not set\\)'"),
+            pytest.warns(
+                InputWarning, match=r"conversions has 1 conversion without a user in 'user'.* is unattributed"
+            ),
+        ):
             journeys = at.read_journeys(clicks, bought)
-        assert at.attribute(journeys.paths(), "linear")["node_id"].tolist() == ["email"]
+        credits = at.attribute(journeys.paths(), "linear")
+        assert credits.set_index("node_name")["conversions"].to_dict() == {"email": 1.0, "unattributed": 1.0}
 
     def test_a_table_without_addresses_is_the_one_that_is_named(self):
         clicks = CLICKS.rename(columns={"user": "email"})

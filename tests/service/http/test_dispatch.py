@@ -271,7 +271,7 @@ def test_a_search_by_sql_needs_a_scope_of_its_own(server, home):
 
 
 def test_a_funnel_of_events_needs_the_scope_of_events_too(server, home):
-    """G-262."""
+    """G-266."""
     key = create_key(home, home / "funnel.json", projects=["shop"])
     caller = Caller(server, token_of(server, key, scope="interactions:read"))
     steps = (["/", "/basket"], ["/", "order"])
