@@ -50,6 +50,7 @@ _ACCEPTING: Final = frozenset({"create_event", "create_event_sync", "create_even
 _WITHOUT_SESSIONS: Final = _ACCEPTING | {"update_event_state", "update_event_statistic"}
 #: How long a restore waits for running requests.
 _SECONDS_TO_BE_ALONE: Final = 30.0
+_SECONDS_TO_INTERRUPT: Final = 0.1
 
 
 class Service:
@@ -493,8 +494,13 @@ class Service:
     def close(self) -> None:
         """Write queued events, then close the file; idempotent."""
         self._closing.cancel()
-        with self._maintenance:
+        # DuckDB forgets an interrupt that arrives just before a query.
+        while not self._maintenance.acquire(timeout=_SECONDS_TO_INTERRUPT):
+            self._closing.cancel()
+        try:
             self._release()
+        finally:
+            self._maintenance.release()
 
     def _release(self) -> None:
         self._expirations.close()
