@@ -14,6 +14,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import Condition, event, interaction, node, user
 from attrib_ds.filters.ibis_form import to_ibis
@@ -102,7 +103,7 @@ def tables(request):
     if request.param == "polars":
         backend = ibis.polars.connect()
     else:
-        backend = ibis.duckdb.connect()
+        backend = DuckDB().connect()
         # Where a mix of naive instants and instants in UTC would show.
         backend.raw_sql("SET TimeZone = 'America/New_York'")
     if request.param.endswith("naive instants"):

@@ -13,6 +13,7 @@ import attrib_ds as at
 from attrib_ds.attribution.engines.engine import portable
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.queries import raw_hits
+from attrib_ds.sql_results import read_arrow
 
 SETTINGS = {
     "traffic_filters": ["hostname:test.shop.example", "address:203.0.113.0/24", "userAgent:Probe"],
@@ -205,7 +206,7 @@ def loaded(seeds, **sizes):
                 "nodes": "FROM nodes",
                 "events": "SELECT nonce AS _id, userId FROM events JOIN raw_events USING (_id)",
             }
-            return {name: cursor.execute(sql).to_arrow_table() for name, sql in query.items()}
+            return {name: read_arrow(cursor, sql) for name, sql in query.items()}
 
 
 RULES = raw_hits.Settings("shop", **SETTINGS)

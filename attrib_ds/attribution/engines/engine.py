@@ -15,6 +15,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import sqlglot as sg
 from ibis.backends.duckdb import Backend
+from ibis.backends.sql.compilers.duckdb import DuckDBCompiler
 
 from attrib_ds import sql_results
 from attrib_ds.errors import InvalidRequest, NotSupported
@@ -25,8 +26,21 @@ CHECKED: Final = ("clickhouse", "duckdb", "postgres", "pyspark")
 _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B)")
 
 
+class _Compiler(DuckDBCompiler):  # type: ignore[misc]
+    """Writes ``lambda x: x`` where Ibis 12 writes ``x -> x``, which DuckDB 2 refuses."""
+
+    def to_sqlglot(self, *arguments: Any, **options: Any) -> Any:
+        """Return the syntax tree of an expression."""
+        query = super().to_sqlglot(*arguments, **options)
+        for function in query.find_all(sg.exp.Lambda):
+            function.set("colon", True)
+        return query
+
+
 class DuckDB(Backend):  # type: ignore[misc]
-    """DuckDB of the package itself, with the columns of tables read without a deprecated call of Ibis 12."""
+    """DuckDB as Ibis 12 knows it, without what DuckDB 2 refuses or warns of."""
+
+    compiler = _Compiler()
 
     def get_schema(
         self, table_name: str, *, catalog: str | None = None, database: str | None = None
@@ -140,6 +154,8 @@ def portable(backend: Any, *, unchecked: bool = False) -> Any:
         from attrib_ds.attribution.engines.clickhouse import ClickHouse
 
         return backend if isinstance(backend, ClickHouse) else ClickHouse.from_connection(backend.con)
+    if backend.name == "duckdb":
+        return backend if isinstance(backend, DuckDB) else DuckDB.from_connection(backend.con)
     return backend
 
 

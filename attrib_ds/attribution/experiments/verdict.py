@@ -325,6 +325,10 @@ def warn_of_confounding(label: str, check: Check) -> None:
     )
 
 
+#: In days.
+_TWO_MICROSECONDS: Final = 2 / 86_400_000_000
+
+
 def checkout_nodes(sequences: Sequences) -> pd.DataFrame:
     """Compare touchpoints in the last 30 minutes before conversions with those of the week before.
 
@@ -344,7 +348,8 @@ def checkout_nodes(sequences: Sequences) -> pd.DataFrame:
             conversions=rows.event_id.nunique(),
             last=rows.event_id.nunique(where=is_last),
             before=(~is_last).sum(),
-            whole=(rows.age_days == rows.age_days.floor()).sum(),
+            # The end of a day is a microsecond before the next one.
+            whole=((rows.age_days - rows.age_days.round()).abs() < _TWO_MICROSECONDS).sum(),
             touches=rows.count(),
         )
         .order_by("node_id")

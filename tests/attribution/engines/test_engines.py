@@ -93,7 +93,7 @@ def test_tables_of_external_engines_are_not_copied():
         backend.create_table("bought", arrow(CONVERSIONS)),
     )
     paths = Paths.from_frames(lent[0].filter(lent[0].user_id != "w"), lent[1])
-    assert paths.touches.get_backend() is backend
+    assert paths.touches.get_backend().con is backend.con
     pd.testing.assert_frame_equal(paths.to_pandas(), Paths.from_frames(TOUCHPOINTS, CONVERSIONS).to_pandas())
     beside = Paths.from_frames(
         lent[0],
@@ -215,7 +215,11 @@ def test_intervals_below_a_second_and_whole_ones_are_exact():
                 "date": [instant - length, instant - length / 2 if text == "1s" else instant],
             }
         )
-        paths = Paths.from_frames(touched, CONVERSIONS, lookback=text)
+        # Two conversions at midnight would be days.
+        bought = CONVERSIONS.assign(date=CONVERSIONS["date"] + pd.Timedelta("1h"))
+        paths = Paths.from_frames(
+            touched.assign(date=touched["date"] + pd.Timedelta("1h")), bought, lookback=text
+        )
         assert paths.to_pandas()["node_id"].tolist() == [
             node for node, each in zip(["out", "in"], kept, strict=True) if each
         ]

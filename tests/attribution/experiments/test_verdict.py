@@ -20,7 +20,8 @@ def paths_of(minutes, *, whole_days=False):
     """Return paths of users who convert at the same time; touchpoints are given in minutes before it."""
     rows = [(user, node, ago) for user, touches in enumerate(minutes) for node, ago in touches]
     touchpoints = pd.DataFrame(rows, columns=["user_id", "node_id", "ago"])
-    bought = START + pd.Timedelta(days=8)
+    # All at midnight, conversions are days.
+    bought = START + pd.Timedelta(days=8, minutes=0 if whole_days else 1)
     unit = pd.Timedelta(days=1) if whole_days else pd.Timedelta(minutes=1)
     touchpoints["date"] = bought - touchpoints.pop("ago") * unit
     touchpoints["user_id"] = "u" + touchpoints["user_id"].astype(str)

@@ -24,6 +24,7 @@ from attrib_ds.service.consistency_check import run_checks
 from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
+from attrib_ds.sql_results import read_arrow
 
 SECONDS = 30
 NOON = datetime(2025, 1, 31, 12)
@@ -243,7 +244,7 @@ def test_g247_a_session_that_was_loaded_is_not_stored_twice(store, caplog):
     collect(store, sent)
     columns = "_id, userId, nodeId, startDate, endDate, hitCount, firstHitId"
     with store.cursor() as cursor:
-        sessions = cursor.execute(f"SELECT {columns} FROM interactions WHERE hitCount = 2").to_arrow_table()
+        sessions = read_arrow(cursor, f"SELECT {columns} FROM interactions WHERE hitCount = 2")
     with closing(Store.open(":memory:", "shop")) as mirror:
         load_records(mirror, "interactions", sessions)
         collect(mirror, sent)

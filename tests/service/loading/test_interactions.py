@@ -13,6 +13,7 @@ from attrib_ds import schema
 from attrib_ds.errors import InvalidRequest, Unavailable
 from attrib_ds.service.loading import REJECTED, load_records
 from attrib_ds.service.store.store import Store
+from attrib_ds.sql_results import read_arrow
 
 
 def load(store, *records):
@@ -122,7 +123,7 @@ def test_every_property_is_kept(memory_store, rows, tmp_path):
     counts, rejected = load_records(memory_store, "interactions", lines(tmp_path / "visits.ndjson", session))
     assert (counts["interactions"], rejected.num_rows) == (1, 0)
     with memory_store.cursor() as cursor:
-        (stored,) = cursor.execute("SELECT * FROM interactions").to_arrow_table().to_pylist()
+        (stored,) = read_arrow(cursor, "SELECT * FROM interactions").to_pylist()
 
     def expected(name):
         value = session
