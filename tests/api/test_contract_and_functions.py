@@ -166,11 +166,11 @@ def test_defaults_are_those_of_the_request():
                     assert default == ONLY_IN_PYTHON[name, attribute], name
                     continue
                 assert field.is_required() == (default is inspect.Parameter.empty), name
-                # None stands for "not given" where an empty object is the default.
+                # None stands for "not given" where an empty object or list is the default.
                 expected = None if field.is_required() else field.get_default(call_default_factory=True)
-                assert field.is_required() or expected == default or (expected == {} and default is None), (
-                    name
-                )
+                assert (
+                    field.is_required() or expected == default or (expected in ({}, ()) and default is None)
+                ), name
 
 
 POSITIONAL = {

@@ -270,6 +270,7 @@ def test_a_chain_as_long_as_the_paths_counts_conversions_that_meet_the_node(draw
     assert {node: found.get(node, 0.0) for node in expected} == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:users. no user of a conversion")
 def test_a_hazard_without_exposure_leaves_everything_unattributed():
     drawn = simulate("random", users=500, seed=2)
     elsewhere = drawn.touchpoints.assign(user_id="somebody else", date=drawn.users["since"].min())

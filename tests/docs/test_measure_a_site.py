@@ -27,8 +27,9 @@ FOLDER = Path(pages.__file__).parent / "tracker"
 
 def test_the_page_lists_the_attributes_of_the_script():
     script = (FOLDER / "t.js").read_text(encoding="utf-8")
-    names = re.search(r"const \{ (.*) \} = script\.dataset", script)[1].split(", ")
-    names += re.findall(r"script\.dataset\.(\w+)", script)
+    names = re.search(r"const \{ (.*) \} = settings", script)[1].split(", ")
+    names = [name.split(" = ")[0] for name in names]
+    names += [one or other for one, other in re.findall(r'settings\.(\w+)|"(\w+)" in settings', script)]
     assert sorted(re.findall(r"^\| `data-(\w+)", PAGE, flags=re.MULTILINE)) == sorted(set(names))
 
 
@@ -46,7 +47,7 @@ def test_settings_and_calls_of_the_page_exist():
     assert settings <= set(UpdateSettings.model_fields)
     types = (FOLDER / "attrib.d.ts").read_text(encoding="utf-8")
     calls = set(re.findall(r"attrib\.(\w+)\(", PAGE))
-    assert calls == {"consent", "event", "show", "trackerId"}
+    assert calls == {"consent", "event", "push", "show", "trackerId"}
     assert all(f"  {call}(" in types for call in calls)
 
 

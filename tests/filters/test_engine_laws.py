@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.law_examples import examples
 
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.filters import to_json
 from attrib_ds.filters.ibis_form import to_ibis
 from attrib_ds.schema import INTERACTION, NODE, NODE_TYPES
@@ -144,7 +145,7 @@ def members_of(row):
 
 @pytest.fixture(scope="module")
 def new_york():
-    backend = ibis.duckdb.connect()
+    backend = DuckDB().connect()
     backend.raw_sql("SET TimeZone = 'America/New_York'")
     return backend
 

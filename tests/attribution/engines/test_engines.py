@@ -88,13 +88,15 @@ def test_bounded_memory_changes_no_credit():
 def test_tables_of_external_engines_are_not_copied():
     backend = ibis.duckdb.connect()
     backend.con.execute("SET TimeZone = 'America/New_York'")
+    # A frame of midnights would be days.
+    bought = CONVERSIONS.assign(date=CONVERSIONS["date"] + pd.Timedelta("1h"))
     lent = (
         backend.create_table("touched", arrow(TOUCHPOINTS)),
-        backend.create_table("bought", arrow(CONVERSIONS)),
+        backend.create_table("bought", arrow(bought)),
     )
     paths = Paths.from_frames(lent[0].filter(lent[0].user_id != "w"), lent[1])
     assert paths.touches.get_backend().con is backend.con
-    pd.testing.assert_frame_equal(paths.to_pandas(), Paths.from_frames(TOUCHPOINTS, CONVERSIONS).to_pandas())
+    pd.testing.assert_frame_equal(paths.to_pandas(), Paths.from_frames(TOUCHPOINTS, bought).to_pandas())
     beside = Paths.from_frames(
         lent[0],
         lent[1],

@@ -76,8 +76,9 @@ def test_a_covariate_that_is_the_outcome_makes_no_effect_certain():
     touches += [(f"u{number}", "a", 19) for number in range(3)]
     paths = paths_of(
         touches,
-        [(f"u{number}", 20 + number) for number in range(3)],
-        [(f"u{number}", 0, 26) for number in range(400)],
+        # Not at midnight, which would stand for the end of the day.
+        [(f"u{number}", 20.001 + number) for number in range(3)],
+        [(f"u{number}", 0, 25.999) for number in range(400)],
         is_buyer=[number < 3 for number in range(400)],
     )
     row = estimate_effects(paths).table().set_index("node_id").loc["a"]

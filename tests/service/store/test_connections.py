@@ -9,6 +9,7 @@ import pytest
 from attrib_ds.errors import ServiceFailure, Unavailable
 from attrib_ds.service.store.connections import Cancellation
 from attrib_ds.service.store.store import Store
+from attrib_ds.sql_results import read_batches
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a(i), range(10000000) b(j) WHERE i + j = 7"
 
@@ -40,7 +41,7 @@ def test_a_running_query_is_interrupted(store):
 def test_a_stream_is_interrupted_between_batches(store):
     cancellation = Cancellation()
     with store.with_cancellation(cancellation).cursor() as cursor:
-        batches = cursor.execute("SELECT i, md5(i::text) FROM range(10000000) r(i)").to_arrow_reader(2_048)
+        batches = read_batches(cursor, "SELECT i, md5(i::text) FROM range(10000000) r(i)", 2_048)
         assert batches.read_next_batch().num_rows == 2_048
         cancellation.cancel()
         with pytest.raises(OSError, match="Interrupt"):
