@@ -117,7 +117,10 @@ def test_where_filters_touchpoints_or_events(shop):
 @pytest.mark.slow
 def test_nodes_filter_brings_what_is_below(shop):
     paths = conversion_paths(shop, event_type="order", nodes=node("campaignName") == "Brand")
-    assert credited(paths) == {"shoes": 1, "boots": 1, None: 1}
+    with pytest.warns(errors.InputWarning, match=r"unattributed: 1 of 3 conversions: nodes=node\("):
+        assert credited(paths) == {"shoes": 1, "boots": 1, None: 1}
+    with pytest.raises(errors.InvalidRequest, match="nodes: a predicate on interaction is not allowed"):
+        conversion_paths(shop, event_type="order", nodes=interaction("geo.city") == "Paris")
 
 
 @pytest.mark.slow

@@ -240,7 +240,7 @@ HOSTILE = {
     "COPY (SELECT 1) TO 'x.csv'": "one SELECT",
     "COPY users FROM 'x.csv'": "one SELECT",
     "EXPORT DATABASE 'x'": "one SELECT",
-    "SELECT _id INTO copied FROM users": "INTO not supported",
+    "SELECT _id INTO copied FROM users": "INTO not supported|cannot be read as SQL",
     "WITH \"x.csv\" AS (SELECT 1) SELECT * FROM (SELECT * FROM \"x.csv\")": "the name 'x.csv' is not allowed",
     # the network, extensions, other databases
     "SELECT * FROM 'https://example.org/x.parquet'": "is not known",
@@ -261,14 +261,14 @@ HOSTILE = {
     "DROP TABLE users": "one SELECT",
     "CREATE TABLE x AS SELECT 1": "one SELECT",
     "CREATE MACRO f() AS 1": "one SELECT",
-    "WITH x AS (DELETE FROM users RETURNING _id) SELECT * FROM x": "A CTE needs a SELECT",
+    "WITH x AS (DELETE FROM users RETURNING _id) SELECT * FROM x": "A CTE needs a SELECT|DELETE QUERY is not allowed",
     "SET memory_limit = '1TB'": "one SELECT",
     "RESET memory_limit": "one SELECT",
     "PRAGMA database_list": "one SELECT",
     "CALL pragma_version()": "one SELECT",
     "CHECKPOINT": "one SELECT",
     "EXPLAIN ANALYZE SELECT 1": "one SELECT",
-    "SELECT _id FROM users FOR UPDATE": "locking clause is not supported",
+    "SELECT _id FROM users FOR UPDATE": "locking clause is not supported|cannot be read as SQL",
     "SELECT set_config('memory_limit', '1TB')": "not allowed",
     "SELECT nextval('x')": "not allowed",
     # the system
@@ -349,7 +349,7 @@ HOSTILE = {
     "SELECT {'a': 1}": "not allowed",
     "SELECT _id[1] FROM users": "not allowed",
     "SELECT TRY(_id) FROM users": "TRY is not allowed",
-    "SELECT 'x'.upper()": "cannot be read",
+    "SELECT 'x'.getenv()": "cannot be read|the function 'getenv' is not allowed",
     "SELECT * FROM users PIVOT (count(*) FOR _id IN ('a'))": "PIVOT is not allowed",
     "PIVOT users ON _id": "one SELECT",
     "UNPIVOT users ON _id": "one SELECT",
@@ -389,7 +389,8 @@ def test_hostile_queries_are_refused(ask, sql):
     with pytest.raises(InvalidRequest) as refused:
         ask(sql)
     assert refused.value.field == "sql"
-    assert HOSTILE[sql] in refused.value.message
+    # Each release of DuckDB has words of its own for what it cannot read.
+    assert any(words in refused.value.message for words in HOSTILE[sql].split("|"))
     assert len(refused.value.message) < 400
 
 
