@@ -96,8 +96,9 @@ def sync(
     Notes
     -----
     A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
-    by milliseconds, and an interaction without a node has the node ``(not set)``. Records that cannot be
-    kept, such as interactions without a user, are warned of and listed by :func:`attrib_ds.admin.check`.
+    by milliseconds; an interaction without a node stays unattributed, and an amount whose currency is unknown
+    keeps it, with a warning. Records that cannot be kept, such as interactions without a user, are warned of
+    and listed by :func:`attrib_ds.admin.check`.
 
     A service without the additions to the specification is read by the operations that it has, which takes
     longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of

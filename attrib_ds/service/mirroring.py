@@ -23,7 +23,10 @@ _ADMINISTRATION: Final = frozenset({"meta", "settings", "audit", "tombstones"})
 _FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "version"})
 #: Members of a field, and their values where they are absent.
 _MEMBERS: Final = {
-    **{"type": "string", "entity": "event", "ingestionKey": None, "optional": True},
+    "type": "string",
+    "entity": "event",
+    "ingestionKey": None,
+    "optional": True,
     **dict.fromkeys(("discriminant", "isPii", "isMostProbableLocation"), False),
 }
 _POLICY: Final = "expirationPolicy."

@@ -50,7 +50,17 @@ _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Members with the text of an error, the most telling first.
-_TELLING: Final = ("error_description", "message", "detail", "errors", "error", "reason", "title", "fault", "faultstring")
+_TELLING: Final = (
+    "error_description",
+    "message",
+    "detail",
+    "errors",
+    "error",
+    "reason",
+    "title",
+    "fault",
+    "faultstring",
+)
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 _LONGEST: Final = 4_000
 _MOST_PARTS: Final = 100
@@ -120,8 +130,7 @@ def read_failure(
     limit = getattr(request, "limit", None) or 0
     told_of = f"{message}{_foreign_error(body)}"
     if limit > 1 and (
-        status in (413, 504)
-        or (status == 400 and not details and _NAMES_LIMIT.search(told_of))
+        status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(told_of))
     ):
         named = [int(number) for number in _NUMBER.findall(told_of) if 0 < int(number) < limit]
         error.details.append({"type": _PAGE_TOO_LARGE, "size": max(named, default=limit // 2)})
