@@ -266,7 +266,9 @@ def _foreign_key(name: str, table: str, column: str, to: str, key: str = "_id", 
     return Rule(
         name,
         f"{table}: {column} refers to no record of {to}",
-        f"SELECT {id} FROM {table} WHERE {quoted(column)} NOT IN ({keys}) AND {where}",
+        # Null is not in an empty list either.
+        f"SELECT {id} FROM {table} WHERE {quoted(column)} IS NOT NULL "
+        f"AND {quoted(column)} NOT IN ({keys}) AND {where}",
     )
 
 

@@ -251,7 +251,7 @@ def _records(response: session.Response, operation: Operation, request: Request)
     if kind == "record":
         if table.num_rows != 1:
             raise errors.ServiceFailure(f"the response has {table.num_rows} records; expected one")
-        if all(column.null_count for column in table.columns):
+        if all(table[name].null_count for name in expected.names):
             raise Unreadable("it has nothing of the record")
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=_EXISTING not in response.headers if may_be_present else None)

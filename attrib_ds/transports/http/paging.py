@@ -433,7 +433,11 @@ class _ByTime(_Walk):
 
     def divide(self, count: int) -> Sequence[_Walk]:
         """Divide the time; intervals with many records are read in several pages."""
-        table, _ = self._search.page(self._whole, limit=1, offset=(self._search.total or 1) - 1)
+        try:
+            table, _ = self._search.page(self._whole, limit=1, offset=(self._search.total or 1) - 1)
+        except AttribError:
+            # Not all services answer large offsets.
+            return [self]
         if not table.num_rows or self._bound is None:
             return [self]
         low, high = sorted((self._bound, table[_START][0].as_py()))

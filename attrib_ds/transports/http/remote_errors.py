@@ -125,6 +125,8 @@ def read_failure(
     if status == 429 or (status == 503 and error.retry_after is not None):
         # The request was not started.
         retry = "always"
+    if 300 <= status < 400:
+        error.details.append({"type": "moved"})
     # Our own service says in details what is wrong.
     details = body.get("details")
     limit = getattr(request, "limit", None) or 0
