@@ -312,10 +312,10 @@ class Http:
         status = remote_errors.lacking_status(error)
         if status is None:
             return False
-        is_usual = status in remote_errors.LACKING
-        is_doubtful = not self._is_admitted if is_usual else True
-        if (status in (401, 403) or not is_usual) and self._tokens is not None and is_doubtful:
-            # The token is good if it is good for what the specification has.
+        is_doubtful = status not in remote_errors.LACKING
+        is_doubtful |= status in (401, 403) and not self._is_admitted
+        if is_doubtful and self._tokens is not None:
+            # The token and the service are good if they are good for what the specification has.
             probed = OPERATIONS["list_event_types"]
             project_id = getattr(request, "projectId", None) or request.project_ids[0]
             try:
