@@ -96,8 +96,9 @@ def sync(
     Notes
     -----
     A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
-    by milliseconds, and an interaction without a node has the node ``(not set)``. Records that cannot be
-    kept, such as interactions without a user, are warned of and listed by :func:`attrib_ds.admin.check`.
+    by milliseconds; an interaction without a node stays unattributed, and an amount whose currency is unknown
+    keeps it, with a warning. Records that cannot be kept, such as interactions without a user, are warned of
+    and listed by :func:`attrib_ds.admin.check`.
 
     A service without the additions to the specification is read by the operations that it has, which takes
     longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of
@@ -285,7 +286,8 @@ class Copier:
         self.state = state
         self.run: dict[str, Any] = state["run"]
         self.pool = pool
-        self.can_search_events = self.has_nodes = True
+        self.can_search_events = self.has_nodes = self.can_filter = True
+        self.user_columns = ["eventCount", "firstEventDate", "lastEventDate", "createdAt"]
         #: Ids of integrations in nodes, and what interactions say of theirs.
         self.vendors: list[str] = []
         self.mentioned: set[str] = set()
@@ -301,6 +303,13 @@ class Copier:
             return None
         bounds = {date: self.since, **dict.fromkeys(change_dates, self.changed)}
         return reduce(or_, [field(name) >= bound for name, bound in bounds.items()])  # type: ignore[no-any-return]
+
+    def give_up_filters(self, error: InvalidRequest, where: Predicate | None) -> None:
+        """Read everything from now on if a service refuses a filter, whose operators it may lack."""
+        if where is None or error.details:
+            raise error
+        self.can_filter = False
+        warn(f"sync: the service refuses the filter of changes, so that all records are read: {error}")
 
     def list_source(self, operation: str, **arguments: Any) -> pa.Table:
         """List all records of the source; none if it lacks the operation or the parent record."""
@@ -477,32 +486,31 @@ def copy_interactions(copier: Copier) -> None:
     if copier.run["interactions"] == "done":
         return
     where = copier.changes(interaction, "startDate", _CHANGE_DATES)
-    since = parse_instant(copier.run["interactions"]) or copier.scope
+    until = parse_instant(copier.run["interactions"]) or copier.until
     is_first = copier.changed is None and copier.run["interactions"] is None
-    with _search(copier, where, since) as (chunks, total), progress("interactions", total) as advance:
+    with _search(copier, where, until) as (chunks, total), progress("interactions", total) as advance:
         for chunk in chunks:
             _load_interactions(copier, chunk, is_first=is_first)
-            copier.save_progress(interactions=format_instant(pc.max(chunk["startDate"]).as_py()))
+            copier.save_progress(interactions=format_instant(pc.min(chunk["startDate"]).as_py()))
             advance(chunk.num_rows)
     copier.save_progress(interactions="done")
 
 
 @contextmanager
 def _search(
-    copier: Copier, where: Predicate | None, since: datetime | None
+    copier: Copier, where: Predicate | None, until: datetime | None
 ) -> Iterator[tuple[Iterator[pa.Table], int]]:
-    """Search interactions sorted by startDate; yields chunks and the total number of records."""
-    answer = copier.source.stream(
-        "search_interactions",
-        where=where,
-        since=since,
-        until=copier.until,
-        columns=_ALL_COLUMNS if copier.state["personal"] else None,
-        sort=["startDate", "_id"],
-        limit=None,
-        filtered=None,
-        bots=None,
-    )
+    """Search interactions up to a date, the newest first; yields chunks and the total number of records."""
+    options: dict[str, Any] = {"since": copier.scope, "until": until, "sort": ["-startDate", "-_id"]}
+    options |= {"limit": None, "filtered": None, "bots": None}
+    options["columns"] = _ALL_COLUMNS if copier.state["personal"] else None
+    try:
+        answer = copier.source.stream(
+            "search_interactions", where=where if copier.can_filter else None, **options
+        )
+    except InvalidRequest as error:
+        copier.give_up_filters(error, where if copier.can_filter else None)
+        answer = copier.source.stream("search_interactions", **options)
     with closing(answer):
         yield _chunks(answer), answer.total or 0
 
@@ -542,11 +550,15 @@ def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
     def lacks(opening: str, count: int | None) -> bool:
         return is_first or copier.mirror.send("list_hits", first_hit_id=opening).count != count
 
+    def hits_of(opening: str) -> pa.Table:
+        with closing(copier.source.stream("list_hits", first_hit_id=opening)) as answer:
+            return answer.read()
+
     counts = zip(page["firstHitId"].to_pylist(), page["hitCount"].to_pylist(), strict=True)
     missing = [first for first, count in counts if first is not None and count != 0 and lacks(first, count)]
     for start in range(0, len(missing), _BATCH):
         batch = missing[start : start + _BATCH]
-        tables = copier.pool.map(lambda id: copier.source.send("list_hits", first_hit_id=id).read(), batch)
+        tables = copier.pool.map(hits_of, batch)
         hits = pa.concat_tables(list(tables))
         # Dates of ingestion are not told; they keep the order.
         order = pa.array(range(hits.num_rows), pa.duration("ms"))
@@ -588,15 +600,19 @@ def _within(copier: Copier) -> Predicate | None:
 
 
 def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.Table, int]:
-    answer = copier.source.send(
-        "search_users",
-        columns=["eventCount", "firstEventDate", "lastEventDate", "createdAt"],
-        where=where,
-        sort="_id",
-        id_after=copier.run["users"],
-        limit=limit,
-    )
-    return answer.read(), answer.total or 0
+    options = {"sort": "_id", "id_after": copier.run["users"], "limit": limit}
+    while True:
+        asked = where if copier.can_filter else None
+        try:
+            answer = copier.source.send("search_users", columns=copier.user_columns, where=asked, **options)
+        except InvalidRequest as error:
+            if not error.details and "createdAt" in copier.user_columns:
+                # It is no counter, and not all services take it for a key.
+                copier.user_columns.remove("createdAt")
+            else:
+                copier.give_up_filters(error, asked)
+        else:
+            return answer.read(), answer.total or 0
 
 
 def _copy_events(copier: Copier, users: pa.Table) -> None:
@@ -604,10 +620,10 @@ def _copy_events(copier: Copier, users: pa.Table) -> None:
     ids = _users_with_events(copier, users)
     if ids:
         copier.load("events", _events_of(copier, ids))
-    if copier.changed is not None:
+    if copier.changed is not None and copier.can_filter:
         # A merge changes interactions of a user without updating their dates.
         where = interaction("userId").isin(users["_id"].to_pylist())
-        with _search(copier, where, copier.scope) as (chunks, _):
+        with _search(copier, where, copier.until) as (chunks, _):
             for chunk in chunks:
                 _load_interactions(copier, chunk)
 
@@ -623,7 +639,9 @@ def _events_of(copier: Copier, ids: list[str]) -> pa.Table:
             copier.can_search_events = False
 
     def events(user_id: str) -> pa.Table:
-        return list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+        listed = list_all(copier.source, "list_user_events", id=user_id, sort="_id", **bounds)
+        place = listed.column_names.index("userId")
+        return listed.set_column(place, "userId", pc.fill_null(listed["userId"], user_id))
 
     return pa.concat_tables(list(copier.pool.map(events, ids)))
 

@@ -410,7 +410,10 @@ def _touchpoints(
 ) -> ir.Table:
     interactions = tables.interactions
     eligible = interactions.filter(
-        ~interactions.isBot.fill_null(False), interactions.trafficFilterId.isnull()
+        ~interactions.isBot.fill_null(False),
+        interactions.trafficFilterId.isnull(),
+        # What has no node earns no credit.
+        interactions.nodeId.notnull(),
     )
     if where is not None:
         eligible = eligible.filter(ibis_form.to_ibis(where, eligible))

@@ -59,8 +59,15 @@ def _check_path_text(value: Any) -> str:
 
 
 def _check_uuid(value: Any) -> str:
-    name = _check_path_text(str(value) if isinstance(value, UUID) else value)
-    return name.lower() if _UUID.fullmatch(name) else name
+    return _check_path_text(str(value) if isinstance(value, UUID) else value)
+
+
+def with_lower_uuids(request: Any) -> Any:
+    """Return a request with its UUIDs as our service stores them; other services may tell cases apart."""
+    fields = type(request).model_fields.items()
+    given = {name: getattr(request, name) for name, field in fields if _UUID_RULE in field.metadata}
+    changes = {name: id.lower() for name, id in given.items() if _UUID.fullmatch(id) and id != id.lower()}
+    return request.model_copy(update=changes) if changes else request
 
 
 def _check_blank(value: Any) -> str:
@@ -91,7 +98,8 @@ PathText = Annotated[
     str, Rule(_check_path_text, "text that is not empty", {"type": "string", "minLength": 1})
 ]
 #: A malformed UUID is not found, not invalid: operations on events and hits list no 400.
-Uuid = Annotated[str, Rule(_check_uuid, "a UUID", {"type": "string", "format": "uuid"})]
+_UUID_RULE: Final = Rule(_check_uuid, "a UUID", {"type": "string", "format": "uuid"})
+Uuid = Annotated[str, _UUID_RULE]
 #: As :data:`HexId`, for operations that list no 400: a malformed id is not found, not invalid.
 UserIdOrUnknown = Annotated[
     str,

@@ -529,6 +529,13 @@ def to_wire(operation: Operation, request: Request) -> Wire:
          body=None)
     """
     members = request.model_dump(exclude_unset=True)
+    if operation.answer.kind == "page":
+        # A bound that is null is none; in these, null means both.
+        members = {
+            name: value
+            for name, value in members.items()
+            if value is not None or name in ("filtered", "isBot")
+        }
     by_location: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}}
     for attribute, value in members.items():
         by_location[operation.location(attribute)][attribute] = value

@@ -16,6 +16,7 @@ from attrib_ds.service import backup
 from attrib_ds.service.collection import hits
 from attrib_ds.service.identity import merging
 from attrib_ds.service.loading.batch import is_json
+from attrib_ds.service.loading.events import CURRENCY_RULE
 from attrib_ds.service.loading.interactions import count_hits
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.tables import TABLES, differences, read_setting
@@ -265,7 +266,9 @@ def _foreign_key(name: str, table: str, column: str, to: str, key: str = "_id", 
     return Rule(
         name,
         f"{table}: {column} refers to no record of {to}",
-        f"SELECT {id} FROM {table} WHERE {quoted(column)} NOT IN ({keys}) AND {where}",
+        # Null is not in an empty list either.
+        f"SELECT {id} FROM {table} WHERE {quoted(column)} IS NOT NULL "
+        f"AND {quoted(column)} NOT IN ({keys}) AND {where}",
     )
 
 
@@ -338,6 +341,11 @@ RULES: Final[tuple[Rule, ...]] = (
         "events that are not counted once",
         "SELECT events._id FROM events LEFT JOIN metrics ON metrics.eventId = events._id "
         "AND metrics.key = 'event-count' GROUP BY events._id HAVING sum(number) IS DISTINCT FROM 1",
+    ),
+    Rule(
+        "currencies",
+        "amounts whose currency is not one of ISO 4217",
+        f"SELECT eventId FROM metrics WHERE {CURRENCY_RULE} AND deletedAt IS NULL",
     ),
     Rule("metrics", "states whose delay is missing, wrong or left over", _DELAYS),
     Rule(

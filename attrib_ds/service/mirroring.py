@@ -1,5 +1,6 @@
 """Operations of a mirror: saves its progress and stores records unchanged."""
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import errors, instants, sql_results
 from attrib_ds.contract import administration as contract
+from attrib_ds.contract.json_values import encode
 from attrib_ds.service.campaigns import fill_text_slugs, find, insert_campaign_node, integration_record
 from attrib_ds.service.events.event_types import insert_version
 from attrib_ds.service.store import tables
@@ -19,6 +21,14 @@ _SETTING: Final = "sync"
 _ADMINISTRATION: Final = frozenset({"meta", "settings", "audit", "tombstones"})
 #: Columns of an event type that updates do not change.
 _FIXED: Final = frozenset({"_id", "projectId", "reference", "createdAt", "version"})
+#: Members of a field, and their values where they are absent.
+_MEMBERS: Final = {
+    "type": "string",
+    "entity": "event",
+    "ingestionKey": None,
+    "optional": True,
+    **dict.fromkeys(("discriminant", "isPii", "isMostProbableLocation"), False),
+}
 _POLICY: Final = "expirationPolicy."
 
 
@@ -75,7 +85,9 @@ def _has_rows(connection: Connection, table: str) -> bool:
 
 
 def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:  # noqa: ARG001  (signature of all)
-    """Set the creation date of users; users without records are ignored."""
+    """Set the creation date of users, if it is known; users without records are ignored."""
+    if "createdAt" not in users.column_names:
+        return
     with tables.arrow_view(connection, users.select(["_id", "createdAt"])) as view:
         connection.execute(
             "UPDATE users SET createdAt = source.created_at "
@@ -101,6 +113,7 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         known |= {"projectId": store.meta.project_id, "fields": "[]"}
         known |= {"metadata": "{}", "phoneParsingConfig": "[]"}
         event_type |= {name: value for name, value in known.items() if event_type.get(name) is None}
+        event_type["fields"] = _completed(event_type["fields"])
         existing = tables.read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
         if existing is None:
             tables.insert_record(connection, "event_types", {**event_type, "version": 1})
@@ -121,6 +134,14 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
         if version != existing["version"]:
             made_at = instants.naive(event_type["updatedAt"])
             insert_version(connection, existing["_id"], reference, version, event_type["fields"], made_at)
+
+
+def _completed(fields: str) -> str:
+    """Return the fields of an event type with the members that another service leaves out."""
+    listed = [field for field in json.loads(fields) if isinstance(field, dict) and field.get("storageKey")]
+    if all(_MEMBERS.keys() <= field.keys() for field in listed):
+        return fields
+    return encode([_MEMBERS | field for field in listed])
 
 
 def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) -> None:

@@ -18,6 +18,7 @@ from attrib_ds import errors, instants, sql_results
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, administration, events
+from attrib_ds.contract.identifiers import with_lower_uuids
 from attrib_ds.contract.interactions import opportunity_type
 from attrib_ds.contract.request import in_milliseconds
 from attrib_ds.service import (
@@ -205,6 +206,7 @@ class Service:
             To be closed by the caller; until then the project cannot be restored. Its tables raise
             :exc:`ServiceFailure` if the database fails.
         """
+        request = with_lower_uuids(request)
         line = audit.line_of(operation.name, request, account)
         if operation.name == "restore_project":
             self._check_project(request)

@@ -269,6 +269,9 @@ def test_what_is_safe_to_repeat() -> None:
         "update_campaign",
         "create_outlay",
         "update_outlay",
+        # A repetition could overwrite a later value.
+        "update_event_state",
+        "update_event_statistic",
         "create_audience",
         "delete_audience",
         "delete_holdout",

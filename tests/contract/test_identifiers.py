@@ -3,8 +3,10 @@ from uuid import UUID
 
 import pytest
 
+import attrib_ds as at
+from attrib_ds import errors
 from attrib_ds.contract import Request
-from attrib_ds.contract.identifiers import slug_of
+from attrib_ds.contract.identifiers import slug_of, with_lower_uuids
 
 Ask = Callable[..., Request]
 Refusal = Callable[..., str]
@@ -72,13 +74,15 @@ def test_malformed_hit_ids_are_unknown(ask: Ask) -> None:  # R167, G-032
     assert ask("list_hits", firstHitId="0123456789abcdef01234567").firstHitId == "0123456789abcdef01234567"
 
 
-def test_uuids_take_one_form(ask):
-    for written in [
-        "0190163D-8694-739B-AEA5-966C26F8AD91",
-        "0190163d-8694-739b-aea5-966c26f8ad91",
-        UUID("0190163d-8694-739b-aea5-966c26f8ad91"),
-    ]:
-        assert ask("get_event", id=written).id == "0190163d-8694-739b-aea5-966c26f8ad91", written
+def test_uuids_are_sent_as_they_came_and_take_one_form_in_our_service(ask):
+    form = "0190163d-8694-739b-aea5-966c26f8ad91"
+    for written in [form.upper(), form, UUID(form)]:
+        request = ask("get_event", id=written)
+        assert request.id == str(written), written
+        assert with_lower_uuids(request).id == form, written
+    # The reference of an event type is no UUID, whatever it looks like.
+    of_type = ask("get_event_type", id=form.upper())
+    assert with_lower_uuids(of_type) is of_type
 
 
 def test_path_texts_that_name_another_path_are_refused(refusal):
@@ -130,16 +134,23 @@ def test_references_accepted(ask):
         assert ask("create_event_type", reference=accepted, name="Order").reference == accepted, accepted
 
 
-def test_references_refused(refusal):
-    for refused in ["", "a" * 65, "Order", "order-", "order--paid", "order\n", "or der"]:
-        assert refusal("create_event_type", reference=refused, name="Order").startswith("reference: "), (
-            refused
-        )
+def test_references_of_other_services_are_sent_and_ours_follow_a_pattern(ask, refusal):
+    """G-258."""
+    assert refusal("create_event_type", reference="", name="Order").startswith("reference: ")
+    with at.connect("my-shop", path=":memory:") as shop:
+        for refused in ["a" * 65, "Order", "order-", "order--paid", "order\n", "or der"]:
+            assert ask("create_event_type", reference=refused, name="Order").reference == refused
+            with pytest.raises(
+                errors.InvalidRequest, match="^reference: .* is not allowed; allowed: 1 to 64"
+            ):
+                at.create_event_type(shop, refused, name="Order")
 
 
-def test_vendor_ids_follow_the_pattern_of_projects(refusal):
-    for refused in ["My-Ads", "ab", "my ads", "my-ads\n"]:
-        assert refusal("list_campaigns", vendorId=refused).startswith("vendor_id: "), refused
+def test_integrations_of_other_services_are_asked_for_and_ours_follow_the_pattern_of_projects(ask, refusal):
+    """G-258."""
+    for foreign in ["My-Ads", "ab", "my ads", "my-ads\n"]:
+        assert ask("list_campaigns", vendorId=foreign).vendorId == foreign
+        assert refusal("create_integration", vendorId=foreign, name="Ads").startswith("vendor_id: "), foreign
 
 
 def test_what_no_engine_stores_is_no_text(refusal):

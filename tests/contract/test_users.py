@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+import attrib_ds as at
+from attrib_ds import errors
 from attrib_ds.contract import Request
 from attrib_ds.filters import interaction, user
 
@@ -54,22 +56,27 @@ def test_keys_refused(refusal):
         "eventcount",
         "fields",
         "fields.",
-        "fields.a b",
-        "fields.email\n",
         "eventTypesCount.",
-        "eventTypesCount.Order",
         "metrics.revenue",
         "metrics.revenue.",
         "metrics.revenue.median",
         "metrics.revenue.SUM",
         "metrics..sum",
-        "metrics.revenue.sum.sum",
         "",
         "nonsense",
         5,
         None,
     ]:
         assert refusal("search_users", columns=["_id", refused]).startswith("columns/1: "), refused
+
+
+def test_keys_of_other_services_are_sent_and_ours_are_known(ask):
+    """G-258."""
+    with at.connect("my-shop", path=":memory:") as shop:
+        for foreign in ["fields.a b", "fields.email\n", "eventTypesCount.Order", "metrics.revenue.sum.sum"]:
+            assert ask("search_users", fields=[foreign]).fields == (foreign,)
+            with pytest.raises(errors.InvalidRequest, match="^columns/0: .* is not allowed"):
+                at.search_users(shop, columns=[foreign])
 
 
 def test_an_unknown_aggregation_is_told(refusal: Refusal) -> None:

@@ -186,6 +186,11 @@ DAMAGES = {
         "DELETE FROM metrics WHERE key = 'event-count'",
         [("metrics", "not counted once", 5)],
     ),
+    "an amount of an unknown currency": (
+        "UPDATE metrics SET dataType = 'currency', amount = 1, currency = 'EURO' WHERE eventId = "
+        "(SELECT min(_id) FROM events) AND key = 'event-count'",
+        [("currencies", "not one of ISO 4217", 1)],
+    ),
     "a delay that is wrong": (
         "UPDATE metrics SET number = 9 WHERE key = 'state-delay-confirmed'",
         [("metrics", "delay", 2)],

@@ -69,9 +69,12 @@ class Checks:
         The rows.
     argument : str
         Name of the source in error messages.
+    is_verbatim : bool, default False
+        Whether names keep the blanks around them, as in a mirror, where they tell records apart.
     """
 
-    def __init__(self, source: Source, *, argument: str) -> None:
+    def __init__(self, source: Source, *, argument: str, is_verbatim: bool = False) -> None:
+        self._is_verbatim = is_verbatim
         self.source = source
         self.argument = argument
         self._originals: dict[str, str] = {}
@@ -149,6 +152,8 @@ class Checks:
     ) -> None:
         """Add a column of trimmed text that fully matches a pattern, if given."""
         read = (lambda column: f"lower({self.source.word(column)})") if lower else self.source.word
+        if self._is_verbatim and (pattern or ".").startswith("."):
+            read = lambda column: f"NULLIF({self.source.text(column)}, '')"  # noqa: E731
         if self.source.types.get(name) in {"DOUBLE", "FLOAT"}:
             is_inexact = f"abs(TRY_CAST({quoted(f'original {name}')} AS DOUBLE)) > {EXACT}"
             self.rule(is_inexact, f"{labelled_value(name)} || {literal(f': {INEXACT}')}")
@@ -582,7 +587,7 @@ def insert_implicit_nodes(
         "INSERT INTO nodes (_id, projectId, type, name, path, active, createdAt, updatedAt, implicit) "
         f"SELECT id, {literal(project.project_id)}, {literal(kind)}, id, [], true, {project.now}, "
         f"{project.now}, true FROM (SELECT DISTINCT {quoted(column)} AS id FROM {rows or valid.rows}) "
-        "WHERE id NOT IN (SELECT _id FROM nodes) ORDER BY id"
+        "WHERE id IS NOT NULL AND id NOT IN (SELECT _id FROM nodes) ORDER BY id"
     )
     return int(inserted.fetchall()[0][0])
 

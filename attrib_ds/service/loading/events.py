@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import instants, schema
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.instants import naive
 from attrib_ds.records.sources import Source, instant, literal, quoted
 from attrib_ds.service.events.retention import assign_policies
@@ -49,7 +49,7 @@ def check_events(connection: Connection, source: Source, project: batch.Project)
     InvalidRequest
         If a column is unknown, or a key is not allowed.
     """
-    checks = batch.Checks(source, argument="events")
+    checks = batch.Checks(source, argument="events", is_verbatim=project.is_mirror)
     keyed = [name for name in source.columns if is_metric(name) or name.startswith(("event.", "user."))]
     checks.refuse_unknown([*schema.EVENT.names, *keyed], _OBJECTS)
     checks.project(project.project_id)
@@ -155,6 +155,11 @@ _SHAPE: Final = (
     '"anonymized":"BOOLEAN","invalid":"BOOLEAN"}}]'
 )
 _KEY_RULE: Final = f"key IS NULL OR NOT regexp_full_match(key, '{KEY}')"
+#: Amounts whose currency is unknown.
+CURRENCY_RULE: Final = (
+    "dataType = 'currency' AND amount IS NOT NULL AND "
+    f"(currency IS NULL OR NOT regexp_full_match(currency, '{batch.CURRENCY}'))"
+)
 #: Violations of nested metrics, in the order of reporting.
 _NESTED_RULES: Final = {
     _KEY_RULE: "has a key that is not allowed",
@@ -168,8 +173,8 @@ _NESTED_RULES: Final = {
     "dataType = 'number' AND (NOT isfinite(number) OR number IS NULL AND NOT invalid)": (
         "has no finite number"
     ),
-    "dataType = 'currency' AND NOT (invalid AND amount IS NULL) AND (amount IS NULL OR currency IS NULL "
-    f"OR NOT regexp_full_match(currency, '{batch.CURRENCY}'))": "has no amount with a currency",
+    "dataType = 'currency' AND amount IS NULL AND NOT invalid": "has no amount",
+    CURRENCY_RULE: "has no currency of ISO 4217",
     "given_date IS NOT NULL AND (read_date IS NULL OR read_date < TIMESTAMP '1990-01-01') "
     "OR given_created IS NOT NULL AND createdAt IS NULL OR given_updated IS NOT NULL AND updatedAt IS NULL "
     "OR given_deleted IS NOT NULL AND deletedAt IS NULL": (
@@ -278,7 +283,9 @@ def stage_metrics(connection: Connection, staged: batch.Staged, keys: Keys, proj
     if "metrics" in staged.source_columns:
         nested = _read_nested(connection, staged, project)
         # A mirrored event that has an odd metric is kept without it.
-        fit = "AND problem IS NULL QUALIFY row_number() OVER (PARTITION BY row, key) = 1"
+        fit = (
+            f"AND (problem IS NULL OR {CURRENCY_RULE}) QUALIFY row_number() OVER (PARTITION BY row, key) = 1"
+        )
         queries.append(
             f"SELECT * EXCLUDE (problem, is_built_in) FROM {nested} WHERE NOT is_built_in "
             f"{fit if project.is_mirror else ''}"
@@ -383,20 +390,40 @@ def _read_nested(connection: Connection, staged: batch.Staged, project: batch.Pr
                     AS DECIMAL(24,6)) END AS amount,
                 CASE WHEN dataType = 'currency' THEN
                     CASE WHEN is_object THEN json_extract_string(value, '$.currency')
-                        ELSE {literal(project.currency)} END END AS currency
+                        ELSE {literal(project.currency)} END END AS given_currency,
+                {_currency("given_currency", is_mirror=project.is_mirror)} AS currency
             FROM valued
         )
         SELECT row, {columns}, CASE WHEN NOT is_built_in THEN CASE {problem} END END AS problem, is_built_in
         FROM typed
         """
     )
-    if not project.is_mirror:
+    if project.is_mirror:
+        _warn_of_odd(connection, table)
+    else:
         name = f"coalesce({batch.quote_text('key')}, 'one')"
         connection.execute(
             f"INSERT INTO {staged.problems} SELECT row, 900, 'metrics: ' || {name} || ' ' || problem "
             f"FROM {table} WHERE problem IS NOT NULL"
         )
     return table
+
+
+def _currency(given: str, *, is_mirror: bool) -> str:
+    """Return SQL for a currency, whose case does not matter in a mirror, where others stay as they are."""
+    is_code = f"regexp_full_match(upper({given}), '{batch.CURRENCY}')"
+    return f"CASE WHEN {is_code} THEN upper({given}) ELSE NULLIF({given}, '') END" if is_mirror else given
+
+
+def _warn_of_odd(connection: Connection, table: str) -> None:
+    """Warn of metrics that a mirror keeps with an unknown currency or not at all."""
+    query = (
+        f"SELECT key, problem, bool_and({CURRENCY_RULE}), count(*) FROM {table} WHERE problem IS NOT NULL "
+        "GROUP BY ALL ORDER BY ALL LIMIT 10"
+    )
+    for key, problem, is_kept, count in connection.execute(query).fetchall():
+        effect = "kept as they are" if is_kept else "left out of their events"
+        warn(f"sync: {count:,} values of the metric {key!r} are {effect}; each {problem}")
 
 
 def _instant(text: str) -> str:

@@ -22,8 +22,6 @@ from attrib_ds.service.store.tables import HEX_ID, UUID
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}
 _HIT_WORDS: Final = {"id", "projectId", "sessionId", "hitType"}
-#: Node of a mirrored interaction that the source gives none.
-NO_NODE: Final = "(not set)"
 # Durations may be rounded to milliseconds.
 _TOLERANCE: Final = 0.001
 _SESSION_ONLY: Final = [
@@ -53,7 +51,7 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     InvalidRequest
         If a column is unknown.
     """
-    checks = batch.Checks(source, argument="interactions")
+    checks = batch.Checks(source, argument="interactions", is_verbatim=project.is_mirror)
     checks.refuse_unknown(schema.INTERACTION.names, schema.properties(schema.INTERACTION))
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
@@ -63,7 +61,7 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     if project.is_mirror:
         # A mirror holds every record of its source, however odd.
         checks.word("type", default="'session'")
-        checks.word("nodeId", default=literal(NO_NODE))
+        checks.word("nodeId", always=True)
     else:
         checks.choice("type", ("session", "offline"), default="session")
         checks.word("nodeId", pattern=batch.NAME, form=batch.NAME_FORM, required=True)

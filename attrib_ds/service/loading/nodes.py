@@ -44,7 +44,7 @@ def check_nodes(connection: Connection, source: Source, project: batch.Project) 
     InvalidRequest
         If a column is unknown.
     """
-    checks = batch.Checks(source, argument="nodes")
+    checks = batch.Checks(source, argument="nodes", is_verbatim=project.is_mirror)
     checks.refuse_unknown(schema.NODE.names)
     checks.project(project.project_id)
     checks.word("_id", pattern=batch.NAME, form=batch.NAME_FORM, required=True)
@@ -160,7 +160,7 @@ def check_spend(connection: Connection, source: Source, project: batch.Project) 
     InvalidRequest
         If a column is unknown.
     """
-    checks = batch.Checks(source, argument="spend")
+    checks = batch.Checks(source, argument="spend", is_verbatim=project.is_mirror)
     checks.refuse_unknown(schema.OUTLAY.names, schema.properties(schema.OUTLAY))
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows

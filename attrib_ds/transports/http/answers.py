@@ -179,9 +179,10 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         problem = f"the service sent {media} that cannot be read: {str(text)[:200]}"
         if is_page:
             problem = "the response is a web page; check url="
-    raise session.AttemptFailed(
-        errors.ServiceFailure(f"{operation.name}: {problem}"), "if safe" if is_transient else "never"
-    )
+    unreadable = errors.ServiceFailure(f"{operation.name}: {problem}")
+    if remote_errors.may_be_lacking(operation):
+        unreadable.details.append({"type": remote_errors.LACKS, "status": response.status})
+    raise session.AttemptFailed(unreadable, "if safe" if is_transient else "never")
 
 
 def _written(response: session.Response, operation: Operation, request: Request) -> Answer:
@@ -190,7 +191,8 @@ def _written(response: session.Response, operation: Operation, request: Request)
     # An event may be sent again, which tells its id.
     content = response.content(session.SMALL) if kind == "uuid" else response.beginning()
     if content.lstrip()[:1] == b"<":
-        raise Unreadable("the response is a web page; check url=")
+        # It says no more than its status, but may come from a page that answers everything.
+        errors.warn(f"{operation.name}: the service answered {response.status} with a web page; check url=")
     try:
         body = decode(content)
     except errors.InvalidRequest:
@@ -239,8 +241,6 @@ def _records(response: session.Response, operation: Operation, request: Request)
         table, total = stream.read(), stream.total
     else:
         content = response.content(session.MEDIUM if kind == "record" else session.LARGE)
-        if response.status == 204 and kind != "record":
-            content = b'{"data":[],"total":0}'
         known = schema.RESOURCES[str(operation.answer.resource)]
         read = read_page(content, expected, known=known, most=most, is_record=kind == "record")
         table = read.table
@@ -251,6 +251,8 @@ def _records(response: session.Response, operation: Operation, request: Request)
     if kind == "record":
         if table.num_rows != 1:
             raise errors.ServiceFailure(f"the response has {table.num_rows} records; expected one")
+        if all(table[name].null_count for name in expected.names):
+            raise Unreadable("it has nothing of the record")
         may_be_present = operation.success == 201 and 200 in operation.also
         return Answer.of(table, value=_EXISTING not in response.headers if may_be_present else None)
     if page is None:

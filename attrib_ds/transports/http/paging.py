@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from attrib_ds.contract import Answer, Operation
 from attrib_ds.errors import AttribError, ServiceFailure, warn
 from attrib_ds.transports.http.answers import read_answer
-from attrib_ds.transports.http.remote_errors import SMALLEST_PAGE, is_page_too_large
+from attrib_ds.transports.http.remote_errors import smaller_page
 from attrib_ds.transports.http.session import Response
 
 T = TypeVar("T")
@@ -71,6 +71,8 @@ class Search:
         Number of records that the last walk lacked of the total.
     is_read_once : bool, default False
         Whether pages are used before all are read, so that they cannot be read again.
+    warned : set of str
+        Unknown fields that the connection has warned of.
     """
 
     operation: Operation
@@ -82,6 +84,7 @@ class Search:
     total: int | None = None
     missing: int = 0
     is_read_once: bool = False
+    warned: set[str] = field(default_factory=set)
 
     @property
     def page_size(self) -> int:
@@ -103,15 +106,16 @@ class Search:
         return table, answer.total
 
     def fetch_page(self, request: Any, read: Callable[..., Any], *, limit: int | None = None) -> Any:
-        """Fetch a page, with half as many records as long as it is too large for the service or a gateway."""
+        """Fetch a page, with fewer records as long as it is too large for the service or a gateway."""
         while True:
             size = self.page_size if limit is None else min(limit, self.page_size)
             try:
                 return self.fetch(self.operation, request.model_copy(update={"limit": size}), read)
             except AttribError as error:
-                if not is_page_too_large(error):
+                smaller = smaller_page(error)
+                if smaller is None:
                     raise
-                self.page_size = max(size // 2, SMALLEST_PAGE)
+                self.page_size = smaller
 
     def ends(self, rows: int, read: int, total: int | None) -> bool:
         """Return whether a page is the last one: it is empty, or all that the service counts have been read.
@@ -163,8 +167,10 @@ class Paging:
     def of(cls, operation: Operation, request: Any) -> Paging:
         """Page by time or by id if the sort order allows it, otherwise by offset."""
         if operation.name == "search_interactions" and is_by_time(request.sort):
-            order = {"_id": 1} | (request.sort or {_START: -1})
-            changes = {"sort": {_START: order[_START], "_id": order["_id"]}, "offset": 0}
+            order = request.sort or {_START: -1}
+            # The specification shows no direction but -1, so none is sent that nobody has asked for.
+            sort = {_START: order[_START], "_id": order.get("_id", order[_START])}
+            changes: dict[str, Any] = {"sort": sort, "offset": 0}
             if request.projection is not None and _START not in request.projection:
                 changes["projection"] = (*request.projection, _START)
             return cls(request.model_copy(update=changes), _ByTime)
@@ -358,6 +364,7 @@ class _ByTime(_Walk):
 
     def __init__(self, search: Search, request: Any, *, is_all: bool = False) -> None:
         super().__init__(search, request, is_all=is_all)
+        self._whole = request
         #: Millisecond of the last record, the ids that are read of it, and their number in the request.
         self._bound: datetime | None = None
         self._seen: list[str] = []
@@ -372,7 +379,7 @@ class _ByTime(_Walk):
         is_last = False
         while not is_last:
             # The last record is read again, which shows whether records of its millisecond moved.
-            overlap = min(self._position, 1)
+            overlap = min(self._position, 1, self._search.page_size - 1)
             table, total = self._search.page(self._request, offset=self._position - overlap)
             ids = np.array(table["_id"].to_pylist(), dtype=object)
             if overlap and (not len(ids) or ids[0] != self._seen[-1]):
@@ -426,8 +433,11 @@ class _ByTime(_Walk):
 
     def divide(self, count: int) -> Sequence[_Walk]:
         """Divide the time; intervals with many records are read in several pages."""
-        sort = {_START: 1 if self._is_descending else -1, "_id": 1}
-        table, _ = self._search.page(self._request, limit=1, sort=sort)
+        try:
+            table, _ = self._search.page(self._whole, limit=1, offset=(self._search.total or 1) - 1)
+        except AttribError:
+            # Not all services answer large offsets.
+            return [self]
         if not table.num_rows or self._bound is None:
             return [self]
         low, high = sorted((self._bound, table[_START][0].as_py()))
@@ -455,7 +465,8 @@ def _by_offset(search: Search, request: Any) -> Pages:
     """Yield pages that overlap by one record, which shows whether records moved."""
     rows, first, last = 0, None, None
     while True:
-        overlap = min(rows, 1)
+        # A page of one record has no room for another.
+        overlap = min(rows, 1, search.page_size - 1)
         limit = search.page_size + overlap
         if request.limit is not None:
             limit = min(limit, request.limit - rows + overlap)
@@ -466,6 +477,9 @@ def _by_offset(search: Search, request: Any) -> Pages:
             break
         if overlap and (not table.num_rows or _identity(table, 0) != last):
             raise _Moved(f"the records changed while they were read, after {rows} of {expected}")
+        if overlap and table.num_rows == overlap and expected is not None and rows < expected:
+            search.page_size = 1
+            continue
         table = table.slice(overlap)
         if table.num_rows:
             first = first if rows else _identity(table, 0)

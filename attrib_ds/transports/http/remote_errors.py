@@ -40,14 +40,28 @@ _ADVICE: Final[dict[int, str]] = {
 }
 #: Type of the entry in the details of an error that a smaller page may avoid.
 _PAGE_TOO_LARGE: Final = "page-too-large"
-#: Pages are made smaller down to this number of records.
-SMALLEST_PAGE: Final = 100
 #: Type of the entry in the details of an error that may mean that the service lacks an operation.
-_LACKS: Final = "operation-lacking"
-_LACKING: Final = frozenset({401, 403, 404, 405, 410, 501})
+LACKS: Final = "operation-lacking"
+LACKING: Final = frozenset({401, 403, 404, 405, 410, 501})
+#: What routers and pages that know no such path answer besides.
+_MAY_LACK: Final = frozenset({301, 302, 303, 307, 308, 400, 500, 502})
+#: Additions whose work other operations do; it is safe to do it again.
+_REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Members with the text of an error, the most telling first.
-_TELLING: Final = ("error_description", "message", "detail", "errors", "error", "reason", "title")
+_TELLING: Final = (
+    "error_description",
+    "message",
+    "detail",
+    "errors",
+    "error",
+    "reason",
+    "title",
+    "fault",
+    "faultstring",
+)
+_BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 _LONGEST: Final = 4_000
 _MOST_PARTS: Final = 100
 _LONGEST_FOREIGN: Final = 200
@@ -97,9 +111,12 @@ def read_failure(
         advice = "check url=, or give the path of this operation in routes="
     else:
         advice = _ADVICE.get(status, "")
-    text = (
-        _with_arguments(operation, message) if message else f"HTTP {status} from {url}{_foreign_error(body)}"
-    )
+    is_bare = "requestId" not in body and message in _BARE
+    text = f"HTTP {status} from {url}{_foreign_error(body)}"
+    if is_bare:
+        text = f"{operation.name}: {text}"
+    elif message:
+        text = _with_arguments(operation, message)
     ids = (body.get("requestId"), response.headers.get("X-Request-Id"))
     id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
     error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation, request_id=id)
@@ -108,32 +125,43 @@ def read_failure(
     if status == 429 or (status == 503 and error.retry_after is not None):
         # The request was not started.
         retry = "always"
+    if 300 <= status < 400:
+        error.details.append({"type": "moved"})
     # Our own service says in details what is wrong.
     details = body.get("details")
-    if (getattr(request, "limit", None) or 0) > SMALLEST_PAGE and (
-        status in (413, 504)
-        or (status == 400 and not details and _NAMES_LIMIT.search(f"{message}{_foreign_error(body)}"))
+    limit = getattr(request, "limit", None) or 0
+    told_of = f"{message}{_foreign_error(body)}"
+    if limit > 1 and (
+        status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(told_of))
     ):
-        error.details.append({"type": _PAGE_TOO_LARGE})
+        named = [int(number) for number in _NUMBER.findall(told_of) if 0 < int(number) < limit]
+        error.details.append({"type": _PAGE_TOO_LARGE, "size": max(named, default=limit // 2)})
         retry = "never"
     # Our own service names its request when it forbids one, and the argument of what it does not find.
-    is_own = (status == 403 and "requestId" in body) or (status == 404 and error.field is not None)
-    if operation.extension and status in _LACKING and not is_own:
-        error.details.append({"type": _LACKS, "status": status})
+    is_own = "requestId" in body and status in {403, *_MAY_LACK}
+    is_own |= status == 404 and error.field is not None
+    lacking = LACKING | _MAY_LACK if may_be_lacking(operation) else LACKING
+    if operation.extension and status in lacking and not is_own:
+        error.details.append({"type": LACKS, "status": status})
     if any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details):
         # The same request would exceed the deadline again.
         retry = "never"
     return AttemptFailed(error, retry, reached_service=status != 429)
 
 
+def may_be_lacking(operation: Operation) -> bool:
+    """Return whether any failure may mean that a service lacks an operation, which it has not carried out."""
+    return operation.extension and (operation.method == "GET" or operation.name in _REPLACEABLE)
+
+
 def lacking_status(error: errors.AttribError) -> int | None:
     """Return the status by which a service may say that it lacks an operation, or None."""
-    return next((entry["status"] for entry in error.details if entry.get("type") == _LACKS), None)
+    return next((entry["status"] for entry in error.details if entry.get("type") == LACKS), None)
 
 
-def is_page_too_large(error: errors.AttribError) -> bool:
-    """Return whether a page with fewer records may succeed."""
-    return {"type": _PAGE_TOO_LARGE} in error.details
+def smaller_page(error: errors.AttribError) -> int | None:
+    """Return the number of records of a page that may succeed, or None if its size is not the problem."""
+    return next((entry["size"] for entry in error.details if entry.get("type") == _PAGE_TOO_LARGE), None)
 
 
 def item_error(body: Mapping[str, Any], operation: Operation) -> errors.AttribError:

@@ -18,7 +18,7 @@ from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.contract import OPERATIONS, Answer, Operation, Request, build, to_wire
 from attrib_ds.contract.administration import LoadRecords
 from attrib_ds.contract.interactions import SearchInteractions
-from attrib_ds.contract.operation import columns
+from attrib_ds.contract.operation import columns, projected
 from attrib_ds.contract.users import SearchUsers
 from attrib_ds.keys import Secret
 from attrib_ds.transports.http import answers, configuration, remote_errors, session, uploading
@@ -43,6 +43,7 @@ _PROMISED: Final[dict[str, dict[str, Any]]] = {
     "list_campaigns": {"sort": "name", "order": "ASC"},
     "list_outlays": {"sort": "startDate", "order": "ASC"},
 }
+_BY_TIME: Final = ["startDate", "_id"]
 #: What it costs that a service lacks an operation that the specification has not.
 _COSTS: Final = {
     "create_events": "events are sent one at a time",
@@ -50,6 +51,8 @@ _COSTS: Final = {
     "list_nodes": "traffic sources have no names and no tree",
     "get_settings": "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not",
 }
+#: Properties that a search returns by default, by name: the default set of another service may lack some.
+_DEFAULT: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in projected(None)))
 #: Fields that a warning names, and characters of each.
 _MOST_NAMES: Final = 20
 _LONGEST_NAME: Final = 80
@@ -124,7 +127,9 @@ class Http:
         self._page_sizes: dict[str, int] = {}
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
-        self._is_admitted = self._must_name_id = False
+        self._is_admitted = self._must_name_id = self._sorts_by_one = False
+        #: Unknown fields of streams, of which a connection warns once.
+        self._warned: set[str] = set()
         #: The last token that the service has accepted.
         self._accepted: Secret[str] | None = None
         self.address = addresses["v1"]
@@ -187,7 +192,7 @@ class Http:
         if answer is None:
             return open_stream(self._search(operation), request, offers_arrow=self._offers_arrow)
         expected = columns(operation, request)
-        warn_of_unknown_fields(operation, answer.columns.names[len(expected) :], are_kept=False)
+        _warn_once(operation, answer.columns.names[len(expected) :], self._warned)
         return replace(answer, columns=expected)
 
     def _one_response(self, operation: Operation, request: Any) -> Answer | None:
@@ -198,9 +203,10 @@ class Http:
         try:
             answer = self._fetch(operation, request, answers.read_answer)
         except errors.AttribError as error:
-            if not is_page or not remote_errors.is_page_too_large(error):
+            smaller = remote_errors.smaller_page(error)
+            if not is_page or smaller is None:
                 raise
-            self._page_sizes[operation.name] = max(request.limit // 2, remote_errors.SMALLEST_PAGE)
+            self._page_sizes[operation.name] = smaller
             return None
         # The service may have a smaller maximum page size.
         left = (
@@ -221,7 +227,7 @@ class Http:
             return self._fetch(operation, request, read, is_wanted=is_wanted)
 
         self._page_sizes.setdefault(operation.name, self._options.page)
-        return Search(operation, fetch, self._page_sizes, self._options.workers, stop)
+        return Search(operation, fetch, self._page_sizes, self._options.workers, stop, warned=self._warned)
 
     def _fetch(
         self,
@@ -241,7 +247,7 @@ class Http:
             raise errors.Unavailable("the project is closed; connect() opens it again")
         if operation.name in self._lacking:
             raise self._lack(operation)
-        request = self._naming_id(request)
+        request = self._as_taken(request)
         routed = self._operations[operation.name]
         wire = to_wire(routed, request)
         accept = "*/*" if routed.answer.kind == "file" else answers.JSON
@@ -273,17 +279,30 @@ class Http:
             return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
         except errors.AttribError as error:
             is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
+            is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
+            is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
             if is_nameless and not self._must_name_id:
                 self._must_name_id = True
                 return self._fetch(operation, request, read, is_wanted=is_wanted)
+            if is_foreign and is_by_two and not self._sorts_by_one:
+                self._sorts_by_one = True
+                try:
+                    return self._fetch(operation, request, read, is_wanted=is_wanted)
+                except errors.InvalidRequest:
+                    self._sorts_by_one = False
+                    raise error from None
             if not self._lacks(operation, request, error):
                 raise
         raise self._lack(operation)
 
-    def _naming_id(self, request: Any) -> Any:
-        """Name the id, without which some services answer; not all take it for a key of users."""
-        if isinstance(request, SearchInteractions) and request.projection and "_id" not in request.projection:
-            return request.model_copy(update={"projection": ("_id", *request.projection)})
+    def _as_taken(self, request: Any) -> Any:
+        """Name the properties to return, with the id, which not all services take for a key of users."""
+        if isinstance(request, SearchInteractions):
+            projection = tuple(dict.fromkeys(("_id", *(request.projection or _DEFAULT))))
+            changes: dict[str, Any] = {"projection": projection}
+            if self._sorts_by_one and list(request.sort or ()) == _BY_TIME:
+                changes["sort"] = {_BY_TIME[0]: (request.sort or {})[_BY_TIME[0]]}
+            return request.model_copy(update=changes)
         if isinstance(request, SearchUsers) and self._must_name_id and "_id" not in request.fields:
             return request.model_copy(update={"fields": ("_id", *request.fields)})
         return request
@@ -293,8 +312,10 @@ class Http:
         status = remote_errors.lacking_status(error)
         if status is None:
             return False
-        if status in (401, 403) and self._tokens is not None and not self._is_admitted:
-            # The token is good if it is good for what the specification has.
+        is_doubtful = status not in remote_errors.LACKING
+        is_doubtful |= status in (401, 403) and not self._is_admitted
+        if is_doubtful and self._tokens is not None:
+            # The token and the service are good if they are good for what the specification has.
             probed = OPERATIONS["list_event_types"]
             project_id = getattr(request, "projectId", None) or request.project_ids[0]
             try:
@@ -307,9 +328,10 @@ class Http:
         return True
 
     def _lack(self, operation: Operation) -> errors.NotSupported:
+        advice = "; list_user_events reads the events of a user" if operation.name == "search_events" else ""
         return errors.NotSupported(
             f"{operation.name}: {self.address} does not offer it (HTTP {self._lacking[operation.name]}); it "
-            "is an addition to the specification that services of attrib-ds have"
+            f"is an addition to the specification that services of attrib-ds have{advice}"
         )
 
     def tables(self) -> Tables:
@@ -510,6 +532,13 @@ def warn_of_unknown_fields(operation: Operation, unknown: Iterable[str], *, are_
         )
 
 
+def _warn_once(operation: Operation, unknown: Iterable[str], warned: set[str]) -> None:
+    """Warn of fields that streams leave out, unless the connection has done so."""
+    new = [name for name in unknown if f"{operation.name} {name}" not in warned]
+    warned.update(f"{operation.name} {name}" for name in new)
+    warn_of_unknown_fields(operation, new, are_kept=False)
+
+
 @contextmanager
 def _opened(
     search: Search, request: Any, paged: Any, *, is_whole: bool, offers_arrow: bool | None
@@ -557,14 +586,10 @@ def _read_at_once(
 
 def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: bool | None) -> Pages:
     names = set(_expected_names(search.operation, request))
-    has_warned = False
     with _opened(search, request, request, is_whole=False, offers_arrow=offers_arrow) as pages:
         for table in pages:
-            unknown = sorted(set(table.column_names) - names)
-            # Once per call. All tables of a stream have the same columns, so unknown ones are left out.
-            if unknown and not has_warned:
-                has_warned = True
-                warn_of_unknown_fields(search.operation, unknown, are_kept=False)
+            # All tables of a stream have the same columns, so unknown ones are left out.
+            _warn_once(search.operation, sorted(set(table.column_names) - names), search.warned)
             table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
 

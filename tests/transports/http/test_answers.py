@@ -46,7 +46,7 @@ def test_records_are_asked_for_as_arrow_or_json_and_named(shop, service):
     assert len(asked.headers["X-Request-Id"]) == 36
     assert "Cookie" not in asked.headers
     sent = json.loads(asked.body)
-    assert (sent["projection"], sent["limit"], sent["offset"]) == (["geo"], 3, 6)
+    assert (sent["projection"], sent["limit"], sent["offset"]) == (["_id", "geo"], 3, 6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
@@ -109,7 +109,8 @@ def test_unknown_and_missing_properties_and_unknown_members_do_no_harm(shop, ser
 
 def test_a_bare_array_may_stand_for_a_page_and_a_page_for_an_array(shop, service):
     # An array does not say whether more records follow.
-    service.script = [Reply(body=[{"_id": ID}]), Reply(body=[{"_id": ID}]), page({"id": "h"})]
+    visit = {"_id": ID, "startDate": "2025-01-31T12:00:00Z"}
+    service.script = [Reply(body=[visit]), Reply(body=[visit]), page({"id": "h"})]
     assert search_interactions(shop, columns=["_id"])["_id"].tolist() == [ID]
     assert list_hits(shop, ID)["id"].tolist() == ["h"]
 

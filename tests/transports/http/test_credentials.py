@@ -105,7 +105,7 @@ def test_each_member_is_needed(key, member, value):
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
         ("", "is not JSON"),
-        ("[" * 9_000, "is not JSON"),
+        ("[" * 9_000, "is not a JSON object"),
     ],
 )
 def test_files_that_are_none(tmp_path, content, words):
@@ -372,7 +372,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
             errors.InvalidRequest,
-            "302; check auth_url=",
+            "302; it has moved to https://evil.example; pass auth_url=",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Answers of services that keep the specification in other ways than ours: each write is sent once."""
 
 import json
+from urllib.parse import parse_qs
 
 import pandas as pd
 import pytest
@@ -302,20 +303,28 @@ def test_totals_may_be_absent_text_or_estimates(shop, service, total):
     assert frames[0]["_id"].tolist() == [record["_id"] for record in records]
 
 
+HALVES = [10_000, 5_000, 2_500, 1_250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
+
+
 @pytest.mark.parametrize(
-    ("status", "body"),
-    [(400, {"message": "limit must not be greater than 1000"}), (413, b""), (504, b"<html>"),
-     (400, {"errors": [{"detail": "page size is too large"}]})],
-)  # fmt: skip
-def test_pages_become_smaller_and_stay_so(shop, service, status, body):
+    ("status", "body", "most", "limits"),
+    [
+        (400, {"message": "limit 10000 must not be greater than 1000"}, 1_000, [10_000, 1_000]),
+        (400, {"message": "limit: at most 20"}, 20, [10_000, 20]),
+        (413, b"", 1_000, HALVES[:5]),
+        (504, b"<html>", 99, HALVES[:8]),
+        (400, {"errors": [{"detail": "page size is too large"}]}, 1, HALVES),
+    ],
+)
+def test_pages_become_smaller_and_stay_so(shop, service, status, body, most, limits):
     def answer(asked):
-        return page() if json.loads(asked.body)["limit"] <= 1_000 else Reply(status, body)
+        return page() if json.loads(asked.body)["limit"] <= most else Reply(status, body)
 
     service.script = [answer]
     at.search_interactions(shop)
-    assert [json.loads(asked.body)["limit"] for asked in service.asked] == [10_000, 5_000, 2_500, 1_250, 625]
+    assert [json.loads(asked.body)["limit"] for asked in service.asked] == limits
     at.search_interactions(shop)
-    assert json.loads(service.asked[-1].body)["limit"] == 625
+    assert json.loads(service.asked[-1].body)["limit"] == limits[-1]
 
 
 @pytest.mark.parametrize(
@@ -332,4 +341,330 @@ def test_pages_become_smaller_and_stay_so(shop, service, status, body):
 def test_errors_say_what_the_service_said(shop, service, body, words):
     service.script = [Reply(422, body)]
     with pytest.raises(errors.InvalidRequest, match=words):
+        at.get_user(shop, ID)
+
+
+VISITS = [
+    {
+        "_id": f"{number:024x}",
+        "type": "session",
+        "userId": "a" * 24,
+        "nodeId": "search",
+        "startDate": f"2025-01-{number + 1:02}T00:00:00.000Z",
+        "endDate": f"2025-01-{number + 1:02}T00:10:00.000Z",
+        "isBot": False,
+        "hitCount": 1,
+        "firstHitId": UUID.upper()[:-2] + f"{number:02}",
+    }
+    for number in range(3)
+]
+ORDER = {"type": "currency", "date": DAY, "current": {"amount": 10, "currency": "EUR"}}
+
+
+def order(**changes):
+    """Return an order of the user, with some properties changed; those that are None are absent."""
+    event = {"_id": UUID, "userId": "a" * 24, "eventDate": DAY, "eventType": "order", "metrics": []}
+    return {name: value for name, value in (event | changes).items() if value is not None}
+
+
+def metric(**changes):
+    """Return the turnover of an order, with its current value changed."""
+    current = ORDER["current"] | changes
+    return {"key": "turnover", "type": "statistic", "data": ORDER | {"current": current}}
+
+
+def keep(
+    service, *, visits=VISITS, events=(), types=(), refuse=lambda asked, sent: None, absent=ABSENT, most=9
+):
+    """Answer the searches of a project as a service of the specification does; `refuse` may answer first."""
+
+    def answer(asked):
+        sent = json.loads(asked.body) if asked.body else {}
+        refusal = refuse(asked, sent)
+        path = asked.path.partition("?")[0]
+        if refusal is not None:
+            return refusal
+        if path.endswith("/interactions/search"):
+            found = [
+                visit
+                for visit in visits
+                if sent.get("since", "2000")[:19]
+                <= visit["startDate"]
+                <= sent.get("until", "3000")[:23] + "Z"
+            ]
+            found.sort(key=lambda visit: visit["startDate"], reverse=True)
+            offset = sent.get("offset", 0)
+            named = [
+                {name: value for name, value in visit.items() if name in sent.get("projection", ("_id",))}
+                for visit in found[offset:][: min(most, sent["limit"])]
+            ]
+            return page(*named, total=len(found), offset=offset)
+        if path.endswith("/users/search"):
+            user = {"_id": "a" * 24, "eventCount": len(events)}
+            return page(*([] if sent.get("idAfter") else [user]), offset=0)
+        if path.endswith("/hits"):
+            visit = next(visit for visit in visits if visit["firstHitId"] == path.split("/")[-2])
+            hit = {"id": visit["firstHitId"], "sessionId": visit["_id"], "serverDate": visit["startDate"]}
+            return Reply(body=[hit | {"href": "x", "pageUrl": {"query": {}}}])
+        listed = {"events": events, "event-types": types}.get(path.rpartition("/")[2])
+        return absent if listed is None else page(*listed)
+
+    service.script = [answer]
+
+
+def mirrored(shop, **options):
+    """Mirror a project; return its interactions, its events and what its check says."""
+    with at.sync(shop, ":memory:", **options) as mirror:
+        visits = at.search_interactions(mirror, filtered=None, bots=None, sort="startDate")
+        return visits, at.search_events(mirror), at.admin.check(mirror)
+
+
+WARNS = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+
+
+@WARNS
+def test_what_is_needed_is_asked_for_by_name(shop, service):
+    bots = [visit | {"isBot": True, "trafficFilterId": "tf-1"} for visit in VISITS]
+    keep(service, visits=bots)
+    visits, _, check = mirrored(shop)
+    assert (visits["isBot"].all(), set(visits["trafficFilterId"]), set(visits["nodeId"])) == (
+        True, {"tf-1"}, {"search"}
+    )  # fmt: skip
+    assert at.search_interactions(shop)["userId"].tolist() == ["a" * 24] * 3
+    assert check.empty
+
+
+@pytest.mark.parametrize(
+    ("currency", "kept"),
+    [
+        ("eur", "EUR"),
+        ("Eur", "EUR"),
+        ("XBT", "XBT"),
+        ("US$", "US$"),
+        ("EURO", "EURO"),
+        ("", None),
+        (None, None),
+    ],
+)
+@WARNS
+def test_an_amount_of_any_currency_is_kept_and_named(shop, service, currency, kept, recwarn):
+    turnover = {"storageKey": "turnover", "type": "currency", "entity": "event"}
+    types = [{"_id": "t", "reference": "order", "fields": [turnover]}]
+    keep(service, types=types, events=[order(metrics=[metric(currency=currency)])])
+    _, events, check = mirrored(shop)
+    row = events.iloc[0]
+    assert row["statistics.turnover.amount"] == 10
+    assert (
+        None if pd.isna(row["statistics.turnover.currency"]) else row["statistics.turnover.currency"]
+    ) == kept
+    assert check["check"].tolist() == ([] if kept == "EUR" else ["currencies"])
+    told = [str(warning.message) for warning in recwarn if "'turnover'" in str(warning.message)]
+    assert len(told) == (kept != "EUR")
+
+
+@WARNS
+def test_a_metric_that_cannot_be_kept_is_named(shop, service):
+    keep(service, events=[order(metrics=[metric(amount="a lot")])])
+    with pytest.warns(
+        errors.InputWarning, match="1 values of the metric 'turnover' are left out .*no amount"
+    ):
+        _, events, _ = mirrored(shop)
+    assert len(events) == 1
+
+
+@WARNS
+def test_an_interaction_without_a_node_has_none_and_earns_no_credit_for_one(shop, service):
+    visits = [{name: value for name, value in visit.items() if name != "nodeId"} for visit in VISITS]
+    keep(service, visits=visits, events=[order()])
+    with at.sync(shop, ":memory:") as mirror:
+        assert at.search_interactions(mirror)["nodeId"].isna().all()
+        assert at.list_nodes(mirror).empty
+        assert at.admin.check(mirror).empty
+        credits = at.attribute(at.conversion_paths(mirror, event_type="order"), "last_touch")
+    assert credits["node_id"].isna().all()
+    assert credits["conversions"].sum() == 1
+
+
+@WARNS
+def test_ids_keep_the_blanks_that_tell_them_apart(shop, service):
+    nodes = [" a", "a", "a "]
+    keep(
+        service,
+        visits=[visit | {"nodeId": node} for visit, node in zip(VISITS, nodes, strict=True)],
+        events=[order(eventType=" order"), order(_id=UUID[:-1] + "b", eventType="order")],
+    )
+    visits, events, check = mirrored(shop)
+    assert visits["nodeId"].tolist() == nodes
+    assert set(events["eventType"]) == {" order", "order"}
+    assert check.empty
+
+
+@WARNS
+@pytest.mark.parametrize("operation", WRITES)
+def test_a_web_page_in_answer_to_a_write_is_a_success(shop, service, operation):
+    sent = serve(service, operation, Reply(body=b"<html>done</html>", media="text/html"))
+    with pytest.warns(errors.InputWarning, match="answered 200 with a web page; check url="):
+        result = WRITES[operation](shop)
+    assert result is None or result[0] in ("accepted", "processed", "updated", "created")
+    assert len(sent()) == 1
+
+
+def test_rows_after_one_that_was_answered_by_a_web_page_are_sent(shop, service):
+    rows = pd.DataFrame(
+        {"date": [DAY] * 3, "nodeData.vendorId": "Google Ads", "userData.email": "ann@x.example"}
+    )
+    service.script = [
+        Reply(201, {"id": ID}),
+        Reply(body=b"<html>", media="text/html"),
+        Reply(201, {"id": ID}),
+    ]
+    with pytest.warns(errors.InputWarning, match="web page"):
+        assert at.create_offline_interactions(shop, rows)["status"].tolist() == ["created"] * 3
+
+
+@pytest.mark.parametrize("read", [at.search_interactions, lambda shop: at.list_hits(shop, UUID)])
+def test_no_content_is_no_empty_result(shop, service, read):
+    service.script = [Reply(204, b"", media=None)]
+    with pytest.raises(errors.ServiceFailure, match="cannot be read"):
+        read(shop)
+
+
+def test_ids_are_sent_as_the_service_gave_them(shop, service):
+    service.script = [page()]
+    at.list_hits(shop, UUID.upper())
+    assert UUID.upper() in service.asked[0].path
+
+
+@WARNS
+def test_pages_of_one_record_are_walked(shop, service):
+    types = [{"_id": name, "reference": name} for name in "abc"]
+
+    def one_at_a_time(asked, sent):
+        if "event-types" not in asked.path:
+            return None
+        offset = int(parse_qs(asked.path.partition("?")[2])["offset"][0])
+        return page(*types[offset : offset + 1], total=3, offset=offset)
+
+    keep(service, most=1, refuse=one_at_a_time)
+    assert at.search_interactions(shop)["_id"].tolist() == [visit["_id"] for visit in VISITS[::-1]]
+    assert at.list_event_types(shop)["reference"].tolist() == ["a", "b", "c"]
+    assert len(mirrored(shop)[0]) == 3
+
+
+@WARNS
+def test_unknown_fields_of_hits_are_ignored_with_one_warning(shop, service):
+    keep(service)
+    with pytest.warns(errors.UnknownFields) as told:
+        mirror = at.sync(shop, ":memory:", hits=True)
+    with mirror:
+        assert [len(at.list_hits(mirror, visit["firstHitId"])) for visit in VISITS] == [1, 1, 1]
+    assert sum("list_hits" in str(warning.message) for warning in told) == 1
+
+
+@WARNS
+def test_fields_of_event_types_may_lack_members(shop, service):
+    fields = [{"storageKey": "email", "type": "email", "entity": "user"}, {"storageKey": "turnover"}]
+    keep(service, types=[{"_id": "t", "reference": "order", "fields": fields}], events=[order()])
+    assert len(mirrored(shop)[1]) == 1
+
+
+@WARNS
+def test_no_order_is_sent_that_the_specification_does_not_show(shop, service):
+    keep(service, most=1)
+    at.search_interactions(shop)
+    directions = {way for asked in service.asked for way in json.loads(asked.body)["sort"].values()}
+    assert directions == {-1}
+    nulls = [
+        name for asked in service.asked for name, value in json.loads(asked.body).items() if value is None
+    ]
+    assert nulls == []
+
+
+@WARNS
+@pytest.mark.parametrize("most", [1, 9])
+def test_a_service_that_sorts_by_one_property_is_asked_for_one(shop, service, most):
+    def refuse(asked, sent):
+        return Reply(400, {"message": "one property"}) if len(sent.get("sort", ())) > 1 else None
+
+    keep(service, most=most, refuse=refuse)
+    assert at.search_interactions(shop)["_id"].tolist() == [visit["_id"] for visit in VISITS[::-1]]
+    assert [len(json.loads(asked.body)["sort"]) for asked in service.asked[:3]][:2] == [2, 1]
+    assert all(len(json.loads(asked.body)["sort"]) == 1 for asked in service.asked[1:])
+
+
+@WARNS
+def test_all_records_are_read_where_a_filter_is_refused(shop, service, tmp_path):
+    def refuse(asked, sent):
+        is_filtered = "interactionFilter" in sent or "filters" in sent
+        return Reply(400, {"message": "unknown operator greaterThanOrEquals"}) if is_filtered else None
+
+    keep(service, refuse=refuse, visits=VISITS[:2])
+    at.sync(shop, tmp_path / "mirror").close()
+    keep(service, refuse=refuse, events=[order()])
+    with pytest.warns(errors.InputWarning, match="refuses the filter of changes"):
+        mirror = at.sync(shop, tmp_path / "mirror")
+    with mirror:
+        assert len(at.search_interactions(mirror)) == 3
+        assert len(at.search_events(mirror)) == 1
+
+
+@WARNS
+def test_a_search_of_users_does_without_what_is_no_counter(shop, service):
+    def refuse(asked, sent):
+        return (
+            Reply(400, {"message": "unknown key createdAt"})
+            if "createdAt" in sent.get("fields", ())
+            else None
+        )
+
+    keep(service, refuse=refuse, events=[order()])
+    assert len(mirrored(shop)[1]) == 1
+
+
+@WARNS
+def test_the_user_of_an_event_is_the_one_that_was_asked_for(shop, service):
+    keep(service, events=[order(userId=None)])
+    assert mirrored(shop)[1]["userId"].tolist() == ["a" * 24]
+
+
+MISSING = {
+    "400": Reply(400, {"message": "Bad Request"}),
+    "web page": Reply(body=b"<html>", media="text/html"),
+    "welcome": Reply(body={"message": "Welcome"}),
+    "redirect": Reply(302, b"", {"Location": "https://login.example"}),
+    "500": Reply(500, {"message": "Internal Server Error"}),
+    "502": Reply(502, b"<html>", media="text/html"),
+}
+
+
+@WARNS
+@pytest.mark.parametrize("form", MISSING)
+def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, service, form):
+    keep(service, absent=MISSING[form], events=[order()])
+    visits, stored, check = mirrored(shop)
+    assert (len(visits), len(stored), len(check)) == (3, 1, 0)
+    before = len(service.asked)
+    mirrored(shop)
+    again = [asked.path for asked in service.asked[before:]]
+    assert not [path for path in again if path.endswith(("/settings", "/nodes", "/events/search"))]
+
+
+def test_a_failure_of_all_operations_is_no_missing_addition(shop, service):
+    service.script = [Reply(500, {"message": "Internal Server Error"})]
+    with pytest.raises(errors.ServiceFailure, match=r"list_nodes: HTTP 500 from http://.*/nodes: Internal"):
+        at.list_nodes(shop)
+
+
+@WARNS
+def test_messages_name_what_to_do(shop, service):
+    keep(service)
+    with pytest.raises(errors.NotSupported, match="list_user_events reads the events of a user"):
+        at.search_events(shop)
+    service.script = [Reply(400, {"message": "Bad Request"})]
+    with pytest.raises(
+        errors.InvalidRequest, match=r"^get_user: HTTP 400 from http://.*/users/.*: Bad Request"
+    ):
+        at.get_user(shop, ID)
+    service.script = [Reply(400, {"fault": {"faultstring": "shop is closed"}})]
+    with pytest.raises(errors.InvalidRequest, match="shop is closed"):
         at.get_user(shop, ID)

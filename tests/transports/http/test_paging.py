@@ -484,7 +484,7 @@ def test_a_record_that_the_service_repeats_is_returned_once_with_a_warning(open_
         again = [
             each | {"_id": hex_id(0)} if each["_id"] == hex_id(30) else each for each in reply.body["data"]
         ]
-        return page(*again, total=reply.body["total"])
+        return page(*again, total=reply.body["total"], offset=reply.body["offset"])
 
     shelf.alter = repeat
     shop = open_shop(page=5)
