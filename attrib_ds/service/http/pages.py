@@ -314,8 +314,9 @@ def _record(
     id = (hit.hitId or new_uuid()).lower()
     tracker_id = hit.trackerId
     if _refuses_id(headers, settings):
-        # Without an id that the browser may keep, the hit is a visitor of its own.
-        tracker_id = (None if hit.isPersistent else tracker_id) or f"hit.{id}"
+        # Without an id that the browser may keep, the page is a visitor of its own.
+        page = None if hit.isPersistent else tracker_id
+        tracker_id = daily_visitors.tracker_of(page, visitor=None, hit_id=id)
     elif not hit.isPersistent or tracker_id is None:
         tracker_id = daily_visitors.tracker_of(tracker_id, visitor=visitor, hit_id=id)
     elif visitor is not None:
