@@ -4,13 +4,13 @@ import random
 from urllib.parse import parse_qs, urlsplit
 
 import duckdb
-import ibis
 import pyarrow as pa
 import pytest
 from support import reference_exports
 from support.export_rows import ga4_rows, snowplow_rows
 from support.export_schemas import GA4, SNOWPLOW, arrow, leaves, without
 
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.records import ga4_events, snowplow_events
 from attrib_ds.records.export_tables import AccessLog, open_access_log
 from attrib_ds.records.ga4_events import GA4Hits, open_ga4_hits
@@ -36,7 +36,7 @@ def in_order(hits):
 
 def read_in_place(module, rows, schema):
     """Return the distinct raw hits of a table in an engine."""
-    table = ibis.duckdb.connect().create_table("events", arrow(rows, schema))
+    table = DuckDB().connect().create_table("events", arrow(rows, schema))
     found = module.page_views(table).distinct().to_pyarrow().to_pylist()
     return sorted(map(comparable, found), key=str)
 

@@ -5,7 +5,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
@@ -277,23 +277,21 @@ class Http:
 
         try:
             return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
-        except errors.AttribError as error:
-            is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
-            is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
-            is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
-            if is_nameless and not self._must_name_id:
-                self._must_name_id = True
+        except errors.AttribError as caught:
+            error = caught
+        # What follows is no consequence of the error, so none of it has the error as its context.
+        is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
+        is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
+        is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
+        if is_nameless and not self._must_name_id:
+            self._must_name_id = True
+            return self._fetch(operation, request, read, is_wanted=is_wanted)
+        if is_foreign and is_by_two and not self._sorts_by_one:
+            self._sorts_by_one = True
+            with suppress(errors.InvalidRequest):
                 return self._fetch(operation, request, read, is_wanted=is_wanted)
-            if is_foreign and is_by_two and not self._sorts_by_one:
-                self._sorts_by_one = True
-                try:
-                    return self._fetch(operation, request, read, is_wanted=is_wanted)
-                except errors.InvalidRequest:
-                    self._sorts_by_one = False
-                    raise error from None
-            if not self._lacks(operation, request, error):
-                raise
-        raise self._lack(operation)
+            self._sorts_by_one = False
+        raise self._lack(operation) if self._lacks(operation, request, error) else error
 
     def _as_taken(self, request: Any) -> Any:
         """Name the properties to return, with the id, which not all services take for a key of users."""

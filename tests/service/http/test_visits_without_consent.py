@@ -104,7 +104,7 @@ def three_pages(site, *, address=HOME, first=1, **headers):
         (True, None, None, "0", f"hit.{uuid(1)}"),
         # Against the signal no id lasts; that of the page does not.
         (True, "cookie", None, "1", f"hit.{uuid(1)}"),
-        (False, "p-1", None, "1", "p-1"),
+        (False, "p-1", None, "1", "page.p-1 p-1"),
     ],
 )
 def test_g239_under_which_id_a_hit_is_accepted(keeps, tracker, visitor, signal, expected):

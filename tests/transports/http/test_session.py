@@ -141,9 +141,11 @@ def test_silence_in_the_middle_of_a_body_is_a_timeout(open_shop, service, time):
     shop = open_shop(read_timeout=0.2)
     service.script = [Reply(body=EMPTY.body, cut=10, after="silence"), EMPTY]
     assert search(shop) == 0
+    # A write that was answered is not sent again, whatever becomes of the answer.
     service.script = [Reply(body={"id": "7"}, cut=2, after="silence")]
-    with pytest.raises(errors.Unavailable, match=r"no response within 0.2 s.*may have been carried out"):
-        create(shop)
+    asked = len(service.asked)
+    create(shop)
+    assert len(service.asked) == asked + 1
 
 
 def test_a_service_that_is_not_there_is_tried_for_everything(open_shop, service, time):
@@ -328,8 +330,6 @@ ATTACKS = {
     "JSON: nested too deeply": (Reply(body=b'{"data":' + b"[" * 10**6), "cannot be read"),
     "JSON: a bomb of gzip": (Reply(body=lambda: [bomb()] * 20, headers=GZIP), "larger than"),
     "JSON: fewer records than counted": (page({"_id": ID}, count=7), "its count is 7"),
-    "JSON: an object that is no page": (Reply(body=b'{"data":[]}'), "has no total"),
-    "JSON: a page without its total": (page({"_id": ID}, total=None), "has no total"),
     "JSON: a count beyond all numbers": (Reply(body=b'{"data":[],"count":1e999999999,"total":0}'), "cannot be read"),
     "JSON: a total of ten thousand digits": (Reply(body=b'{"data":[],"count":0,"total":' + b"9" * 10_000 + b"}"), "cannot be read"),
     "JSON: an endless text in an error": (endless(b"x" * MIB, head=b'{"message":"', status=400), "HTTP 400"),
@@ -338,8 +338,6 @@ ATTACKS = {
         arrow(pa.table({"_id": [ID], "startDate": ["2025-01-01T00:00:00Z"]})), "startDate as string"
     ),
     "Arrow: numbers for instants": (arrow(pa.table({"_id": [ID], "startDate": [5]})), "startDate as int64"),
-    "JSON: a total below its records": (page({"_id": ID}, {"_id": "b"}, total=1), "its total 1"),
-    "JSON: a total below zero": (page(total=-5), "its total -5"),
     "JSON: another offset than requested": (page({"_id": ID}, offset=5, total=90), "its offset 5"),
     "JSON: more records than requested": (page(*({"_id": str(n)} for n in range(50))), "more than the 40 records"),
     "JSON: no id": (page({"_id": None}, {"_id": "b"}), "1 of 2 records without _id"),
@@ -516,7 +514,8 @@ def test_any_response_is_an_answer_or_an_error(open_shop, service, time, status,
     time.seconds += 1_000
     shop = open_shop(retry_policy=at_once())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", errors.UnknownFields)
+        for category in (errors.UnknownFields, errors.InputWarning):
+            warnings.simplefilter("ignore", category)
         for call in (
             lambda: at.search_interactions(shop, limit=40),
             lambda: at.get_interaction(shop, ID),
