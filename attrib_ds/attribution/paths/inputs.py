@@ -316,24 +316,16 @@ class Input:
     def instants(self, name: str, *, role: str | None, optional: bool = False, at_end: bool = False) -> Any:
         """Return instants in UTC without a zone; instants without an offset are read as UTC.
 
-        A day stands for its start, or ``at_end`` for its end: dates, text without a time, and a column of a
-        file or frame whose instants are all midnight.
+        A day, which is a date or a text without a time, stands for its start, or ``at_end`` for its end.
         """
         values = self._column(name, role) if optional else self._complete(name, role)
         moments = self._moments(name, values)
         if not at_end:
             return moments
         end = moments + ibis.interval(days=1) - ibis.interval(microseconds=1)
-        if values.type().is_date() or (not self.is_external and self._are_days(moments)):
+        if values.type().is_date():
             return end
         return values.re_search(_DAY).ifelse(end, moments) if values.type().is_string() else moments
-
-    def _are_days(self, moments: Any) -> bool:
-        """Return whether every instant is midnight, as in exports of days."""
-        days = self.table.select(at=moments)
-        return bool(
-            days.agg(all=(days["at"] == days["at"].truncate("D")).all()).to_pyarrow()["all"][0].as_py()
-        )
 
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""
