@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -85,6 +85,9 @@ class UpdateCampaign(GetCampaign):
 
 class ListOutlays(request.PageRequest, OutlaysRequest):
     """List the outlays of a campaign, optionally those in a period or the deleted ones."""
+
+    # The end of an outlay exceeds it.
+    lower_bounds: ClassVar[frozenset[str]] = frozenset()
 
     since: values.Instant | None = None
     until: values.Instant | None = None

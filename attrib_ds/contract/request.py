@@ -41,9 +41,12 @@ class Request(Part):
     ----------
     null_counts : frozenset of str
         Attributes with None as a value; for all others None means "not given".
+    lower_bounds : frozenset of str
+        Attributes that records may equal; of those that they must exceed, digits are cut.
     """
 
     null_counts: ClassVar[frozenset[str]] = frozenset()
+    lower_bounds: ClassVar[frozenset[str]] = frozenset({"since", "changedSince"})
 
 
 class ProjectRequest(Request):
@@ -238,7 +241,6 @@ EventTypes = Annotated[
 
 
 PartT = TypeVar("PartT", bound=Part)
-_LOWER_BOUNDS: Final = frozenset({"since", "changedSince"})
 
 
 def in_milliseconds(request: PartT) -> PartT:
@@ -255,8 +257,9 @@ def in_milliseconds(request: PartT) -> PartT:
     datetime.datetime(2025, 1, 31, 12, 0, 0, 2000, tzinfo=datetime.timezone.utc)
     """
     given = {name: getattr(request, name) for name in request.model_fields_set}
+    lower = getattr(request, "lower_bounds", ())
     kept = {
-        name: instants.round_up(value) if name in _LOWER_BOUNDS and value is not None else truncate(value)
+        name: instants.round_up(value) if name in lower and value is not None else truncate(value)
         for name, value in given.items()
     }
     changes = {name: value for name, value in kept.items() if value is not given[name]}

@@ -240,14 +240,9 @@ def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
         (Path(__file__), CONVERSIONS, "is not a .parquet or .pq file"),
         (pd.concat([TOUCHPOINTS, TOUCHPOINTS], axis=1), CONVERSIONS, "occur more than once"),
         (
-            TOUCHPOINTS.assign(user_id=["u", None, "v"]),
-            CONVERSIONS,
-            "touchpoints: 1 row is not allowed: its 'user_id'",
-        ),
-        (
             TOUCHPOINTS.assign(user_id=[1.0, np.inf, 2.0]),
             CONVERSIONS,
-            "'user_id' holds floats above 2.53",
+            "'user_id' is a float above 2.53",
         ),
         (
             TOUCHPOINTS.assign(user_id=[1.0, 1e300, 2.0]),

@@ -335,8 +335,8 @@ def test_raw_values_of_nested_numbers_and_invalid_ones_are_kept(memory_store, ro
         (metric("a", None, "state"), "metrics: 'a' is a state other than 0 and 1"),
         (metric("a", "x", "number"), "metrics: 'a' has no finite number"),
         (metric("a", "Infinity", "number"), "metrics: 'a' has no finite number"),
-        (metric("a", {"amount": 1}, "currency"), "metrics: 'a' has no amount with a currency"),
-        (metric("a", {"amount": 1, "currency": "eur"}), "metrics: 'a' has no amount with a currency"),
+        (metric("a", {"amount": 1}, "currency"), "metrics: 'a' has no currency of ISO 4217"),
+        (metric("a", {"amount": 1, "currency": "eur"}), "metrics: 'a' has no currency of ISO 4217"),
         (
             metric("a", 1, date="2025-01-31"),
             "metrics: 'a' has a date that is not an RFC 3339 date-time since 1990",
