@@ -151,7 +151,7 @@ def test_json_is_read_whatever_it_is_called(shop, service, media):
         (Reply(body=b'"text"'), "cannot be read"),
         (Reply(body=b"{}"), "missing required field `data`"),
         (Reply(body={"message": "welcome"}), "missing required field `data`"),
-        (Reply(body={"data": {"_id": ID}}), "Expected `array`"),
+        (Reply(body={"data": {"_id": ID}}), "Expected `array"),
         (Reply(body=b'{"data": [{"_id": "a"},]}'), "trailing comma"),
         (Reply(body=b'{"data": [{"_id": "a"} {"_id": "b"}]}'), "expected ',' or ']'"),
         (Reply(body=b'{"data": [{"_id": NaN}]}'), "invalid character"),
