@@ -593,7 +593,9 @@ def test_pages_are_asked_for_by_the_contract(open_shop, shelf, service):
     at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
     path = OPERATIONS["search_interactions"].path.format(projectId="shop")
     assert {each.path for each in service.asked} == {f"/api/v1{path}"}
-    assert all(json.loads(each.body).get("offset", 0) == 0 for each in service.asked)
+    bodies = [json.loads(each.body) for each in service.asked]
+    # One asks where the last record lies, and periods do the rest.
+    assert sum(body.get("offset", 0) != 0 for body in bodies) == 1
 
 
 @pytest.mark.slow
