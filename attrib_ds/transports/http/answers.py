@@ -470,7 +470,7 @@ def _outcome(item: Any) -> str | errors.AttribError:
 
 
 def _file(response: session.Response, request: Any) -> File:
-    """Spool a file to disk, so that a truncated download can be retried; refuse what is no such file."""
+    """Spool a file to disk, so that a truncated download can be retried; refuse any other content."""
     with _spooling() as spool:
         for piece in response.pieces(None):
             with local_files.writing_temporarily():

@@ -279,7 +279,7 @@ class Http:
             return self._session.retry(attempt, is_safe=operation.idempotent, is_wanted=is_wanted)
         except errors.AttribError as caught:
             error = caught
-        # What follows is no consequence of the error, so none of it has the error as its context.
+        # Raised outside the handler, so that no error has another one as its context.
         is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
         is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
         is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
