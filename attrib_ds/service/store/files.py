@@ -105,6 +105,14 @@ def with_advice(error: Exception) -> str:
     return message if advice is None else f"{message} ({advice})"
 
 
+def is_of_file(error: BaseException | None) -> bool:
+    """Whether an error is about the file, not about what was asked of it.
+
+    DuckDB 2 has no class of its own for a damaged block.
+    """
+    return isinstance(error, duckdb.IOException) or "Corrupt database" in str(error)
+
+
 def failure(problem: str, error: Exception) -> errors.AttribError:
     """Return the error of a database that failed: the service can be asked again when the disk has room.
 

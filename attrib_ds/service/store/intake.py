@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import duckdb
 
 from attrib_ds.errors import Unavailable
+from attrib_ds.service.store.files import is_of_file
 from attrib_ds.service.store.queue import Queue, Row, read_moved, set_moved
 from attrib_ds.service.store.store import Store
 from attrib_ds.service.store.threads import CLOSED, Batches, abandon_after_fork, start_thread
@@ -38,7 +39,7 @@ _SECONDS_TO_CATCH_UP: Final = 2.0
 #: Number of records that cannot be written from which on the fault is not theirs.
 _MOST_FAILURES: Final = 10
 #: Causes of failures, such as a full disk, that are not the fault of what was written.
-_OF_THE_DATABASE: Final = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
+_OF_THE_DATABASE: Final = (duckdb.FatalException, duckdb.OutOfMemoryException)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -324,7 +325,8 @@ class TableIntake(Intake[Item, Result, Entry]):
         except Unavailable:
             raise
         except Exception as error:
-            if isinstance(error.__cause__, _OF_THE_DATABASE) or self._failures >= _MOST_FAILURES:
+            cause = error.__cause__
+            if isinstance(cause, _OF_THE_DATABASE) or is_of_file(cause) or self._failures >= _MOST_FAILURES:
                 raise
             failure = error
         if len(rows) > 1:

@@ -344,7 +344,7 @@ def read_moved(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Return the numbers of the last records that the tables have; 0 if there never was one."""
     try:
         numbers = dict(connection.execute("SELECT name, value FROM settings").fetchall())
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
         raise Unavailable(f"path: the project's file cannot be read: {files.with_advice(error)}") from error
     return {table: int(numbers.get(name, 0)) for table, name in _MOVED.items()}
 

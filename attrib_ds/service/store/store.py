@@ -591,8 +591,7 @@ def read_meta(connection: duckdb.DuckDBPyConnection, path: str | Path) -> Meta |
         columns = "schema_version, project_id, currency, timezone, created_at"
         (row,) = connection.execute(f"SELECT {columns} FROM meta").fetchall()
     except (duckdb.Error, ValueError) as error:
-        # DuckDB 2 has no class of its own for a damaged block.
-        if isinstance(error, duckdb.IOException) or "Corrupt database" in str(error):
+        if files.is_of_file(error):
             raise Unavailable(f"path: {str(path)!r} cannot be read: {files.with_advice(error)}") from error
         raise _not_a_project(path) from error
     return Meta(*row)._replace(created_at=row[-1].replace(tzinfo=UTC))

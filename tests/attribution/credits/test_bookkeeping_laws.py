@@ -11,6 +11,9 @@ from support.law_examples import examples
 from attrib_ds import Paths, attribute, credit_series
 from attrib_ds.records.frames import TEXT
 
+# Users who never meet, and orders before all touchpoints, are among what is drawn.
+pytestmark = [pytest.mark.filterwarnings("ignore:users"), pytest.mark.filterwarnings("ignore:clocks")]
+
 START = datetime(2025, 1, 1, tzinfo=UTC)
 HALF_DAY = timedelta(hours=12)
 LOOKBACKS = {"click": timedelta(days=5), "view": timedelta(days=1)}

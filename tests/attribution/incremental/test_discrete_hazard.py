@@ -219,6 +219,7 @@ def test_touchpoints_after_the_observation_are_ignored(world):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:clocks")  # half of the orders come hours before the first touchpoint
 def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
     users, touches, orders = small_frames()
     late = [(name, "a", when + 0.1) for _, name, when, _, _ in orders]

@@ -247,7 +247,7 @@ def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_p
     for project, (_, _, is_kept) in cases.items():
         assert dict(rows(tmp_path, "SELECT id, trackerId FROM hits", project=project)) == {
             uuid(1): "t-1" if is_kept else f"hit.{uuid(1)}",
-            uuid(2): ANY if is_kept else "of-this-page",
+            uuid(2): ANY if is_kept else "page.of-this-page",
         }
 
 
