@@ -297,7 +297,7 @@ def test_records_with_odd_numbers_are_read_or_refused_at_once():
 def test_a_value_that_does_not_fit_is_named(column, value, shown, expected):
     *parents, leaf = column.split(".")
     record = f'{{"{leaf}": {value}}}'
-    for parent in parents:
+    for parent in reversed(parents):
         record = f'{{"{parent}": {record}}}'
     resource = USER if column.startswith("most") else INTERACTION
     columns = pa.schema([resource.field("geo.city" if column == "geo" else column)])
