@@ -123,11 +123,14 @@ def _texts(field: pa.Field, column: pa.Array) -> list[str]:
 
 def _valid(text: str) -> str:
     """Return JSON text unchanged; text that only DuckDB accepts as JSON (NaN, ``[1,]``) becomes null."""
+    # Parsers before Python 3.14 raise RecursionError on deep text, so depth is checked first.
+    if is_deeper(text.encode()):
+        return _NULL
     try:
         json.loads(text, parse_float=str, parse_int=str, parse_constant=_refuse_constant)
     except ValueError:
         return _NULL
-    return _NULL if is_deeper(text.encode()) else text
+    return text
 
 
 def _scalars(column: pa.Array) -> list[str]:

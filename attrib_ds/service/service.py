@@ -419,8 +419,9 @@ class Service:
             if self.address != MEMORY and compaction.is_due(self._store, instants.now()):
                 self._compact(None, timeout=_SECONDS_TO_BE_ALONE / 10)
         except errors.AttribError as error:
-            # Tried again in an hour.
-            _LOG.warning("%s could not be compacted: %s", self._store.meta.project_id, error)
+            # Tried again in an hour, or when the project is opened again.
+            if not (self._closing.is_cancelled or threads.is_closed(error)):
+                _LOG.warning("%s could not be compacted: %s", self._store.meta.project_id, error)
 
     @contextmanager
     def _shared_access(self) -> Iterator[None]:

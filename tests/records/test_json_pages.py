@@ -434,6 +434,7 @@ def test_odd_numbers_are_read_by_the_slow_way():
         (START, '""', None),
         (pa.schema([USER.field("audienceIds")]), '"x"', ["x"]),
         (pa.schema([USER.field("audienceIds")]), "[1, null]", ["1", None]),
+        (pa.schema([USER.field("audienceIds")]), "[{}]", ["{}"]),
         (pa.schema([INTERACTION.field("userId")]), "7", "7"),
         (pa.schema([INTERACTION.field("userId")]), "true", "true"),
         (pa.schema([INTERACTION.field("isBot")]), "0", False),

@@ -291,15 +291,15 @@ def test_records_with_odd_numbers_are_read_or_refused_at_once():
         ("duration", '"long"', "'long'", "a number"),
         ("isBot", '"yes"', "'yes'", "true or false"),
         ("geo", '"Oslo"', "'Oslo'", "an object"),
-        ("audienceIds", "[{}]", "[{}]", "a list"),
+        ("mostProbableLocation.location.coordinates", "[{}]", "[{}]", "a list"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(column, value, shown, expected):
     *parents, leaf = column.split(".")
     record = f'{{"{leaf}": {value}}}'
-    for parent in parents:
+    for parent in reversed(parents):
         record = f'{{"{parent}": {record}}}'
-    resource = USER if column == "audienceIds" else INTERACTION
+    resource = USER if column.startswith("most") else INTERACTION
     columns = pa.schema([resource.field("geo.city" if column == "geo" else column)])
     with pytest.raises(ServiceFailure) as caught:
         read_page(f"[{{}}, {record}]".encode(), columns)

@@ -204,6 +204,15 @@ def test_the_service_compacts_by_itself_half_a_day_after_an_erasure(file, filled
         assert rows_of(again, "SELECT count(*) FROM settings WHERE name = 'erasedSince'") == [(0,)]
 
 
+@pytest.mark.parametrize("part", ["project", "store"])  # the interpreter closes stores alone when it exits
+def test_nothing_is_said_of_a_closed_project(part, caplog):
+    service = Service.open("shop", ":memory:")
+    (service if part == "project" else service._store).close()
+    service._compact_if_due()
+    service.close()
+    assert caplog.messages == []
+
+
 def test_closing_ends_a_compaction(file, filled, monkeypatch):
     service, _ = filled
     begun, original = threading.Event(), backup.copy_database

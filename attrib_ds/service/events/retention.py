@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from attrib_ds import instants
 from attrib_ds.contract import Answer, json_values, users
-from attrib_ds.errors import Unavailable
 from attrib_ds.json_numbers import load_exact
 from attrib_ds.service.events.event_types import read_declarations
 from attrib_ds.service.identity.identities import identities_query, of_events, of_interactions
@@ -462,7 +461,7 @@ class Expirations:
                 if is_due(store, now):
                     anonymise(store, now)
             except Exception as error:  # noqa: BLE001  (retried at the next interval)
-                if isinstance(error, Unavailable) and error.message in {threads.CLOSED, threads.FORKED}:
+                if threads.is_closed(error):
                     return
                 _LOG.exception("expired events could not be anonymised")
             del store

@@ -18,6 +18,11 @@ from attrib_ds.service.store import files, threads
 class Cancellation:
     """A cancellation token: stops the running steps of one request. Thread-safe.
 
+    Attributes
+    ----------
+    is_cancelled : bool
+        Whether :meth:`cancel` was called.
+
     Examples
     --------
     >>> cancellation = Cancellation()
@@ -34,7 +39,7 @@ class Cancellation:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: list[Callable[[], object]] = []
-        self._is_cancelled = False
+        self.is_cancelled = False
 
     @contextmanager
     def calling(self, *stop: Callable[[], object]) -> Iterator[None]:
@@ -51,7 +56,7 @@ class Cancellation:
             If the request is cancelled already.
         """
         with self._lock:
-            if self._is_cancelled:
+            if self.is_cancelled:
                 raise Unavailable("the request was cancelled")
             self._calls += stop
         try:
@@ -67,7 +72,7 @@ class Cancellation:
         Repeat it until the request has ended: DuckDB forgets an interrupt that arrives just before a query.
         """
         with self._lock:
-            self._is_cancelled = True
+            self.is_cancelled = True
             for call in self._calls:
                 call()
 

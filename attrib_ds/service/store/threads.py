@@ -25,6 +25,11 @@ FORKED: Final = (
 _SECONDS_TO_END: Final = 10.0
 
 
+def is_closed(error: BaseException) -> bool:
+    """Return whether an error says that this process cannot use the project any more."""
+    return isinstance(error, Unavailable) and error.message in {CLOSED, FORKED}
+
+
 # The module holds state because hooks of exit and fork belong to the process. The sets keep nothing alive.
 _STOPPABLE: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 #: Apart from their owners: a thread may be the one that drops the last reference to its owner.
