@@ -25,7 +25,7 @@ from attrib_ds.attribution.paths.project_tables import Tables
 from attrib_ds.display import progress
 from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate, interaction, user
-from attrib_ds.project import Project, open_embedded, takes_project
+from attrib_ds.project import Project, open_embedded, takes_project, warn_of_gaps
 
 _MEMORY: Final = ":memory:"
 _LONGEST_OVERLAP: Final = timedelta(days=365)
@@ -73,7 +73,8 @@ def sync(
         ``hits``. Personal values inside events are always mirrored.
     integrations : sequence of str, optional
         Ids of the integrations (``vendorId``) whose campaigns and outlays to mirror, for a service that does
-        not list its nodes; by default those that interactions mention.
+        not list its nodes; by default those that interactions mention. An empty list is for a project that
+        has none.
     currency, timezone : str, optional
         Properties of a new mirror, for a service that does not report them; EUR and UTC by default.
 
@@ -97,8 +98,9 @@ def sync(
     -----
     A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
     by milliseconds; an interaction without a node stays unattributed, and an amount whose currency is unknown
-    keeps it, with a warning. Records that cannot be kept, such as interactions without a user, are warned of
-    and listed by :func:`attrib_ds.admin.check`.
+    keeps it, with a warning. What it lacks, such as interactions without a user, or campaigns of a service
+    that lists none, is told in one warning by this function and whenever the mirror is opened, and listed by
+    :func:`attrib_ds.admin.check`.
 
     A service without the additions to the specification is read by the operations that it has, which takes
     longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of
@@ -126,7 +128,7 @@ def sync(
     properties: dict[str, Any] = {"currency": currency, "timezone": timezone}
     if str(to) == _MEMORY or not Path(to).expanduser().exists():
         properties |= _source_properties(project, properties)
-    mirror = open_embedded(project.project_id, to, **properties)
+    mirror = open_embedded(project.project_id, to, is_synced=True, **properties)
     try:
         state = open_state(mirror, source, hits=hits, personal=personal)
         run = plan_run(state, period, window)
@@ -288,9 +290,8 @@ class Copier:
         self.pool = pool
         self.can_search_events = self.has_nodes = self.can_filter = True
         self.user_columns = ["eventCount", "firstEventDate", "lastEventDate", "createdAt"]
-        #: Ids of integrations in nodes, and what interactions say of theirs.
+        #: Ids of integrations in nodes.
         self.vendors: list[str] = []
-        self.mentioned: set[str] = set()
         self.since, self.changed = parse_instant(self.run["since"]), parse_instant(self.run["changed"])
         self.scope, self.until = parse_instant(self.run["scope"]), parse_instant(self.run["asked"]["until"])
         self._written: Counter[str] = Counter()
@@ -351,13 +352,7 @@ class Copier:
             "run": None,
         }
         self.mirror.send("keep_mirror", progress=self.state)
-        for resource, kept_out in self.state.get("kept_out", {}).items():
-            if kept_out:
-                id, reason = next(iter(kept_out.items()))
-                warn(
-                    f"sync: {len(kept_out):,} {resource} of the source cannot be kept, the first is {id} "
-                    f"({reason}); admin.check(mirror) lists them"
-                )
+        warn_of_gaps("sync", self.state.get("kept_out", {}))
         written = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self._written.items())
         _LOG.info("%s: %s", self.mirror.transport.address, written or "no new records")
 
@@ -400,14 +395,19 @@ def copy_campaigns(copier: Copier, integrations: Sequence[str] | None) -> None:
     """Copy campaigns and outlays of integrations that have any: of nodes, named, or of interactions."""
     vendors = copier.vendors
     if not copier.has_nodes:
-        vendors = sorted({*copier.state.get("vendors", ()), *(integrations or copier.mentioned)})
-        copier.state["vendors"] = vendors
+        named = copier.state.get("mentioned", ()) if integrations is None else integrations
+        vendors = copier.state["vendors"] = sorted({*copier.state.get("vendors", ()), *named})
+
+    kept_out: dict[str, str] = {}
+    copier.state.setdefault("kept_out", {})["integrations with their campaigns and outlays"] = kept_out
 
     def campaigns_of(vendor: str) -> pa.Table:
         try:
             return copier.list_source("list_campaigns", vendor_id=vendor)
-        except (InvalidRequest, Forbidden):
+        except (InvalidRequest, Forbidden) as error:
             # What an interaction mentions may be no integration with campaigns.
+            if vendor in (integrations or ()):
+                kept_out[vendor] = error.message
             return schema.RESOURCES["Campaign"].empty_table()
 
     tables = list(copier.pool.map(campaigns_of, vendors))
@@ -418,11 +418,8 @@ def copy_campaigns(copier: Copier, integrations: Sequence[str] | None) -> None:
                 campaigns = _load_campaign_nodes(copier, vendor, campaigns)
             copier.mirror.send("mirror_records", resource="campaigns", records=campaigns)
             _copy_outlays(copier, vendor, campaigns["id"].to_pylist())
-    if not copier.has_nodes and not any(table.num_rows for table in tables):
-        warn(
-            "sync: the service does not list its nodes, and no integration with campaigns is known; "
-            "campaigns and outlays are not mirrored unless integrations= names some"
-        )
+    if integrations is None and not (copier.has_nodes or any(table.num_rows for table in tables)):
+        kept_out["all"] = "the service does not list them; give sync their ids as integrations="
 
 
 def _load_campaign_nodes(copier: Copier, vendor: str, campaigns: pa.Table) -> pa.Table:
@@ -534,9 +531,10 @@ def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False) -> None:
     """Load a page of interactions, without personal columns unless the mirror has them."""
-    for name in ("integrationId", "partialResolvedVendorId"):
-        if name in page.column_names:
-            copier.mentioned.update(filter(None, page[name].unique().to_pylist()))
+    mentioned = {*copier.state.get("mentioned", ())}
+    for name in {"integrationId", "partialResolvedVendorId"}.intersection(page.column_names):
+        mentioned.update(filter(None, page[name].unique().to_pylist()))
+    copier.state["mentioned"] = sorted(mentioned)
     if not copier.state["personal"]:
         page = page.drop_columns([name for name in page.column_names if name in schema.ON_REQUEST])
     copier.load("interactions", page)

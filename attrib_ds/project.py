@@ -501,8 +501,9 @@ def open_embedded(
     currency: str | None = None,
     timezone: str | None = None,
     read_only: bool = False,
+    is_synced: bool = False,
 ) -> Project:
-    """Open an embedded project; for the parameters see :func:`connect`."""
+    """Open an embedded project; for the parameters see :func:`connect`. ``sync`` warns at its end instead."""
     # The only import of the service, late so that a remote client never loads it.
     from attrib_ds.service import Service
 
@@ -510,14 +511,30 @@ def open_embedded(
         name: value for name, value in (("currency", currency), ("timezone", timezone)) if value
     }
     opened = Service.open(project_id, str(path), read_only=read_only, **chosen)
-    for name, value in chosen.items():
-        held = getattr(opened, name)
-        if held != value:
-            opened.close()
-            raise errors.InvalidRequest(
-                f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes"
-            )
+    try:
+        for name, value in chosen.items():
+            held = getattr(opened, name)
+            if held != value:
+                raise errors.InvalidRequest(
+                    f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes"
+                )
+        if not is_synced:
+            warn_of_gaps("connect", opened.kept_out())
+    except BaseException:
+        opened.close()
+        raise
     return Project(project_id, opened)
+
+
+def warn_of_gaps(function: str, kept_out: Mapping[str, Mapping[str, str]]) -> None:
+    """Warn once of all that a mirror lacks of its source: reasons by id, by kind of record."""
+    gaps = [
+        f"{kind} ({len(reasons):,}, the first is {next(iter(reasons))}: {next(iter(reasons.values()))})"
+        for kind, reasons in kept_out.items()
+        if reasons
+    ]
+    if gaps:
+        errors.warn(f"{function}: the mirror lacks {', '.join(gaps)}; attrib_ds.admin.check(mirror) lists it")
 
 
 def _veiled(key: str | Path | Mapping[str, str] | None) -> Any:

@@ -18,8 +18,9 @@ from attrib_ds.service.identity import merging
 from attrib_ds.service.loading.batch import is_json
 from attrib_ds.service.loading.events import CURRENCY_RULE
 from attrib_ds.service.loading.interactions import count_hits
+from attrib_ds.service.mirroring import kept_out
 from attrib_ds.service.store.store import Store
-from attrib_ds.service.store.tables import TABLES, differences, read_setting
+from attrib_ds.service.store.tables import TABLES, differences
 
 _MAX_EXAMPLES: Final = 5
 #: Check, problem, number of records and examples.
@@ -201,10 +202,9 @@ def _rules(cursor: Connection) -> Iterator[_Finding]:
         ).fetchall()
         if violations[0]:
             yield (rule.name, rule.problem, *violations)
-    for resource, kept_out in ((read_setting(cursor, "sync") or {}).get("kept_out") or {}).items():
-        if kept_out:
-            problem = f"{resource} of the source that the mirror cannot keep: {next(iter(kept_out.values()))}"
-            yield ("mirror", problem, len(kept_out), list(kept_out)[:_MAX_EXAMPLES])
+    for kind, reasons in kept_out(cursor).items():
+        problem = f"{kind} of the source that the mirror lacks: {next(iter(reasons.values()))}"
+        yield ("mirror", problem, len(reasons), list(reasons)[:_MAX_EXAMPLES])
 
 
 @dataclass(frozen=True)

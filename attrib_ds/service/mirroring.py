@@ -73,6 +73,12 @@ def keep_mirror(connection: Connection, _: Store, request: contract.KeepMirror) 
     return request.progress
 
 
+def kept_out(connection: Connection) -> dict[str, dict[str, str]]:
+    """Return what a mirror lacks of its source: reasons by id, by kind of record."""
+    state = tables.read_setting(connection, _SETTING) or {}
+    return {kind: reasons for kind, reasons in state.get("kept_out", {}).items() if reasons}
+
+
 @writes
 def mirror_records(connection: Connection, store: Store, request: contract.MirrorRecords) -> int:
     """Store records as they are in the source; return their number."""
@@ -99,6 +105,7 @@ def _store_users(connection: Connection, users: pa.Table, store: Store) -> None:
 def _store_event_types(connection: Connection, types: pa.Table, store: Store) -> None:
     """Store event types; changed fields create a new version, as in the source."""
     for record in types.to_pylist():
+        record["projectId"] = store.meta.project_id
         flat = {name.removeprefix(_POLICY): value for name, value in record.items()}
         event_type = {name: flat[name] for name in tables.TABLES["event_types"] if name in flat}
         reference = event_type["reference"]
@@ -110,8 +117,7 @@ def _store_event_types(connection: Connection, types: pa.Table, store: Store) ->
             "updatedAt": instants.now(),
             "name": reference,
         }
-        known |= {"projectId": store.meta.project_id, "fields": "[]"}
-        known |= {"metadata": "{}", "phoneParsingConfig": "[]"}
+        known |= {"fields": "[]", "metadata": "{}", "phoneParsingConfig": "[]"}
         event_type |= {name: value for name, value in known.items() if event_type.get(name) is None}
         event_type["fields"] = _completed(event_type["fields"])
         existing = tables.read_record(connection, "SELECT * FROM event_types WHERE reference = ?", reference)
@@ -152,6 +158,7 @@ def _store_campaigns(connection: Connection, campaigns: pa.Table, store: Store) 
     vendors = dict(rows)
     for campaign in campaigns.to_pylist():
         integration = find(connection, vendors[campaign["integrationId"]])
+        campaign["projectId"] = store.meta.project_id
         connection.execute("DELETE FROM campaigns WHERE id = ?", [campaign["id"]])
         tables.insert_record(connection, "campaigns", campaign)
         if sql_results.read_row(connection, "SELECT 1 FROM nodes WHERE _id = ?", [campaign["id"]]) is None:

@@ -286,6 +286,11 @@ class Service:
         with self._shared_access():
             self.salt.renew(self._store)
 
+    def kept_out(self) -> dict[str, dict[str, str]]:
+        """Return what a mirror lacks of its source: reasons by id, by kind of record."""
+        with self._translated_errors(), self._store.cursor() as cursor:
+            return mirroring.kept_out(cursor)
+
     def waiting(self) -> dict[str, int]:
         """Return the number of accepted events and hits that are not yet in the tables."""
         return {"events": self._ingestion.intake.waiting, "hits": self._hits.waiting}

@@ -414,7 +414,7 @@ def keep(
 
 def mirrored(shop, **options):
     """Mirror a project; return its interactions, its events and what its check says."""
-    with at.sync(shop, ":memory:", **options) as mirror:
+    with at.sync(shop, ":memory:", **{"integrations": []} | options) as mirror:
         visits = at.search_interactions(mirror, filtered=None, bots=None, sort="startDate")
         return visits, at.search_events(mirror), at.admin.check(mirror)
 
@@ -476,7 +476,7 @@ def test_a_metric_that_cannot_be_kept_is_named(shop, service):
 def test_an_interaction_without_a_node_has_none_and_earns_no_credit_for_one(shop, service):
     visits = [{name: value for name, value in visit.items() if name != "nodeId"} for visit in VISITS]
     keep(service, visits=visits, events=[order()])
-    with at.sync(shop, ":memory:") as mirror:
+    with at.sync(shop, ":memory:", integrations=[]) as mirror:
         assert at.search_interactions(mirror)["nodeId"].isna().all()
         assert at.list_nodes(mirror).empty
         assert at.admin.check(mirror).empty
@@ -668,3 +668,49 @@ def test_messages_name_what_to_do(shop, service):
     service.script = [Reply(400, {"fault": {"faultstring": "shop is closed"}})]
     with pytest.raises(errors.InvalidRequest, match="shop is closed"):
         at.get_user(shop, ID)
+
+
+def gaps_told(told):
+    return [str(warning.message) for warning in told if "the mirror lacks" in str(warning.message)]
+
+
+def test_what_a_mirror_lacks_is_told_by_sync_by_each_opening_and_by_its_check(
+    shop, service, tmp_path, recwarn
+):
+    nobody = [visit | {"userId": None} for visit in VISITS[:2]]
+    keep(service, visits=[*nobody, VISITS[2]])
+    at.sync(shop, tmp_path / "mirror").close()
+    (by_sync,) = gaps_told(recwarn)
+    assert f"interactions (2, the first is {VISITS[1]['_id']}: userId" in by_sync
+    assert (
+        "integrations with their campaigns and outlays (1, the first is all: the service does not" in by_sync
+    )
+    for read_only in (False, True):
+        with pytest.warns(errors.InputWarning) as told:
+            mirror = at.connect("shop", path=tmp_path / "mirror", read_only=read_only)
+        assert gaps_told(told) == [by_sync.replace("sync:", "connect:")]
+        with mirror:
+            check = at.admin.check(mirror)
+            assert len(at.search_interactions(mirror)) == 1
+        assert check["check"].tolist() == ["mirror"] * 2
+        assert check["records"].tolist() == [2, 1]
+    recwarn.clear()
+    keep(service)
+    at.sync(shop, tmp_path / "mirror", since="2025-01-01", integrations=[]).close()
+    at.connect("shop", path=tmp_path / "mirror").close()
+    assert gaps_told(recwarn) == []
+
+
+def test_an_integration_that_a_service_refuses_is_told_if_it_was_named(shop, service, recwarn):
+    def refuse(asked, sent):
+        return Reply(403, {"message": "no access"}) if "custom-ads/Google" in asked.path else None
+
+    campaign = {"id": "c", "name": "Spring", "campaignSlug": "spring"}
+    keep(service, refuse=lambda asked, sent: refuse(asked, sent) or (
+        page(campaign) if asked.path.partition("?")[0].endswith("campaigns") else None
+    ))  # fmt: skip
+    with at.sync(shop, ":memory:", integrations=["Google Ads", "meta"]) as mirror:
+        assert at.list_campaigns(mirror, "meta")["id"].tolist() == ["c"]
+        check = at.admin.check(mirror)
+    assert check["examples"].tolist() == [["Google Ads"]]
+    assert ["no access" in told for told in gaps_told(recwarn)] == [True]
