@@ -404,7 +404,9 @@ def returns(
     nodes = _sum_nodes(rows)
     spent = nodes[nodes["spend"].fillna(0.0) != 0.0]
     if len(rows) and spent.empty:
-        raise InvalidRequest("credits: column 'spend' has no spend of a node; pass spend to attribute")
+        raise InvalidRequest(
+            "credits: column 'spend' has no spend of a node; pass spend to attribute, for the groups of a split too"
+        )
 
     title = f"Credited value against spend per node{f', {shorten(model)}' if model else ''}"
     x = f"spend ({currency})" if currency else "spend"

@@ -142,12 +142,12 @@ def attribute(
     check_conservation(paths, chosen, parts)
     credits = pd.concat([_rows(label, parts[label]) for label in chosen], ignore_index=True)
     credits.insert(2, "node_name", paths.names(credits["node_id"]))
-    outlays = paths.spend if spend is None else spend
-    if outlays is not None:
-        if spend is not None:
-            warn_of_unknown_nodes(paths, checked_spend(spend), credits["node_id"])
+    if spend is not None:
+        paths = paths.with_spend(spend)
+        warn_of_unknown_nodes(paths, checked_spend(spend), credits["node_id"])
+    if paths.spend is not None:
         # This adds the nodes that only have spend, so names are looked up again.
-        credits = join_spend(credits, outlays, models=list(chosen))
+        credits = join_spend(credits, paths.spend, models=list(chosen))
         credits["node_name"] = paths.names(credits["node_id"])
     _warn_of_unattributed(paths, credits)
     settings: dict[Any, Any] = {"models": {label: repr(model) for label, model in chosen.items()}}

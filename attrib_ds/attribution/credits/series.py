@@ -140,7 +140,8 @@ def credit_series(
     if own_spend is not None:
         of_paths: Iterable[Any] = [] if paths.nodes is None else paths.nodes["node_id"]
         returns.warn_of_unknown_nodes(paths, own_spend, of_paths)
-    spent = _daily(paths.spend if own_spend is None else own_spend, zone)
+        paths = paths.with_spend(own_spend)
+    spent = _daily(paths.spend, zone)
     dated = _Dated.of(paths, date)
     uncertainty = Uncertainty.of(confidence, intervals="closed_form", replicates=2, seed=0)
     bounds = [] if uncertainty is None else _BOUNDS

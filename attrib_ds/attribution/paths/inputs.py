@@ -24,7 +24,7 @@ from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.records import person_ids
 from attrib_ds.records.frames import read_table
-from attrib_ds.records.person_ids import EXACT
+from attrib_ds.records.person_ids import EXACT, INEXACT
 from attrib_ds.records.text_files import literal, quoted
 
 #: Prefix of the conversion columns that hold milestone dates.
@@ -168,7 +168,6 @@ _CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _DAY = rf"{_DATE_FIRST}$"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
-_INEXACT = "is a float above 2^53, in which different ids are one; read the column as text"
 #: Rows that a sample has on average.
 _SAMPLE: Final = 2_000
 #: Largest value of a conversion: squares of many still have a sum.
@@ -267,7 +266,7 @@ class Input:
                 values = values.isnan().ifelse(ibis.null(kind), values)
             # Not by floor(), which overflows on floats beyond 64 bits.
             self.suspect(name, "is not a whole number", (values.abs() <= EXACT) & (values % 1 != 0))
-            self.suspect(name, _INEXACT, (values.abs() > EXACT) | values.isnan())
+            self.suspect(name, INEXACT, (values.abs() > EXACT) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
@@ -429,7 +428,7 @@ class Input:
             first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
-        if complaint == _INEXACT and math.isfinite(row[name]):
+        if complaint == INEXACT and math.isfinite(row[name]):
             return person_ids.inexact(self.argument, name, row[name])
         rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
         return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}")

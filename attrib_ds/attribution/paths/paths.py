@@ -504,18 +504,13 @@ class Paths:
         dict of str to Paths
             Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
             name are in a group of their own, such as ``"(no country)"``. A user who converts is a null path
-            of no group. Groups have no spend, since it is that of all; pass theirs to
-            :func:`attrib_ds.attribute`.
+            of no group. Returns of a group are null, since the spend is that of all groups; pass that of
+            the group to :func:`attrib_ds.attribute`.
 
         Raises
         ------
         InvalidRequest
             If the paths are aggregated ones, ``by`` is not allowed, or no conversion is of one of its rows.
-
-        Warns
-        -----
-        InputWarning
-            If the paths have spend, which no group has.
 
         Examples
         --------
@@ -560,11 +555,7 @@ class Paths:
             )
         rest = f"(no {name})"
         kept = kept.mutate(group=kept.group.fill_null(rest))
-        if self.spend is not None:
-            errors.warn(
-                "spend: it is that of all groups, so that none of them has it; for the returns of a group, "
-                "pass its spend to attribute(…, spend=…)"
-            )
+        unknown = {} if self.spend is None else {"spend": "that of all groups, so unknown for this one"}
         converted = self.touches if self.converted is None else self.converted
         parts = {}
         for group in sorted(each or rest for each in names):
@@ -579,8 +570,8 @@ class Paths:
                 touchpoints=points,
                 converted=converted.select("user_id"),
                 conversions=conversions.semi_join(own, "event_id"),
-                spend=None,
-                settings={**self.settings, name: group},
+                spend=None if self.spend is None else self.spend.iloc[:0],
+                settings={**self.settings, **unknown, name: group},
             )
         return parts
 
@@ -725,7 +716,8 @@ class Paths:
 
     def with_spend(self, spend: Frame) -> Paths:
         """Return the same paths with the spend of nodes."""
-        return replace(self, spend=read_frame("spend", spend))
+        settings = {name: text for name, text in self.settings.items() if name != "spend"}
+        return replace(self, spend=read_frame("spend", spend), settings=settings)
 
     def names(self, node_ids: pd.Series[Any]) -> pd.Series[Any]:
         """Return the names of nodes: the id of a node without a name, "unattributed" for a missing id."""

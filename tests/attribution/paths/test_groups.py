@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute, errors
+from attrib_ds import Paths, attribute, errors, plots
 
 
 def instants(*dates):
@@ -72,6 +72,20 @@ def test_groups_by_a_property_of_users_or_conversions():
     sequences = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
     with pytest.raises(errors.InvalidRequest, match="groups of conversions needs the dates"):
         sequences.split("customer")
+
+
+def test_groups_have_no_returns_unless_they_get_a_spend_of_their_own():
+    spend = pd.DataFrame({"node_id": ["email"], "spend": [9.0], "currency": ["EUR"]})
+    group = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend).split("customer")["returning"]
+    credits = attribute(group, "last_touch")
+    assert credits[["spend", "cpa"]].isna().all(axis=None)
+    assert credits.attrs["spend"] == "that of all groups, so unknown for this one"
+    with pytest.raises(errors.InvalidRequest, match="no spend of a node.*groups of a split"):
+        plots.returns(credits)
+    # Two conversions for the 3 EUR that were spent on those who return.
+    own = attribute(group, "last_touch", spend=spend.assign(spend=3.0)).set_index("node_id")
+    assert own.loc["email", ["spend", "cpa"]].tolist() == [3.0, 1.5]
+    assert "spend" not in own.attrs
 
 
 def test_a_lookback_that_cuts_off_what_led_to_a_tenth_of_the_conversions_warns():

@@ -241,7 +241,7 @@ def test_arrow_tables_and_parquet_files_are_read_as_frames_are(tmp_path):
         (
             TOUCHPOINTS.assign(user_id=[1.0, np.inf, 2.0]),
             CONVERSIONS,
-            "'user_id' is a float above 2.53",
+            "'user_id' holds floats above 2.53",
         ),
         (
             TOUCHPOINTS.assign(user_id=[1.0, 1e300, 2.0]),
