@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -96,8 +96,10 @@ class World:
                     if name.lower() in ("content-type", "set-cookie", "retry-after", "cache-control"):
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                # A page that has gone reads no answer.
+                with suppress(ConnectionError):
+                    self.end_headers()
+                    self.wfile.write(content)
 
             def log_message(self, *_):
                 pass

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import requests
@@ -115,14 +115,23 @@ class _Marionette:
             raise RuntimeError(f"{name}: {error['error']}: {error['message']}")
         return value or {}
 
+    def close(self):
+        self._socket.close()
+
     def _read(self):
         size = b""
         while not size.endswith(b":"):
-            size += self._socket.recv(1)
+            size += self._receive(1)
         content = b""
         while len(content) < int(size[:-1]):
-            content += self._socket.recv(int(size[:-1]) - len(content))
+            content += self._receive(int(size[:-1]) - len(content))
         return json.loads(content)
+
+    def _receive(self, most):
+        content = self._socket.recv(most)
+        if not content:
+            raise ConnectionError("the browser has ended")
+        return content
 
 
 class Browser:
@@ -225,7 +234,8 @@ def browser(engine, *, preferences=None):
             Path(profile, "user.js").write_text("\n".join(lines), encoding="utf-8")
             command = ["firefox-esr", "--headless", "--marionette", "--no-remote", "--profile", profile]
             with started(*command, environment={"HOME": profile, "MOZ_DISABLE_CONTENT_SANDBOX": "1"}):
-                yield from _running(_Marionette(port))
+                with closing(_Marionette(port)) as driver:
+                    yield from _running(driver)
         else:
             options = {"binary": str(_MINIBROWSER), "args": ["--automation"]}
             with screen() as display:

@@ -310,8 +310,8 @@ def resolve_hits(
         WITH firsts AS (
             SELECT trackerId, arg_min(id, (serverDate, id)) AS id,
                 arg_min({opener}, (serverDate, id)) AS opener
-            FROM {hits} WHERE starts_with(trackerId, 'day.')
-            OR (id[15] = '7' AND NOT regexp_matches(trackerId, '^(page|hit)[.]')) GROUP BY trackerId
+            FROM {hits} WHERE NOT regexp_matches(trackerId, '^(page|hit)[.]') GROUP BY trackerId
+            HAVING starts_with(trackerId, 'day.') OR arg_min(id, (serverDate, id))[15] = '7'
         )
         SELECT id FROM firsts WHERE trackerId NOT IN ({known}) OR NOT starts_with(trackerId, 'day.')
         AND (trackerId, opener) NOT IN (
