@@ -233,9 +233,9 @@ def browser(engine, *, preferences=None):
             lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in chosen.items()]
             Path(profile, "user.js").write_text("\n".join(lines), encoding="utf-8")
             command = ["firefox-esr", "--headless", "--marionette", "--no-remote", "--profile", profile]
-            with started(*command, environment={"HOME": profile, "MOZ_DISABLE_CONTENT_SANDBOX": "1"}):
-                with closing(_Marionette(port)) as driver:
-                    yield from _running(driver)
+            environment = {"HOME": profile, "MOZ_DISABLE_CONTENT_SANDBOX": "1"}
+            with started(*command, environment=environment), closing(_Marionette(port)) as driver:
+                yield from _running(driver)
         else:
             options = {"binary": str(_MINIBROWSER), "args": ["--automation"]}
             with screen() as display:
