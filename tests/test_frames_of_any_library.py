@@ -440,8 +440,9 @@ def test_categories_and_results_of_duckdb_are_read():
     with at.connect("my-shop", path=":memory:") as shop:
         at.load(shop, nodes=pl.from_pandas(NODES).with_columns(pl.col("type").cast(pl.Categorical)))
         assert at.list_nodes(shop)["type"].value_counts()["adset"] == 1
-    relation = duckdb.from_arrow(pa.Table.from_pandas(SPEND))
-    pd.testing.assert_frame_equal(at.attribute(PATHS, "linear", spend=relation), expected)
+    with duckdb.connect() as own:
+        relation = own.from_arrow(pa.Table.from_pandas(SPEND))
+        pd.testing.assert_frame_equal(at.attribute(PATHS, "linear", spend=relation), expected)
 
 
 @pytest.mark.parametrize("spend", [[1], None, pl.Series([1]), "spend.csv", pl.LazyFrame({"node_id": ["a"]})])

@@ -201,6 +201,8 @@ def test_the_service_compacts_by_itself_half_a_day_after_an_erasure(file, filled
     service.close()
     with closing(Service.open("shop", file)) as again:
         eventually(lambda: found(file.parent) == [])
+        # The file is new; the project opens it again in a moment, and a request waits for that.
+        assert send(again, "check_project").read().num_rows == 0
         assert rows_of(again, "SELECT count(*) FROM settings WHERE name = 'erasedSince'") == [(0,)]
 
 

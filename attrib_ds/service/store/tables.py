@@ -330,7 +330,7 @@ class HexIds:
         --------
         >>> import duckdb
         >>> query = f"SELECT {HexIds().many('range', count=3)} AS id FROM range(3)"
-        >>> ids = [id for (id,) in duckdb.sql(query).fetchall()]
+        >>> ids = [id for (id,) in duckdb.connect().execute(query).fetchall()]
         >>> ids == sorted(set(ids))
         True
         """

@@ -118,7 +118,7 @@ def test_bulk_ids_lie_between_those_made_before_and_after():
     ids = HexIds()
     first = ids.new()
     query = f"SELECT {ids.many('i', count=100_000)} FROM range(100000) AS t(i) ORDER BY i"
-    generated = [value for (value,) in duckdb.sql(query).fetchall()]
+    generated = [value for (value,) in duckdb.connect().execute(query).fetchall()]
     last = ids.new()
     assert all(re.fullmatch(HEX_ID, item) for item in (generated[0], generated[-1]))
     assert [first, *generated, last] == sorted({first, *generated, last})
