@@ -98,9 +98,9 @@ def sync(
     -----
     A mirror holds every record of its source. What it derives itself (the duration of a session) may differ
     by milliseconds; an interaction without a node stays unattributed, and an amount whose currency is unknown
-    keeps it, with a warning. What it lacks, such as interactions without a user, or campaigns of a service
-    that lists none, is told in one warning by this function and whenever the mirror is opened, and listed by
-    :func:`attrib_ds.admin.check`.
+    keeps it, with a warning. Some records cannot be kept, such as interactions without a user. This function
+    warns of them once, as does each opening of the mirror. :func:`attrib_ds.admin.check` lists them, with the
+    integrations whose campaigns and outlays are missing.
 
     A service without the additions to the specification is read by the operations that it has, which takes
     longer: the events with a request per user. The logger ``attrib_ds.mirroring`` reports the number of

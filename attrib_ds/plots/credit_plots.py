@@ -405,7 +405,8 @@ def returns(
     spent = nodes[nodes["spend"].fillna(0.0) != 0.0]
     if len(rows) and spent.empty:
         raise InvalidRequest(
-            "credits: column 'spend' has no spend of a node; pass spend to attribute, for a split too"
+            "credits: column 'spend' has no spend of a node; pass spend to attribute, "
+            "for the groups of a split too"
         )
 
     title = f"Credited value against spend per node{f', {shorten(model)}' if model else ''}"

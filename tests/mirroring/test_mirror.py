@@ -408,7 +408,7 @@ def test_pages_end_inside_of_a_moment(shop, monkeypatch):
         pd.testing.assert_frame_equal(*people)
 
 
-@pytest.mark.filterwarnings("ignore:.* has no list_nodes", "ignore:sync. the service does not list")
+@pytest.mark.filterwarnings("ignore:.* has no list_nodes", "ignore:sync. the mirror lacks integrations")
 @pytest.mark.slow
 def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
     routes = tmp_path / "routes.toml"

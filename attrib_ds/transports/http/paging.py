@@ -169,8 +169,7 @@ class Paging:
         if operation.name == "search_interactions" and is_by_time(request.sort):
             order = request.sort or {_START: -1}
             # The specification shows no direction but -1, so none is sent that nobody has asked for.
-            sort = {_START: order[_START], "_id": order.get("_id", order[_START])}
-            changes: dict[str, Any] = {"sort": sort, "offset": 0}
+            changes: dict[str, Any] = {"sort": order, "offset": 0}
             if request.projection is not None and _START not in request.projection:
                 changes["projection"] = (*request.projection, _START)
             return cls(request.model_copy(update=changes), _ByTime)
