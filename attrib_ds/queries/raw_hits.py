@@ -176,7 +176,8 @@ def _page_views(tables: ExternalTables, hits: Any) -> Any:
 def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
     """Make sessions of raw hits.
 
-    Rows that break a rule are left out, with a warning. Of hits with one id, the earliest counts.
+    Rows that break a rule are left out, with a warning. Several hits with one id count once: a hit of a
+    browser that keeps its id goes before others, and then the earliest one.
 
     Parameters
     ----------
