@@ -94,7 +94,7 @@ def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "ATTRIB_DS_HOME", str(tmp_path / "home"))
     port = free_port()
-    script, _, _, _, order = blocks("html", PAGE)
+    script, *_, order = blocks("html", PAGE)
     pages = {"/": script, "/boots": script, "/thanks": script + order}
 
     def answer(path, _):

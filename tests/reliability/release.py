@@ -19,6 +19,7 @@ PAGE = ROOT / "docs" / "reference" / "large-checks.md"
 CHECKS = {
     "laws": "-m pytest -n auto -q -m hypothesis --hypothesis-profile=thorough attrib_ds tests",
     "unseen examples": "-m pytest -n auto -q -m hypothesis --hypothesis-profile=exploring tests",
+    "long tests": "-m pytest -n auto -q -m large tests",
     "random order": "-m reliability.random_order --rounds 10",
     "deliberate bugs": "tools/mutants.py",
     "killed servers": "-m reliability.kill_rounds",
@@ -26,6 +27,8 @@ CHECKS = {
     "killed collectors": "-m reliability.collector_kills",
     "network faults": "-m reliability.network_faults",
     "outage": "-m reliability.outage",
+    "browser engines": "-m reliability.browser_engines",
+    "random browsers": "-m reliability.random_browsers --examples 200",
     "mixed load": "-m reliability.mixed_load",
     "damaged files": "-m reliability.damaged_files",
     "clock set back": "-m reliability.clock_back",

@@ -4,6 +4,7 @@ Three flaky tests fail it, and more failures than ten are not tried again. Neith
 only test of a run. The cells of a notebook are tried again together.
 """
 
+import os
 import subprocess
 import sys
 
@@ -65,6 +66,9 @@ def _passes_alone(config, name):
     options = [argument for argument in given.args if argument not in paths]
     if config.pluginmanager.hasplugin("xdist"):
         options += ["-n", "0"]
+    # The report in XML is that of the whole run.
+    if getattr(config.option, "xmlpath", None):
+        options += ["--junitxml", os.devnull]
     command = [sys.executable, "-m", "pytest", *options, "-x", str(config.rootpath / name)]
     try:
         finished = subprocess.run(
