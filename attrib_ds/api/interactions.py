@@ -180,7 +180,8 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
     DataFrame
         One row per row of ``frame``, with its index: ``status`` (``created``, ``present`` or ``rejected``;
         in a dry run ``valid`` or ``rejected``), ``id`` of the interaction, ``error`` (str). If the service
-        fails half-way, that row is ``failed`` and the rows after it are ``unsent``.
+        fails half-way, that row is ``failed`` and the rows after it are ``unsent``. A row is ``unknown`` if
+        the answer was lost, so that it may be stored or not. The id is missing if the answer has none.
 
     Raises
     ------

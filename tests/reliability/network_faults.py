@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,13 +46,13 @@ DATE = "2025-01-31T12:00:00Z"
 
 @dataclass
 class Journal:
-    #: Nonces that were sent, and those that were acknowledged with an id.
+    #: What was sent, and the ids of what was acknowledged; None if the answer that had it was cut.
     sent: set[str] = field(default_factory=set)
     accepted: dict[str, str] = field(default_factory=dict)
     slugs: set[str] = field(default_factory=set)
-    campaigns: dict[str, str] = field(default_factory=dict)
+    campaigns: dict[str, str | None] = field(default_factory=dict)
     visits: set[str] = field(default_factory=set)
-    made_visits: dict[str, str] = field(default_factory=dict)
+    made_visits: dict[str, str | None] = field(default_factory=dict)
     outcomes: Counter = field(default_factory=Counter)
     slowest: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -123,7 +124,11 @@ class Caller(threading.Thread):
             "externalId": name,
         }
         made = at.create_offline_interactions(self.project, pd.DataFrame([row]))
-        self.journal.made_visits[name] = made["id"][0]
+        status, id = made["status"][0], made["id"][0]
+        self.journal.outcomes["visit", status] += 1
+        # The answer to a visit of unknown status was lost, so that it may be there or not.
+        if status in {"created", "present"}:
+            self.journal.made_visits[name] = id if isinstance(id, str) else None
 
     def search(self, name: str) -> None:
         found = at.search_interactions(self.project, sort="startDate")
@@ -194,13 +199,17 @@ def examine(service: Service, journal: Journal) -> list[str]:
         with service._store.cursor() as cursor:
             return cursor.execute(query).fetchall()
 
-    def compare(noun: str, listed: list[tuple], asked: set[str], acknowledged: dict[str, str]) -> None:
+    def compare(noun: str, listed: list[tuple], asked: set[str], acknowledged: Mapping[str, str | None]) -> None:
         stored = dict(listed)
         if len(stored) != len(listed):
             problems.append(f"{noun}: some are there twice")
         if not stored.keys() <= asked:
             problems.append(f"{noun}: nobody asked for {sorted(stored.keys() - asked)[:5]}")
-        lost = sorted(name for name, id in acknowledged.items() if stored.get(name) != id)
+        lost = sorted(
+            name
+            for name, id in acknowledged.items()
+            if name not in stored or (id is not None and stored[name] != id)
+        )
         if lost:
             problems.append(f"{noun}: {len(lost)} acknowledged ones are lost, such as {lost[:5]}")
 
