@@ -188,8 +188,8 @@ def _administered(options: argparse.Namespace) -> at.Project:
         return open_existing(options.project)
     except ProjectInUse as error:
         raise ProjectInUse(
-            f"another process has the project {options.project!r} open. If it is `attrib-ds serve`, repeat the "
-            "command with --url ADDRESS --key KEY_FILE, and it goes through the server; otherwise stop it"
+            f"another process has the project {options.project!r} open. If it is `attrib-ds serve`, repeat "
+            "the command with --url ADDRESS --key KEY_FILE, and it goes through the server; otherwise stop it"
         ) from error
 
 
