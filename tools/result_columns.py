@@ -1,7 +1,7 @@
 """Writes the table of all result columns, ``docs/reference/result-columns.md``.
 
-Names and dtypes of records come from the schema; ``result_columns.tsv`` adds units and meanings, and the columns
-of credits. Without arguments it writes the page; with ``--check`` it fails if the page is out of date.
+Names and dtypes of records come from the schema; ``result_columns.tsv`` adds units, meanings, and the
+columns of credits. Without arguments it writes the page; with ``--check`` it fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _DTYPES = {
 }
 _HEAD = """# Result columns
 
-Each table has one row per column. Text is `str`, instants are UTC. `<key>` stands for a key of an event type. What the service
-names keeps its name (`startDate`); what this package adds is in snake_case (`node_id`). This page is generated:
-`python tools/result_columns.py`.
+Each table has one row per column. Text is `str`, instants are UTC. `<key>` stands for a key of an event type.
+What the service names keeps its name (`startDate`); what this package adds is in snake_case (`node_id`).
+`python tools/result_columns.py` writes this page.
 """
 
 

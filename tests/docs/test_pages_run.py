@@ -29,7 +29,10 @@ def fill(home, project):
     """Make a project with two visits of one person and an order."""
     home.mkdir(exist_ok=True)
     days = pd.to_datetime(["2025-01-01T10:00Z", "2025-01-03T18:00Z"])
-    pages = ["https://shop.example/?utm_source=newsletter&utm_medium=email", "https://shop.example/?gclid=Cj0KCQ"]
+    pages = [
+        "https://shop.example/?utm_source=newsletter&utm_medium=email",
+        "https://shop.example/?gclid=Cj0KCQ",
+    ]
     order = {"trackerId": "t1", "eventDate": "2025-01-03T18:20:00Z", "data.turnover": 60.0}
     turnover = {"type": "currency", "entity": "event", "storageKey": "turnover"}
     with at.connect(project, path=home / f"{project}.duckdb") as shop:

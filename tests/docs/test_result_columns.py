@@ -14,7 +14,9 @@ def test_the_page_is_generated():
 def test_dtypes_of_credits_are_as_listed():
     days = pd.to_datetime(["2025-01-01", "2025-01-02"], utc=True)
     touchpoints = pd.DataFrame({"user_id": ["a", "a"], "node_id": ["mail", "ads"], "date": days})
-    orders = pd.DataFrame({"event_id": ["1"], "user_id": ["a"], "date": days[1:], "value": [9.0], "currency": "EUR"})
+    orders = pd.DataFrame(
+        {"event_id": ["1"], "user_id": ["a"], "date": days[1:], "value": [9.0], "currency": "EUR"}
+    )
     spend = pd.DataFrame({"node_id": ["ads"], "spend": [3.0], "currency": ["EUR"], "date": ["2025-01-02"]})
     paths = at.Paths.from_frames(touchpoints, orders)
     frames = {
