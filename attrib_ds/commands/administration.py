@@ -27,7 +27,7 @@ _SET_BY_SERVICE = frozenset({"_id", "projectId", "createdAt", "updatedAt", "arch
 
 def list_event_types(options: argparse.Namespace) -> None:
     """Print the event types of a project."""
-    with open_existing(options.project) as project:
+    with _administered(options) as project:
         event_types = at.list_event_types(project, archived=options.archived)
     for event_type in event_types.to_dict("records"):
         keys = " ".join(field["storageKey"] for field in json.loads(event_type["fields"]))
@@ -42,7 +42,7 @@ def create_event_types(options: argparse.Namespace) -> None:
         raise InvalidRequest(f"{options.file}: is not JSON: {error}") from error
     definitions = content if isinstance(content, list) else [content]
     event_types = [_event_type(options.file, definition) for definition in definitions]
-    with open_existing(options.project) as project:
+    with _administered(options) as project:
         for arguments in event_types:
             created = at.create_event_type(project, **arguments)
             show(f"Created the event type {created['reference']} with the id {created['_id']}")
@@ -67,7 +67,7 @@ def _event_type(file: Path, definition: object) -> dict[str, Any]:
 
 def create_integration(options: argparse.Namespace) -> None:
     """Create an integration, which campaigns belong to."""
-    with open_existing(options.project) as project:
+    with _administered(options) as project:
         integration_id = at.admin.create_integration(
             project, options.vendor_id, name=options.name, currency=options.currency, channel=options.channel
         )
@@ -76,7 +76,7 @@ def create_integration(options: argparse.Namespace) -> None:
 
 def list_integrations(options: argparse.Namespace) -> None:
     """Print the integrations of a project."""
-    with open_existing(options.project) as project:
+    with _administered(options) as project:
         integrations = frames.to_pandas(project.send("list_integrations").read())
     for integration in integrations.to_dict("records"):
         show_row(*(integration[name] for name in ("vendorId", "name", "currency", "_id")))
@@ -86,7 +86,7 @@ def settings(options: argparse.Namespace) -> None:
     """Print the settings of a project, after changing some of them."""
     changes = dict(_setting(text) for text in options.set)
     operation = "update_settings" if changes else "get_settings"
-    with open_existing(options.project, operation=operation) as project:
+    with _administered(options) as project:
         (record,) = project.send(operation, **changes).read().to_pylist()
     for name, value in record.items():
         show_row(name, json.dumps(value, ensure_ascii=False))
@@ -109,14 +109,14 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def back_up(options: argparse.Namespace) -> None:
     """Copy a project to a file."""
-    with open_existing(options.project, operation="back_up_project") as project:
+    with _administered(options) as project:
         at.admin.back_up(project, options.file)
     show(f"Copied {options.project} to {options.file}: {options.file.stat().st_size:,} bytes")
 
 
 def compact(options: argparse.Namespace) -> None:
     """Rewrite the files of a project, so that nothing of erased persons is left in them."""
-    with open_existing(options.project, operation="compact_project") as project:
+    with _administered(options) as project:
         before, after = at.admin.compact(project)
     show(f"Compacted {options.project}: {before:,} bytes before, {after:,} after")
 
@@ -132,7 +132,7 @@ def restore(options: argparse.Namespace) -> None:
     except ProjectInUse as error:
         if error.field == "source":
             raise
-        raise project_in_use(options.project, "restore_project") from error
+        raise _served(options.project) from error
     for table, count in counts.items():
         show(f"{count:,} {table.replace('_', ' ')}")
     show(f"Restored {options.project}: {file}")
@@ -140,8 +140,7 @@ def restore(options: argparse.Namespace) -> None:
 
 def check(options: argparse.Namespace) -> None:
     """Print the inconsistencies of a project, and what was done about them."""
-    operation = "repair_project" if options.repair else "check_project"
-    with open_existing(options.project, operation=operation) as project:
+    with _administered(options) as project:
         findings = at.admin.check(project, repair=options.repair)
     for finding in findings.to_dict("records"):
         examples = ", ".join(finding["examples"])
@@ -153,15 +152,13 @@ def check(options: argparse.Namespace) -> None:
     show(f"{options.project} is consistent")
 
 
-def open_existing(project_id: str, *, operation: str | None = None) -> at.Project:
+def open_existing(project_id: str) -> at.Project:
     """Open an embedded project that must already exist.
 
     Parameters
     ----------
     project_id : str
         Id of the project.
-    operation : str, optional
-        Operation to request from the server instead, if a server has the project open.
 
     Returns
     -------
@@ -180,15 +177,25 @@ def open_existing(project_id: str, *, operation: str | None = None) -> at.Projec
         raise NotFound(
             f"there is no project {project_id!r} ({file}); create it with `attrib-ds projects create`"
         )
+    return at.connect(project_id, path=file)
+
+
+def _administered(options: argparse.Namespace) -> at.Project:
+    """Open the project of a command: through its server if ``--url`` names one, else its file."""
+    if options.url is not None:
+        return at.connect(options.project, url=options.url, key=options.key)
     try:
-        return at.connect(project_id, path=file)
+        return open_existing(options.project)
     except ProjectInUse as error:
-        raise project_in_use(project_id, operation) if operation else error from error
+        raise ProjectInUse(
+            f"another process has the project {options.project!r} open. If it is `attrib-ds serve`, repeat "
+            "the command with --url ADDRESS --key KEY_FILE, and it goes through the server; otherwise stop it"
+        ) from error
 
 
-def project_in_use(project_id: str, operation: str) -> ProjectInUse:
-    """Return the error for a project that another process has open, with the request to its server."""
-    declaration = OPERATIONS[operation]
+def _served(project_id: str) -> ProjectInUse:
+    """Return the error for restoring a project that another process has open."""
+    declaration = OPERATIONS["restore_project"]
     path = BASES[declaration.base] + declaration.path.format(projectId=project_id)
     return ProjectInUse(
         f"another process has the project {project_id!r} open; stop it, or if it is `attrib-ds serve`, send "
@@ -286,7 +293,7 @@ def _source(options: argparse.Namespace) -> at.Project:
 def export(options: argparse.Namespace) -> None:
     """Write the users of a project to a file."""
     where = None if options.where is None else _filter(options.where)
-    with open_existing(options.project) as project:
+    with _administered(options) as project:
         file = at.export_users(
             project,
             options.file,

@@ -51,7 +51,7 @@ def credits(
     Returns
     -------
     Axes
-        From top to bottom: nodes in descending order of credit, "other (n nodes)", "No visit before". With
+        From top to bottom: nodes in descending order of credit, "other (n nodes)", "unattributed". With
         ``by="conversions"`` and columns ``low`` and ``high``, each bar of a node has its interval, which
         shows sampling error, not bias. Value, share and sums (of nodes, or of one node over currencies) have
         no interval, because bounds of conversions do not apply to them and do not add up.
@@ -72,7 +72,7 @@ def credits(
     ...                       "share": [0.3, 0.5, 0.2]})
     >>> axes = at.plots.credits(frame, ax=Figure().subplots())
     >>> [label.get_text() for label in axes.get_yticklabels()]
-    ['Mail', 'Ads', 'No visit before']
+    ['Mail', 'Ads', 'unattributed']
     """
     credits = read_frame("credits", credits, COLUMNS)
     check_choice("by", by, MEASURES)
@@ -155,7 +155,7 @@ def model_comparison(
     -------
     Axes
         From top to bottom: nodes in descending order of the mean over models, "other (n nodes)",
-        "No visit before". A grey line spans the models; a model without a row for a node has no dot there.
+        "unattributed". A grey line spans the models; a model without a row for a node has no dot there.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from attrib_ds import display
 
 WIDTH: Final = 36
 #: Name of the row of conversions without a touchpoint.
-NO_VISIT: Final = "No visit before"
+NO_VISIT: Final = "unattributed"
 #: Its name if a model also estimates what would have happened anyway.
 BASELINE: Final = "No channel"
 #: Beginning of the names of models that estimate effects.

@@ -10,6 +10,8 @@ import pytest
 
 from attrib_ds import connect, create_event_type, list_event_types
 from attrib_ds.commands.cli import main
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import running
 
 ORDER = {
     "reference": "order",
@@ -107,7 +109,7 @@ def test_a_missing_project_is_not_created(own_home, capsys, command):
 
 
 @pytest.mark.slow
-def test_the_error_for_a_served_project_names_the_request(project, tmp_path, capsys):
+def test_the_error_for_a_served_project_names_the_options(project, tmp_path, capsys):
     code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(project)]
     backup = tmp_path / "backup.duckdb"
@@ -115,16 +117,40 @@ def test_the_error_for_a_served_project_names_the_request(project, tmp_path, cap
     capsys.readouterr()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        commands = {
-            "GET /api/v1/projects/shop/backup": ["backup", "shop", tmp_path / "other.duckdb"],
-            "GET /api/v1/projects/shop/check": ["check", "shop"],
-            "GET /api/v1/projects/shop/settings": ["settings", "shop"],
-            "PATCH /api/v1/projects/shop/settings": ["settings", "shop", "--set", "piiFields=[]"],
-            "PUT /api/v1/projects/shop/backup": ["restore", "shop", backup, "--replace"],
-        }
-        for request, arguments in commands.items():
-            assert f"send it {request} with a token of the scope admin" in failure(capsys, *arguments)
+        for arguments in (
+            ["backup", "shop", tmp_path / "other.duckdb"],
+            ["check", "shop"],
+            ["settings", "shop"],
+        ):
+            assert "repeat the command with --url ADDRESS --key KEY_FILE" in failure(capsys, *arguments)
+        restored = failure(capsys, "restore", "shop", backup, "--replace")
+        assert "send it PUT /api/v1/projects/shop/backup with a token of the scope admin" in restored
         process.kill()
+
+
+@pytest.mark.slow
+def test_a_served_project_is_administered_through_its_server(project, own_home, tmp_path, capsys):
+    key, copy = tmp_path / "key.json", tmp_path / "copy.duckdb"
+    create_key(own_home, key, projects=["shop"], scopes=["full_access"])
+    file = write(tmp_path / "types.json", ORDER)
+    with running(own_home) as url:
+        server = ["--url", url, "--key", str(key)]
+        for command in (
+            ["event-types", "create", "shop", file],
+            ["integrations", "create", "shop", "--vendor-id", "site", "--name", "Site"],
+            ["settings", "shop", "--set", "retentionDurationInDays=365"],
+            ["check", "shop"],
+            ["compact", "shop"],
+            ["backup", "shop", str(copy)],
+        ):
+            assert main([*command, *server]) == 0, capsys.readouterr().err
+        capsys.readouterr()
+        assert main(["settings", "shop", *server]) == 0
+        assert "retentionDurationInDays\t365\n" in capsys.readouterr().out
+        assert main(["integrations", "list", "shop", *server]) == 0
+        assert capsys.readouterr().out.startswith("site\tSite\t")
+    with connect("shop", path=copy) as shop:
+        assert list_event_types(shop)["reference"].tolist() == ["order"]
 
 
 def test_wrong_usage_exits_with_2(capsys):

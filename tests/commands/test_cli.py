@@ -103,7 +103,7 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(first, "email") == [0.0, 0.0, 0.0]
     assert row_of(by_model, "search") == [1.0, 0.5]
     assert row_of(by_model, "email") == [0.0, 0.5]
-    assert row_of(by_model, "No visit before") == [1.0, 1.0]
+    assert row_of(by_model, "unattributed") == [1.0, 1.0]
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_attribute_prints_intervals(files, capsys):
     printed = capsys.readouterr().out
     printed = printed.split("Credited conversions, with intervals at 95 %")[1]
     # One conversion without a touchpoint: the exact bounds of a Poisson number of 1 are 0.025 and 5.57.
-    (line,) = [line for line in printed.splitlines() if "No visit before" in line]
-    assert line.partition("before")[2].strip() == "1.0 (0.0 to 5.6)"
+    (line,) = [line for line in printed.splitlines() if "unattributed" in line]
+    assert line.partition("unattributed")[2].strip() == "1.0 (0.0 to 5.6)"
 
 
 @pytest.mark.slow

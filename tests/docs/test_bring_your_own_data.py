@@ -17,7 +17,7 @@ def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) == 6
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
-    with at.connect("my-shop", path="my-shop.duckdb") as shop:
+    with at.connect("exported", path="exported.duckdb") as shop:
         assert len(at.search_interactions(shop)) == 2
 
 

@@ -16,7 +16,7 @@ def test_its_python_runs_as_it_is_written(tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) == 5
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
-    with at.connect("my-shop", path="my-shop.duckdb") as shop:
+    with at.connect("phone-orders", path="phone-orders.duckdb") as shop:
         assert at.list_trashed_events(shop).empty
 
 

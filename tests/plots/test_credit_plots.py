@@ -36,7 +36,7 @@ def test_bars_are_in_descending_order_with_unattributed_last(credit):
         node_id=[None, "a", "b", "c"], node_name=[None, "Ads", "Mail", "Shop"], conversions=[9, 2, 5, 3]
     )
     ax = plots.credits(frame)
-    assert labels(ax) == ["Mail", "Shop", "Ads", "No visit before"]
+    assert labels(ax) == ["Mail", "Shop", "Ads", "unattributed"]
     assert widths(ax) == [5, 3, 2, 9]
     assert ax.yaxis_inverted()
     assert to_hex(ax.patches[-1].get_facecolor()).upper() == style.GREY
@@ -50,10 +50,10 @@ def test_bars_are_in_descending_order_with_unattributed_last(credit):
 def test_nodes_beyond_the_top_are_summed(credit):
     frame = credit(node_id=["a", "b", "c", "d", None], conversions=[1.0, 8.0, 4.0, 2.5, 7.0])
     ax = plots.credits(frame, top=2)
-    assert labels(ax) == ["b", "c", "other (2 nodes)", "No visit before"]
+    assert labels(ax) == ["b", "c", "other (2 nodes)", "unattributed"]
     assert widths(ax) == [8, 4, 3.5, 7]
     assert labels(plots.credits(frame, top=3))[-2] == "other (1 node)"
-    assert labels(plots.credits(frame, top=4)) == ["b", "c", "d", "a", "No visit before"]
+    assert labels(plots.credits(frame, top=4)) == ["b", "c", "d", "a", "unattributed"]
 
 
 def test_large_negative_credit_is_kept_and_ordered_by_sign(credit):
@@ -309,7 +309,7 @@ def two_models(credit):
 
 def test_each_model_has_a_dot_per_node_and_the_line_spans_them(credit):
     ax = plots.model_comparison(two_models(credit))
-    assert labels(ax) == ["b", "a", "c", "No visit before"]
+    assert labels(ax) == ["b", "a", "c", "unattributed"]
     first, last = dots(ax)
     assert first.get_xdata().tolist() == [0.25, 0.5, 0.0625, 0.1875]
     np.testing.assert_array_equal(last.get_xdata(), [0.75, 0.125, math.nan, 0.125])
@@ -326,7 +326,7 @@ def test_each_model_has_a_dot_per_node_and_the_line_spans_them(credit):
 
 def test_the_rest_is_summed_per_model(credit):
     ax = plots.model_comparison(two_models(credit), by="conversions", top=1)
-    assert labels(ax) == ["b", "other (2 nodes)", "No visit before"]
+    assert labels(ax) == ["b", "other (2 nodes)", "unattributed"]
     assert [line.get_xdata().tolist() for line in dots(ax)] == [[3, 7, 2], [9, 1, 2]]
     assert ax.get_xlabel() == "credited conversions"
 

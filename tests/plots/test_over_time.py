@@ -165,7 +165,7 @@ def test_a_line_per_node_with_every_period_between_the_first_and_the_last():
         "Ads": [2.0, 0.0, 0.0, 4.0],
         "Mail": [1.0, 0.0, 0.0, 0.0],
         "Radio": [0.0, 0.0, 0.0, 0.0],
-        "No visit before": [3.0, 0.0, 0.0, 0.0],
+        "unattributed": [3.0, 0.0, 0.0, 0.0],
     }
     assert [tick.get_text() for tick in axes.get_xticklabels()] == [f"2025-W0{week}" for week in (1, 2, 3, 4)]
     assert axes.get_title(loc="left") == "Credited conversions per week, linear"
@@ -207,10 +207,10 @@ def test_other_nodes_are_summed_before_they_are_divided():
 
 
 def test_a_node_may_have_the_name_of_another_line():
-    rows = ROWS.assign(node_name=ROWS["node_name"].replace({"Mail": "No visit before", "Ads": "other (x)"}))
+    rows = ROWS.assign(node_name=ROWS["node_name"].replace({"Mail": "unattributed", "Ads": "other (x)"}))
     axes = plots.series(rows, ax=Figure().subplots())
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["other (x)", "No visit before", "Radio", "No visit before"]
+    assert labels == ["other (x)", "unattributed", "Radio", "unattributed"]
     assert [line.get_linestyle() for line in axes.get_lines()] == ["-", "-", "-", ":"]
 
 

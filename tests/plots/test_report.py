@@ -134,7 +134,7 @@ def test_values_spend_and_returns_stand_beside_conversions():
         each.title: [each.text(number) for number in overview.numbers[each.title]]
         for each in overview.measures
     }
-    assert list(overview.names.values()) == ["Ads", "Mail", "Radio", "No visit before"]
+    assert list(overview.names.values()) == ["Ads", "Mail", "Radio", "unattributed"]
     assert shown == {
         "Conversions": ["3.0", "1.0", "0.0", "1.0"],
         "Share, %": ["60.0", "20.0", "0.0", "20.0"],

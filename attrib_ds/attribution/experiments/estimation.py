@@ -556,7 +556,7 @@ class HazardEffects(effects.Effects):
         A share is right if users are missing completely at random, touchpoints and conversions alike: then
         those who were observed stand for all. It is wrong if those who refuse consent buy or are reached more
         or less often than the others, if the conversions of unobserved users are in the paths, or if only
-        touchpoints are missing; scaling cannot mend these. Shares by segment are right under a weaker
+        touchpoints are missing; scaling cannot fix these. Shares by segment are right under a weaker
         condition: users are missing at random within each segment. Each segment needs conversions of its own,
         and intervals are wider than with one share.
         """

@@ -92,7 +92,7 @@ def holdout_effects(
         more than chance explains, so that the groups are not comparable. If withheld users and the others
         differ in their conversions before ``since``, in their touchpoints of the node before it, or in
         ``covariates``, by more than chance explains (one test for all of them, at a significance level of
-        0.001): such a draw was not random, which adjusting does not mend, or began before ``since``.
+        0.001): such a draw was not random, which adjusting does not fix, or began before ``since``.
 
     Raises
     ------

@@ -1,0 +1,88 @@
+"""Pages of the documentation as scripts, and the environment that each of them asks for."""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_RUNNER = Path(__file__).with_name("bare_environment.py")
+_BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_EXTRAS = re.compile(r"pip install '(?:attrib-ds|\.)\[([\w,]+)\]'")
+_CONTINUES = re.compile(r"This page continues\s+\[[^\]]+\]\(([\w./-]+)\)")
+#: Seconds that one page may take.
+_DEADLINE = 280
+
+
+@functools.cache
+def pages() -> tuple[Path, ...]:
+    """Return the pages that have Python, README first."""
+    found = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    hidden = {"_build", "notebooks", "generated"}
+    return tuple(page for page in found if not hidden & set(page.parts) and python_of(page))
+
+
+@functools.cache
+def notebooks() -> tuple[Path, ...]:
+    """Return the notebooks."""
+    return tuple(sorted(ROOT.glob("notebooks/*.ipynb")))
+
+
+def python_of(page: Path) -> str:
+    """Return the Python of a page or a notebook, all blocks in order."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return "\n".join(code for _, code in _BLOCK.findall(page.read_text(encoding="utf-8")))
+
+
+def named_extras(page: Path) -> list[str]:
+    """Return the extras that a page names above its first block of Python."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        top = "".join(cells[0]["source"])
+    else:
+        top = page.read_text(encoding="utf-8").partition("```python")[0]
+    return [name for found in _EXTRAS.findall(top) for name in found.split(",")]
+
+
+def continued(page: Path) -> Path | None:
+    """Return the page whose state this one goes on from."""
+    if page.suffix == ".ipynb":
+        return None
+    found = _CONTINUES.search(page.read_text(encoding="utf-8").partition("```python")[0])
+    return (page.parent / found[1]).resolve() if found else None
+
+
+def script_of(page: Path) -> str:
+    """Return what a reader runs: the page it continues, if any, and the page."""
+    earlier = continued(page)
+    return (script_of(earlier) + "\n" if earlier else "") + python_of(page)
+
+
+def run(page: Path, folder: Path, replaced: dict[str, str]) -> str:
+    """Run a page in a folder, as printed but for addresses of services; return what it prints."""
+    code = script_of(page)
+    for address, local in replaced.items():
+        code = code.replace(address, local)
+    (folder / "page.py").write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(_RUNNER), "page.py", *named_extras(page)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE,
+        check=False,
+        env={
+            **os.environ,
+            "ATTRIB_DS_HOME": str(folder / "home"),
+            "MPLBACKEND": "agg",
+            "TQDM_DISABLE": "1",
+            "PYTHONWARNINGS": "ignore::DeprecationWarning",
+        },
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
