@@ -301,7 +301,7 @@ class OverviewPage(elements.Displayed):
         note = f"{meaning}: {kept:,} of {conversions:,} conversions."
         if paths.spend is not None:
             note += " Spend is known for everyone alone, so there are no returns here."
-        return replace(parts[chosen], spend=None), [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
+        return parts[chosen], [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
 
     def _last_visits(self, field: str) -> pd.DataFrame:
         if field not in self._people:
