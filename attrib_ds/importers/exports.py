@@ -31,6 +31,7 @@ def read_ga4(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read the event tables that Google Analytics 4 exports to BigQuery.
 
@@ -56,6 +57,9 @@ def read_ga4(
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default those of the
         export, else the default rules.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
@@ -105,6 +109,7 @@ def read_ga4(
     notes = _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
     views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    options["aliases"] = aliases
     return replace(_assembled(connection, "ga4", "event_name", by_name, views, options), notes=notes)
 
 
@@ -249,6 +254,7 @@ def read_snowplow(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read enriched events of Snowplow.
 
@@ -268,6 +274,9 @@ def read_snowplow(
         Currency of revenue that has none.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
@@ -312,6 +321,7 @@ def read_snowplow(
     _create_snowplow_conversions(connection, by_name)
     views = {"view_key": "event_id", "viewed": "occurred"}
     options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    options["aliases"] = aliases
     return _assembled(connection, "snowplow", "kind", by_name, views, options)
 
 
@@ -386,6 +396,7 @@ def read_matomo(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read visits with their actions from the reporting API of Matomo.
 
@@ -401,6 +412,9 @@ def read_matomo(
         Currency of revenue if the response has no ``siteCurrency``.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
@@ -476,7 +490,8 @@ def read_matomo(
         expected="no action has the type 'ecommerceOrder' or 'goal'",
         advice="Define a goal in Matomo for the actions that are conversions",
     )
-    return journeys.assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
+    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    return journeys.assemble(connection, "matomo", aliases=aliases, **options)
 
 
 def _matomo_columns(export: export_tables.Export) -> dict[str, str]:
