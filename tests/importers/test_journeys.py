@@ -70,7 +70,7 @@ def test_paths_of_a_period_are_those_of_a_project(shop):
     assert {name: paths.settings[name] for name in period} == {
         name: in_project.settings[name] for name in period
     }
-    assert journeys.paths(until="2025-01-03T12:00").lengths()["conversions"].sum() == 1.0
+    assert journeys.paths(until="2025-01-03T12:00:00Z").lengths()["conversions"].sum() == 1.0
     with pytest.raises(at.errors.InvalidRequest, match="until: 2025-01-02 is before since, 2025-01-03"):
         journeys.paths(since="2025-01-03", until="2025-01-02")
 
