@@ -438,8 +438,8 @@ def _create_nodes(
     )
     distinct, unused = renamed(distinct, aliases)
     if unused:
-        listed = ", ".join(map(repr, unused))
-        errors.warn(f"aliases: no campaign or other node is named {display.printable(listed)}")
+        missed = ", ".join(map(repr, unused))
+        errors.warn(f"aliases: no campaign or other node is named {display.printable(missed)}")
     chains = chains_of(distinct, rules)
     ids, types = [nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]
     sources = {"node_id": pa.array(ids, pa.string()), "referrer_type": pa.array(types, pa.string())}

@@ -95,8 +95,8 @@ def redact(
                 is_typed = isinstance(value, dict)
                 kind = str(value.get("type")) if is_typed else ""
                 is_text = kind == "string" or isinstance(value, str)
-                field = Field(id, reference, entity, key, kind, bool(declared.get("isPii")))
-                if is_personal(field) or (whole and is_text and not declared):
+                own = Field(id, reference, entity, key, kind, bool(declared.get("isPii")))
+                if is_personal(own) or (whole and is_text and not declared):
                     values[key] = {**value, **_ANONYMISED} if is_typed else None
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else json_values.encode(values)
