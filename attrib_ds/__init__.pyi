@@ -116,3 +116,5 @@ from .project import open_hits as open_hits
 from .project import open_tables as open_tables
 from .sample.shop import sample_project as sample_project
 from .simulation.simulate import simulate as simulate
+
+__version__: str

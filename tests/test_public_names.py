@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -44,6 +45,10 @@ def test_every_name_is_there_and_documented():
         value = getattr(attrib_ds, name)
         assert value.__doc__, name
         assert value.__doc__.strip().splitlines()[0].endswith((".", "::")), name
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert attrib_ds.__version__ == version("attrib-ds")
 
 
 def test_unknown_names_are_attribute_errors():

@@ -138,8 +138,10 @@ def delete_user(project: Project, id: str, *, mode: str = "anonymise") -> pd.Ser
     id : str
         The user's ``_id``; that of a merged user stands for the user it was merged into.
     mode : str, default "anonymise"
-        ``anonymise``: keep interactions, events and metrics, without any identifying data, so that counts
-        stay the same. ``delete``: delete them.
+        ``anonymise``: keep interactions, events and metrics, so that counts stay the same, and remove what
+        identifies: the fields of users, those declared personal, e-mail addresses, phones, locations and
+        messages, and texts that the event type does not declare. Other declared fields are kept, so declare
+        a ``string`` in which people write freely as personal or as ``message``. ``delete``: delete them.
 
     Returns
     -------

@@ -20,6 +20,8 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
 from attrib_ds.filters import Predicate, ibis_form
+from attrib_ds.filters.predicates import comparisons
+from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, to_pandas
 
@@ -177,7 +179,7 @@ def conversion_paths(
         kind = nodes.kind if isinstance(nodes, Predicate) else type(nodes).__name__
         raise InvalidRequest(f"nodes: a predicate on {kind} is not allowed; allowed: node(…)")
     segment = users_of_segment(project, tables, on.get("user"), audience)
-    events = _of_users(_events(tables, event_types, on.get("event")), segment)
+    events = _of_users(_events(project, tables, event_types, on.get("event")), segment)
     added = _require_names(adjustments)
     if statistic in added:
         raise InvalidRequest(
@@ -341,9 +343,20 @@ def _event_types(project: Project, tables: Tables, event_type: str | Sequence[st
     return list(dict.fromkeys(event_types))
 
 
-def _events(tables: Tables, event_types: list[str], where: Predicate | None) -> ir.Table:
+def _events(project: Project, tables: Tables, event_types: list[str], where: Predicate | None) -> ir.Table:
     events = tables.events.filter(tables.events.eventType.isin(event_types))
-    return events if where is None else events.filter(ibis_form.to_ibis(where, events))
+    if where is None:
+        return events
+    compared = {leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)}
+    keys = {name: name.removeprefix(STATISTICS) for name in sorted(compared)}
+    _check_keys(project, tables, event_types, {"where": list(keys.values())}, [])
+    rows = events
+    for name, key in keys.items():
+        amounts = project_tables.current_amounts(tables, [key]).select(
+            measured_event="event_id", **{name: "value"}
+        )
+        rows = rows.left_join(amounts, rows["_id"] == amounts.measured_event).drop("measured_event")
+    return rows.filter(ibis_form.to_ibis(where, rows)).drop(*keys)
 
 
 def _check_keys(

@@ -540,7 +540,8 @@ def event(name: str, *, operator_type: str | None = None) -> Field:
     Parameters
     ----------
     name : str
-        A property such as ``eventType`` or ``eventDate``, ``event.<key>`` or ``user.<key>``.
+        A property such as ``eventType`` or ``eventDate``, ``event.<key>``, ``user.<key>`` or, in
+        :func:`attrib_ds.conversion_paths`, ``statistics.<key>``, an amount in its own currency.
     operator_type : {"string", "number", "date", "boolean", "array"}, optional
         Type of ``event.<key>`` or ``user.<key>``, which the project defines; the type of the compared value
         by default.

@@ -32,12 +32,14 @@ NODE_FIELDS: Final = (
     "campaignName", "adsetId", "adsetName", "adId", "adName", "keyword", "source", "medium", "referrerHost",
 )  # fmt: skip
 _EVENT_FIELDS: Final = ("_id", "userId", "eventDate", "eventType", "attributable", "createdAt", "updatedAt")
+#: Prefix of the statistics of events, in conversion_paths.
+STATISTICS: Final = "statistics."
 #: Aggregations of the metrics of a user, in ``metrics.<key>.<aggregation>``.
 AGGREGATIONS: Final = ("sum", "max", "min", "count", "average")
 _OPEN_PREFIXES: Final[Mapping[str, tuple[str, ...]]] = {"user": ("fields.",), "event": ("event.", "user.")}
 _OPEN_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "user": ("fields.<key>", "eventTypesCount.<event type>", f"metrics.<key>.<{'|'.join(AGGREGATIONS)}>"),
-    "event": ("event.<key>", "user.<key>"),
+    "event": ("event.<key>", "user.<key>", f"{STATISTICS}<key>"),
 }
 
 
@@ -187,12 +189,16 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
         return fields[name]
     if is_open(kind, name):
         return None
-    if kind == "user" and _is_counted(name):
+    if (kind == "user" and _is_counted(name)) or (kind == "event" and name[:-1].startswith(STATISTICS)):
         return FieldType.NUMBER
     refusal = InvalidRequest.choice(argument, name, [*fields, *_OPEN_NAMES.get(kind, ())])
-    others = [other for other in KINDS if other != kind and name in _VOCABULARIES[other]]
+    others = {other: name for other in KINDS if other != kind and name in _VOCABULARIES[other]}
+    # Names as in URLs and files.
+    plain = name.removeprefix("utm_")
+    of_nodes = [each for each in NODE_FIELDS if kind != "node" and each in (plain, f"{plain}Name")]
+    others |= {"node": of_nodes[0]} if of_nodes else {}
     if others:
-        owners = " or ".join(f'{other}("{name}")' for other in others)
+        owners = " or ".join(f'{other}("{similar}")' for other, similar in others.items())
         raise InvalidRequest(f"{refusal.message}; {owners} exists", field=argument)
     raise refusal
 

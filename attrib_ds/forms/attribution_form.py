@@ -153,6 +153,7 @@ _ROLES: Final = {
         "conversion_date": "Time of the conversion",
         "conversion": "Conversion id",
         "value": "Value",
+        "refund": "Refunds",
         "quantity": "Quantity",
         "currency": "Currency",
     },
@@ -344,6 +345,8 @@ class ColumnChoice(Control):
             except Exception as error:  # noqa: BLE001  (shown in the form)
                 self._problem.value = elements.alert(elements.error_message(error))
             else:
+                # Refunds beside values are subtracted only from a column that is chosen.
+                by_role.pop("refund", None)
                 found = {
                     role: by_role[each] for role, each in zip(roles, searched, strict=True) if each in by_role
                 }

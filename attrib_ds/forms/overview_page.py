@@ -24,7 +24,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.filters import interaction, node
 from attrib_ds.forms import controls, elements, form
 from attrib_ds.plots import report
-from attrib_ds.plots.overview import MODELS, Overview, period_of
+from attrib_ds.plots.overview import MODELS, Overview, in_words, listed, period_of
 from attrib_ds.project import Project, takes_project
 
 #: Lengths of periods by their names, in days.
@@ -211,6 +211,8 @@ class OverviewPage(elements.Displayed):
         period = period_of(both, models[0], shown.currency or None, days)
         shown = self._with_pages(shown, since, until, notes)
         notes.insert(0, f"{_day(since)} to {_day(until)}, {paths.timezone}.")
+        # Nobody need have chosen the model that is shown first.
+        shown = replace(shown, reason=f"Models: {listed([in_words(model) for model in models])}.")
         return replace(shown, period=period), notes
 
     def _with_pages(self, shown: Overview, since: date, until: date, notes: list[str]) -> Overview:
@@ -301,7 +303,7 @@ class OverviewPage(elements.Displayed):
         note = f"{meaning}: {kept:,} of {conversions:,} conversions."
         if paths.spend is not None:
             note += " Spend is known for everyone alone, so there are no returns here."
-        return replace(parts[chosen], spend=None), [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
+        return parts[chosen], [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
 
     def _last_visits(self, field: str) -> pd.DataFrame:
         if field not in self._people:

@@ -17,6 +17,8 @@ OPTIONS: Final = {role: option.removesuffix("...") for role, option, _ in _ROWS 
 LISTED: Final = [role for role, option, _ in _ROWS if option.endswith("...")]
 #: Common names by role, in order of preference.
 COMMON_NAMES: Final = {role: names.split() for role, _, names in _ROWS}
+#: Roles of columns that divide conversions into groups.
+GROUPS: Final = ("country", "device_type")
 
 
 def folded(name: str) -> str:

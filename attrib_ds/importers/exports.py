@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import duckdb
@@ -13,6 +14,7 @@ from attrib_ds import display, errors
 from attrib_ds.importers import journeys
 from attrib_ds.records import export_tables, ga4_events, snowplow_events, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath
+from attrib_ds.records.sources import literal
 
 TRAFFIC: Final = ("session", "last_click")
 
@@ -29,6 +31,7 @@ def read_ga4(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read the event tables that Google Analytics 4 exports to BigQuery.
 
@@ -54,13 +57,17 @@ def read_ga4(
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default those of the
         export, else the default rules.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
     Journeys
         Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
-        (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``; the tree
-        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
+        (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``, less the
+        ``refund`` events of the transaction (all of it without a value); the tree of sources, media and
+        campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
         the paths.
 
     Raises
@@ -72,6 +79,8 @@ def read_ga4(
     -----
     InputWarning
         If no event has the name of a conversion; the message lists the names in the export.
+    InputWarning
+        If refunds are subtracted or have no transaction here, or revenue is in USD only; with their numbers.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
 
@@ -97,10 +106,11 @@ def read_ga4(
     connection = duckdb.connect()
     ga4_events.open_ga4_events(connection, exports)
     _create_ga4_visits(connection, is_last_click=traffic == "last_click")
-    _create_ga4_conversions(connection, by_name)
+    notes = _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
     views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
-    return _assembled(connection, "ga4", "event_name", by_name, views, options)
+    options["aliases"] = aliases
+    return replace(_assembled(connection, "ga4", "event_name", by_name, views, options), notes=notes)
 
 
 def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
@@ -161,16 +171,16 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
     journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
 
 
-def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
-    named = [f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")]
-    in_usd = (
-        "p_currency IS NULL AND revenue_in_usd IS NOT NULL "
-        "AND (purchase_revenue IS NOT NULL OR p_value IS NULL)"
+def _create_ga4_conversions(
+    connection: duckdb.DuckDBPyConnection, by_name: dict[str, str], currency: str | None
+) -> tuple[str, ...]:
+    """Create the conversions, net of refunds; return what is to be said of their amounts."""
+    transaction = ", ".join(
+        f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")
     )
-    revenue = f"CASE WHEN {in_usd} THEN revenue_in_usd ELSE coalesce(purchase_revenue, p_value) END"
-    is_broken = f"({revenue} IS NOT NULL AND try_cast({revenue} AS DOUBLE) IS NULL)"
+    revenue, is_broken, in_usd = _ga4_amount("purchase_revenue", "revenue_in_usd")
     columns = {
-        "source_id": f"coalesce({', '.join(named)}, event_key)",
+        "source_id": f"coalesce({transaction}, event_key)",
         "kind": journeys.reference_sql("event_name", by_name),
         "name": "event_name",
         # A user who signed in later in the session has the account from the start.
@@ -180,15 +190,61 @@ def _create_ga4_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict
         "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
     }
     is_conversion = f"{columns['kind']} IS NOT NULL"
+    refund, is_broken_refund, refund_in_usd = _ga4_amount("refund_value", "refund_in_usd")
+    is_refund = f"event_name = 'refund' AND NOT {is_conversion}"
     connection.execute(
-        "INSERT INTO rejected SELECT file, row, "
-        f"concat('the revenue of a conversion is not a number: ', chr(39), {revenue}, chr(39)) "
-        f"FROM source_events WHERE {is_conversion} AND {is_broken}"
+        f"INSERT INTO rejected SELECT file, row, concat('the ', CASE WHEN {is_conversion} THEN 'revenue of a "
+        f"conversion' ELSE 'value of a refund' END, ' is not a number: ', chr(39), "
+        f"CASE WHEN {is_conversion} THEN {revenue} ELSE {refund} END, chr(39)) FROM source_events "
+        f"WHERE ({is_conversion} AND {is_broken}) OR ({is_refund} AND {is_broken_refund})"
     )
     rows = (
         f"FROM source_events LEFT JOIN sessions USING (visit_key) WHERE {is_conversion} AND NOT {is_broken}"
     )
     journeys.create_table(connection, "conversions", journeys.CONVERSIONS, columns, rows)
+    ((in_dollars,),) = connection.execute(f"SELECT count(*) {rows} AND {in_usd}").fetchall()
+    connection.execute(
+        f"CREATE TABLE refunds AS SELECT coalesce({transaction}) AS transaction_id, "
+        f"abs(try_cast({refund} AS DOUBLE)) AS given_back, "
+        f"CASE WHEN {refund_in_usd} THEN 'USD' ELSE p_currency END AS money "
+        f"FROM source_events WHERE {is_refund} AND NOT {is_broken_refund}"
+    )
+    notes = _subtract_ga4_refunds(connection, currency)
+    if in_dollars:
+        notes = (*notes, f"{display.counted(in_dollars, 'conversions')} with revenue in USD only")
+    for note in notes:
+        errors.warn(f"exports: {note}")
+    return notes
+
+
+def _ga4_amount(name: str, in_usd: str) -> tuple[str, str, str]:
+    """Return SQL for an amount, for whether it is no number, and for whether it is that in USD."""
+    own = f"coalesce({name}, p_value)"
+    is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR (p_currency IS NULL AND {name} IS NOT NULL)))"
+    amount = f"CASE WHEN {is_usd} THEN {in_usd} ELSE {own} END"
+    return amount, f"({amount} IS NOT NULL AND try_cast({amount} AS DOUBLE) IS NULL)", is_usd
+
+
+def _subtract_ga4_refunds(connection: duckdb.DuckDBPyConnection, currency: str | None) -> tuple[str, ...]:
+    """Subtract refunds from their transactions; one without an amount takes back all of it."""
+    default = "NULL" if currency is None else literal(currency)
+    given, own = (f"upper(coalesce({name}, {default}, ''))" for name in ("money", "currency"))
+    is_met = f"transaction_id = source_id AND (given_back IS NULL OR {given} = {own})"
+    ((total, met),) = connection.execute(
+        "SELECT count(*), count(*) FILTER (is_met) FROM (SELECT EXISTS (FROM conversions "
+        f"WHERE {is_met}) AS is_met FROM refunds)"
+    ).fetchall()
+    left = "CASE WHEN bool_or(given_back IS NULL) THEN 0 ELSE round(amount - sum(given_back), 6) END"
+    connection.execute(
+        f"UPDATE conversions SET amount = coalesce((SELECT {left} FROM refunds WHERE {is_met}), amount) "
+        "WHERE amount IS NOT NULL"
+    )
+    if total > met:
+        errors.warn(
+            f"exports: {display.counted(total - met, 'refunds')} not subtracted, since no conversion has the "
+            "transaction and its currency. Read the days of the orders as well"
+        )
+    return (f"{display.counted(met, 'refunds')} subtracted from the revenue",) if met else ()
 
 
 def read_snowplow(
@@ -198,6 +254,7 @@ def read_snowplow(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read enriched events of Snowplow.
 
@@ -217,6 +274,9 @@ def read_snowplow(
         Currency of revenue that has none.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
@@ -261,6 +321,7 @@ def read_snowplow(
     _create_snowplow_conversions(connection, by_name)
     views = {"view_key": "event_id", "viewed": "occurred"}
     options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    options["aliases"] = aliases
     return _assembled(connection, "snowplow", "kind", by_name, views, options)
 
 
@@ -335,6 +396,7 @@ def read_matomo(
     stitch: bool = True,
     currency: str | None = None,
     channels: Frame | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journeys.Journeys:
     """Read visits with their actions from the reporting API of Matomo.
 
@@ -350,6 +412,9 @@ def read_matomo(
         Currency of revenue if the response has no ``siteCurrency``.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``.
 
     Returns
     -------
@@ -425,7 +490,8 @@ def read_matomo(
         expected="no action has the type 'ecommerceOrder' or 'goal'",
         advice="Define a goal in Matomo for the actions that are conversions",
     )
-    return journeys.assemble(connection, "matomo", stitch=stitch, currency=currency, channels=channels)
+    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
+    return journeys.assemble(connection, "matomo", aliases=aliases, **options)
 
 
 def _matomo_columns(export: export_tables.Export) -> dict[str, str]:

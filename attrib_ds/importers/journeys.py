@@ -1,5 +1,6 @@
 """The result of an importer: tables of visits, views and conversions, as frames and paths."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,9 +13,9 @@ import pyarrow as pa
 
 from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
-from attrib_ds.attribution.paths.paths import Paths
+from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
-from attrib_ds.contract.identifiers import NO_SIGN, code_of
+from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
@@ -59,6 +60,9 @@ class Journeys:
         it.
     users : DataFrame, optional
         ``_id`` in these frames and ``user_id`` in the source, which the paths have.
+    groups : DataFrame, optional
+        ``event_id`` in the source, and ``country`` and ``device_type`` of files that have them, by which
+        ``Paths.split`` divides.
     """
 
     interactions: pd.DataFrame
@@ -71,6 +75,7 @@ class Journeys:
     notes: tuple[str, ...] = ()
     spend: pd.DataFrame | None = None
     users: pd.DataFrame | None = None
+    groups: pd.DataFrame | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -104,6 +109,8 @@ class Journeys:
         event_type: str | None = None,
         lookback: str | timedelta = "30D",
         level: str | None = None,
+        since: Bound = None,
+        until: Bound = None,
         adjustments: FrameOrPath | None = None,
         in_currency: str | None = None,
         rates: Frame | None = None,
@@ -120,6 +127,8 @@ class Journeys:
         level : str, optional
             Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the
             node that was touched.
+        since, until : datetime, date or str, optional
+            Earliest and latest date of conversions, as in :meth:`Paths.within`; by default all.
         adjustments : DataFrame or path of a Parquet file, optional
             Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
             (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``.
@@ -191,15 +200,12 @@ class Journeys:
             later_rate=later_rate,
         )
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
-        paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]])
-        if self.spend is None:
-            return paths
-        ids = self.spend["node_id"]
-        return paths.with_spend(
-            self.spend.assign(
-                node_id=ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
-            )
-        )
+        paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)
+        if self.spend is not None:
+            ids = self.spend["node_id"]
+            credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
+            paths = paths.with_spend(self.spend.assign(node_id=credited))
+        return paths.within(since=since, until=until)
 
     def __repr__(self) -> str:
         kinds = {**self.counts, "nodes": len(self.nodes)}
@@ -279,6 +285,7 @@ def assemble(
     channels: Frame | None = None,
     has_units: bool = True,
     sightings: str = "visits",
+    aliases: Mapping[str, str] | None = None,
 ) -> Journeys:
     """Build the frames from the tables ``visits``, ``views``, ``conversions`` and ``rejected``.
 
@@ -299,6 +306,8 @@ def assemble(
         Whether amounts need a currency. Otherwise they are plain numbers if none has a currency.
     sightings : str, default "visits"
         Table whose columns ``device`` and ``account`` say which accounts were seen on which device.
+    aliases : mapping of str to str, optional
+        Present names of campaigns and other nodes by their former names.
 
     Returns
     -------
@@ -311,7 +320,7 @@ def assemble(
         If an amount has no currency, or ``currency`` is not a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
-    nodes = _create_nodes(connection, None if channels is None else read_rules(channels))
+    nodes = _create_nodes(connection, None if channels is None else read_rules(channels), aliases or {})
     amount = _set_currencies(connection, currency, has_units=has_units)
 
     def frame(query: str) -> pd.DataFrame:
@@ -418,13 +427,19 @@ _NODE_COLUMNS: Final = {
 }  # fmt: skip
 
 
-def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None) -> pd.DataFrame:
+def _create_nodes(
+    connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None, aliases: Mapping[str, str]
+) -> pd.DataFrame:
     """Create ``sources``, the node of each distinct traffic source; return the tree of nodes."""
     distinct = sql_results.read_arrow(
         connection,
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
         "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic",
     )
+    distinct, unused = renamed(distinct, aliases)
+    if unused:
+        missed = ", ".join(map(repr, unused))
+        errors.warn(f"aliases: no campaign or other node is named {display.printable(missed)}")
     chains = chains_of(distinct, rules)
     ids, types = [nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]
     sources = {"node_id": pa.array(ids, pa.string()), "referrer_type": pa.array(types, pa.string())}
@@ -440,6 +455,31 @@ def _create_nodes(connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | N
     }
     dates = pa.array([first_visits[node.node_id] for node in listed], pa.timestamp("us"))
     return to_pandas(pa.table(texts | {"createdAt": dates, "updatedAt": dates}))
+
+
+def renamed(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, list[str]]:
+    """Write former names of nodes as their present ones; return the rows and the aliases that none has.
+
+    Names are compared as those of campaigns are: without regard to case, white space, ``-`` and ``_``.
+
+    Examples
+    --------
+    >>> rows, _ = renamed(pa.table({"campaign": ["Spring-Sale", None]}), {"spring sale": "summer"})
+    >>> rows["campaign"].to_pylist()
+    ['summer', None]
+    """
+    by_key, seen = {slug_of(old): new for old, new in aliases.items()}, set()
+
+    def name(word: str) -> str:
+        seen.add(key := slug_of(word))
+        return by_key.get(key, word)
+
+    for column in {*_TRAFFIC} - {"campaign_id"} if aliases else ():
+        if column in rows.column_names:
+            write = (lambda text: json.dumps([*map(name, json.loads(text))])) if column == "levels" else name
+            words = [word and write(word) for word in rows[column].to_pylist()]
+            rows = rows.set_column(rows.column_names.index(column), column, pa.array(words, pa.string()))
+    return rows, [old for old in aliases if slug_of(old) not in seen]
 
 
 def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[Node, ...]]:

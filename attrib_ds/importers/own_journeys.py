@@ -21,7 +21,7 @@ from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
-from attrib_ds.importers.columns import COMMON_NAMES, OPTIONS, Named, folded
+from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
@@ -54,6 +54,7 @@ def read_journeys(
     conversion_page: str | None = None,
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
     spend_sheet: str | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> journey_tables.Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
@@ -116,6 +117,9 @@ def read_journeys(
         :func:`attrib_ds.credit_series` gives them by period.
     spend_sheet : str, optional
         Sheet of the spend in an XLSX file; by default the first.
+    aliases : mapping of str to str, optional
+        Present names of campaigns, channels and other nodes by their former names, such as
+        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend.
 
     Returns
     -------
@@ -149,7 +153,8 @@ def read_journeys(
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
     InputWarning
-        If rows of conversions without an id repeat another one exactly; each counts.
+        If rows of conversions without an id, or with ``aggregate=True``, repeat another one exactly; each
+        counts.
     InputWarning
         If no conversion has a user of any touchpoint, all are before the first
         touchpoint, or users differ by case, leading zeros or a final .0 only.
@@ -174,12 +179,15 @@ def read_journeys(
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     of_spend = replace(formats, sheet=spend_sheet)
     options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
+    options["aliases"] = aliases or {}
     with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
         warn(touch_table.note)
-        visits = exports.read_matomo(touchpoints, stitch=stitch, currency=currency, channels=channels)
+        visits = exports.read_matomo(
+            touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
+        )
         return with_spend(replace(visits, notes=(touch_table.note,)))
     _check_same(touchpoints, conversions)
     if conversions is None:
@@ -195,6 +203,7 @@ def read_journeys(
     touch_table.take_node(touch_table.find_node(named))
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
+    touch_table.take_groups()
     points, rejected = touch_table.read()
     own_checks.warn_of_copies(touch_table)
     own_checks.warn_of_rounded_ids(touch_table)
@@ -216,7 +225,7 @@ def read_journeys(
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
     is_end = has_own and conversion_table.has_days_only()
-    _create_conversions(connection, events, reference, is_end=is_end)
+    groups = _create_conversions(connection, points, events, reference, is_end=is_end)
     if conversions is not None:
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
@@ -236,6 +245,7 @@ def read_journeys(
         channels=channels,
         has_units=False,
         sightings="sightings",
+        aliases=aliases,
     )
     notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
     for note in notes:
@@ -247,7 +257,7 @@ def read_journeys(
         _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return with_spend(replace(journeys, columns=columns_used, notes=notes))
+    return with_spend(replace(journeys, columns=columns_used, notes=notes, groups=groups))
 
 
 def _with_spend(
@@ -463,10 +473,11 @@ def _read_conversions(
         own_checks.warn_of_refunds(table)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
+    table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
     own_checks.warn_of_negative(table, events)
     if aggregate:
-        return _add_up(table, events, rejected)
+        return _add_up(table, events, rejected, where)
     if "conversion" in events.column_names:
         duplicates = events.num_rows - pc.count_distinct(events["conversion"]).as_py()
         if duplicates:
@@ -513,7 +524,7 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
 
 
 def _add_up(
-    table: own_table.OwnTable, events: pa.Table, rejected: pd.DataFrame
+    table: own_table.OwnTable, events: pa.Table, rejected: pd.DataFrame, where: str
 ) -> tuple[pa.Table, pd.DataFrame]:
     """Return one row per conversion: the sum of the values of its rows, at the earliest date.
 
@@ -527,6 +538,14 @@ def _add_up(
         )
     connection = table.connection
     connection.register("lines", events)
+    if count := table.count_repeated(where):
+        repeated = (
+            "repeats another one exactly, which is" if count == 1 else "repeat others exactly, which are"
+        )
+        warn(
+            f"{table.name} has {counted(count, 'rows')} that {repeated} added up too. Drop them if rows were "
+            "exported or pasted twice"
+        )
     names = [name for name in ("currency", "user", "device") if name in events.column_names]
     mixed = " OR ".join(f'count(DISTINCT "{name}") > 1' for name in names)
     broken = connection.execute(
@@ -575,6 +594,9 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     key = f"'as ' || concat_ws(chr(31), {person}, {of_fields}, epoch_us(date), {order})"
     visit = "'id ' || touch" if "touch" in points.column_names else key
     columns = {"visit_key": visit, "account": '"user"', "started": "date", "ended": "date"}
+    if "country" in points.column_names:
+        # A project has codes of countries, not names.
+        columns["country"] = "CASE WHEN regexp_full_match(country, '[A-Za-z]{2}') THEN upper(country) END"
     rows = "FROM points"
     if "referrer" in points.column_names:
         # A visit without UTM parameters comes from the site that links here.
@@ -591,9 +613,17 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
 
 
 def _create_conversions(
-    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
-) -> None:
-    """Create the table ``conversions``; days count until their end if ``is_end``."""
+    connection: duckdb.DuckDBPyConnection,
+    points: pa.Table,
+    events: pa.Table,
+    reference: str,
+    *,
+    is_end: bool,
+) -> pd.DataFrame | None:
+    """Create the table ``conversions``; days count until their end if ``is_end``.
+
+    Return the groups of the conversions: their own, else those of their person's last touchpoint.
+    """
     connection.register("events", events)
     person = _person(events)
     order = f"row_number() OVER (PARTITION BY {person}, date ORDER BY row)"
@@ -606,6 +636,23 @@ def _create_conversions(
         "amount": "value" if "value" in events.column_names else "NULL",
     }
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
+    known = [name for name in GROUPS if name in {*points.column_names, *events.column_names}]
+    if not known:
+        return None
+    last = [f"arg_max({name}, (date, row)) AS last_{name}" for name in known if name in points.column_names]
+    visitors = f"SELECT {', '.join([f'{_person(points)} AS visitor', *last])} FROM points GROUP BY 1"
+    groups = [
+        f"coalesce({name if name in events.column_names else 'NULL'}, "
+        f"{f'last_{name}' if name in points.column_names else 'NULL'}) AS {name}"
+        for name in known
+    ]
+    return to_pandas(
+        sql_results.read_arrow(
+            connection,
+            f"SELECT CAST({columns['source_id']} AS VARCHAR) AS event_id, {', '.join(groups)} FROM events "
+            f"LEFT JOIN ({visitors}) ON visitor = {person}",
+        )
+    )
 
 
 def _person(rows: pa.Table) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -132,6 +133,7 @@ def read_spend(
     ignore_case: bool = True,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the spend of nodes from a file; return it, and the rejected rows.
 
@@ -139,7 +141,8 @@ def read_spend(
 
     The role ``spend_node`` names the columns of nodes; the role ``node`` and ``touchpoint_node`` have those
     of the touchpoints' nodes, which are used otherwise if the file has them too. ``known_nodes`` has the ids
-    of the touchpoints' nodes, whose spelling counts if ``ignore_case`` is set.
+    of the touchpoints' nodes, whose spelling counts if ``ignore_case`` is set. ``aliases`` has present names
+    by former ones.
 
     Warns
     -----
@@ -177,6 +180,7 @@ def read_spend(
         warn(f"{table.name} has no rows, so that no spend is known")
     if ignore_case:
         rows = merge_case(rows, name=table.name)
+    rows, _ = journeys.renamed(rows, aliases)
     if table.format is not None and is_report:
         node_ids = _of_campaigns(table.format, rows["node"].to_pylist(), known_nodes)
     else:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
-from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
+from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, Named, folded
 from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import frames, person_ids, sources, text_files, written_files, written_values
 
@@ -480,6 +480,16 @@ class OwnTable:
             self._select[role] = word
             if not optional:
                 self._reject(f"{word} IS NULL", column, "stands for nobody")
+
+    def take_groups(self) -> None:
+        """Select the columns that divide conversions into groups, unless they have another role."""
+        named = {
+            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
+        }
+        for role in GROUPS:
+            column = self.best([name for name in self.with_names(COMMON_NAMES[role]) if name not in named])
+            if column is not None:
+                self._select[role] = self.source.word(column)
 
     def _person(self, column: str) -> str:
         """Return SQL for the id of a person or device, NULL where it stands for nobody."""

@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
+from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.attribution.credits.series import credit_series
-from attrib_ds.attribution.models import rule_models
+from attrib_ds.attribution.models import named_models, rule_models
+from attrib_ds.attribution.paths.money import OCCURRED, local_days_of
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.display import printable
+from attrib_ds.display import counted, printable
 from attrib_ds.errors import InvalidRequest, check_whole
+from attrib_ds.instants import naive, parse
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
 from attrib_ds.records.frames import Frame, read_frame
 
@@ -44,6 +48,11 @@ def in_words(model: str) -> str:
         return printable(model)
     label, settings = MODELS[stem]["label"], settings.replace("_", " ").replace("=", " = ")
     return printable(f"{label} ({settings}" if settings else label)
+
+
+def day_in_words(day: pd.Timestamp) -> str:
+    """Return a day as ``1 Feb 2025``."""
+    return f"{day.day} {day:%b %Y}"
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,8 @@ class Overview:
         Model whose credit is shown where one is.
     reason : str
         Why it leads, as a sentence.
+    span : str
+        The days that the numbers are of, as a sentence; empty without dates.
     sentences : list of str
         What brought the conversions, where models disagree most, what cannot be told.
     measures : list of Measure
@@ -144,6 +155,7 @@ class Overview:
     models: list[str]
     lead: str
     reason: str
+    span: str
     sentences: list[str]
     measures: list[Measure]
     numbers: pd.DataFrame
@@ -173,8 +185,8 @@ class Overview:
         lead : str, optional
             Label of the leading model; by default the one nearest to the middle of all models.
         days : int, optional
-            Length of the period to compare with the one before it; by default the longest of 364, 182, 84, 28
-            and 7 days that the data hold twice.
+            Length of the period that the answers are of; by default they are of all days. It is compared with
+            the one before it, by default the longest of 364, 182, 84, 28 and 7 days that the data hold twice.
 
         Raises
         ------
@@ -188,6 +200,12 @@ class Overview:
             raise InvalidRequest.choice("lead", lead, models)
         if days is not None:
             days = check_whole("days", days, minimum=1)
+        span, whole = "", paths
+        if paths is not None:
+            paths = whole = paths.computed()
+        if paths is not None and paths.has_dates:
+            rows, paths, span = _of_period(rows, paths, days)
+            models = list(dict.fromkeys(rows["model"]))
         rows = rows.assign(key=rows["node_id"].fillna(""))
         shares = rows.groupby(_KEYS)["share"].sum().unstack("model", fill_value=0)
         chosen, reason = _leading(shares.reindex(columns=models), lead)
@@ -198,13 +216,12 @@ class Overview:
         order = order.sort_values(["last", "Conversions", "key"], ascending=[True, False, True])
         names = _names(rows)
         index = pd.MultiIndex.from_product([models, order.index], names=_KEYS)
-        if paths is not None:
-            paths = paths.computed()
         roles = pd.DataFrame() if paths is None else paths.roles().set_index("node_id")
         overview = cls(
             models=models,
             lead=chosen,
             reason=reason,
+            span=span,
             sentences=[],
             measures=measures,
             numbers=numbers.reindex(index),
@@ -212,7 +229,7 @@ class Overview:
             currency=currencies[0] or "",
             has_value=has_value(rows),
             roles=roles,
-            period=None if paths is None else period_of(paths, chosen, currencies[0], days),
+            period=None if whole is None else period_of(whole, chosen, currencies[0], days),
             paths=pd.DataFrame() if paths is None else _frequent(paths, top=12),
             lags=pd.DataFrame() if paths is None or not paths.has_dates else _by_lag(paths.lags()),
         )
@@ -234,7 +251,8 @@ class Overview:
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return the answers as the sheets of a workbook, by name."""
         names = pd.Series(self.names, name="node")
-        sheets = {"Overview": pd.DataFrame({"answer": [*self.sentences, self.reason]})}
+        answers = [*filter(None, [self.span]), *self.sentences, self.reason]
+        sheets = {"Overview": pd.DataFrame({"answer": answers})}
         lead = self.of_model(self.lead).join(self.roles.drop(columns="node_name", errors="ignore"))
         if self.period is not None and len(self.period.by_node):
             columns = {"now": f"last {self.period.name}", "before": f"{self.period.name} before"}
@@ -332,7 +350,7 @@ def period_of(paths: Paths, lead: str, currency: str | None, days: int | None) -
     rows = rows[~rows["is_partial"].fillna(False).astype(bool) & (rows["conversions"] != 0)]
     if rows.empty:
         return None
-    first, last = _covered(paths, rows["day"])
+    first, last = _covered(paths)
     covered = (last - first).days + 1
     has_before = days is not None or any(2 * length <= covered for length in _PERIODS)
     if days is None:
@@ -356,16 +374,58 @@ def period_of(paths: Paths, lead: str, currency: str | None, days: int | None) -
     return Period(days, start, last, step, now, before if is_covered else before.iloc[:0], by_node)
 
 
-def _covered(paths: Paths, days: pd.Series[Any]) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """Return the first and the last whole day of the conversions; bounds of the paths include quiet days."""
-    ends = []
-    for name, found in (("since", days.min()), ("until", days.max())):
-        if name in paths.settings:
-            bound = pd.to_datetime(paths.settings[name], utc=True)
-            found = bound.tz_convert(paths.timezone).tz_localize(None).normalize()
-        ends.append(found)
-    first, last = ends
-    return min(first, days.min()), max(last, days.max())
+def _covered(paths: Paths) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Return the first and the last day that the paths cover: their bounds, else those of their data."""
+    table: Any = paths.touches if paths.conversions is None else paths.conversions
+    dates = table[OCCURRED if OCCURRED in table.columns else "event_date"]
+    newest = [dates.max()]
+    if paths.touchpoints is not None and "until" not in paths.settings:
+        newest.append(paths.touchpoints.date.max())
+
+    def day(instant: Any) -> pd.Timestamp:
+        return pd.Timestamp(instant, tz="UTC").tz_convert(paths.timezone).tz_localize(None).normalize()
+
+    first, *last = (day(date.to_pyarrow().as_py()) for date in (dates.min(), *newest))
+    if paths.spend is not None and "date" in paths.spend.columns and "until" not in paths.settings:
+        last.append(local_days_of(paths.spend["date"], ZoneInfo(paths.timezone)).max())
+    bounds = {
+        name: day(naive(parse(paths.settings[name], argument=name)))
+        for name in ("since", "until")
+        if name in paths.settings
+    }
+    return min(first, bounds.get("since", first)), max([*last, bounds.get("until", first)])
+
+
+def _of_period(rows: pd.DataFrame, paths: Paths, days: int | None) -> tuple[pd.DataFrame, Paths, str]:
+    """Return credits and paths of the last days, and what they are of in words.
+
+    Credits under models other than those with a name stay as they are, which the words say.
+    """
+    if not len(rows):
+        return rows, paths, ""
+    first, last = _covered(paths)
+    if days is None:
+        return rows, paths, f"Of conversions from {day_in_words(first)} to {day_in_words(last)}."
+    first = last - pd.Timedelta(days=days - 1)
+    of_period = f"from {day_in_words(first)} to {day_in_words(last)}"
+    own = paths.within(since=f"{first:%Y-%m-%d}", until=f"{last:%Y-%m-%d}")
+    given, named = rows.attrs.get("models", {}), named_models()
+    models = {label: named[label] for label in dict.fromkeys(rows["model"]) if label in named}
+    credits = attribute(own, models) if models else rows.head(0)
+    if (
+        not set(rows["model"]) <= {*models}
+        or any(given.get(label, repr(model)) != repr(model) for label, model in models.items())
+        # Credits that were rolled up have other nodes.
+        or not set(credits["node_id"].dropna()) <= set(rows["node_id"].dropna())
+    ):
+        return (
+            rows,
+            paths,
+            f"Charts over time and changes are of conversions {of_period}. Others are of all days: "
+            f'for those of the period, attribute paths.within(since="{first:%Y-%m-%d}").',
+        )
+    lost = ", without returns: the spend is not by day" if "spend" in rows and "spend" not in credits else ""
+    return credits, own, f"Of conversions {of_period}, {counted(days, 'days')}{lost}."
 
 
 def _frequent(paths: Paths, *, top: int) -> pd.DataFrame:

@@ -15,7 +15,16 @@ import pandas as pd
 from attrib_ds import display, errors
 from attrib_ds.attribution.paths.paths import Paths, require_paths
 from attrib_ds.plots.labels import distinct, shorten
-from attrib_ds.plots.overview import MODELS, Measure, Overview, Period, in_words, number, percent
+from attrib_ds.plots.overview import (
+    MODELS,
+    Measure,
+    Overview,
+    Period,
+    day_in_words,
+    in_words,
+    number,
+    percent,
+)
 from attrib_ds.records.frames import Frame, read_frame
 from attrib_ds.records.written_files import write_excel
 
@@ -62,9 +71,11 @@ def report(
         Label of the model whose credit is shown first; by default the one nearest to the middle of all
         models, which the report says.
     days : int, optional
-        Length of the period that is compared with the one before it, such as 7 for this week against the
-        last; by default the longest of 364, 182, 84, 28 and 7 days that the data hold twice. It ends on
-        the last day of the paths.
+        Length of the period that the report is of, such as 7 for the last week, which is compared with the
+        one before it. It ends on the last day that the paths cover, with their touchpoints and spend. Models
+        are computed anew for it; credits under models with settings, or rolled up, stay those of all days,
+        and the report says so. By default the report is of all days and compares the longest of 364, 182, 84,
+        28 and 7 days that the data hold twice.
     title : str, default "Credited conversions"
         Heading of the page.
     notes : sequence of str, optional
@@ -106,7 +117,8 @@ def report(
         target.write_text(page(overview, title=title, notes=notes), encoding="utf-8")
     else:
         with target.open("wb") as file:
-            write_excel({**overview.frames(), "All credits": read_frame("credits", credits)}, file)
+            name = "All credits" if days is None else "Credits of all days"
+            write_excel({**overview.frames(), name: read_frame("credits", credits)}, file)
     return target
 
 
@@ -114,7 +126,7 @@ def page(overview: Overview, *, title: str, notes: Sequence[str] = ()) -> str:
     """Return the whole report as one HTML file, without a network and under a strict content policy."""
     style = _PAGE_STYLE + STYLE
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(_SCRIPT)}; base-uri 'none'"
-    lead = "".join(f'<p class="quiet">{escape(note)}</p>' for note in notes)
+    lead = "".join(f'<p class="quiet">{escape(note)}</p>' for note in [overview.span, *notes] if note)
     body = f"<header><h1>{escape(title)}</h1>{lead}</header>{first_page(overview)}"
     script = ""
     if len(overview.names):
@@ -192,9 +204,9 @@ def _chart(name: str, unit: str, period: Period, column: str, *, without: Sequen
         for y in [bottom - (bottom - top) * (tick - low) / height]
     )
     old = f'<polyline class="line old" points="{points(before)}"/>' if before else ""
-    ends = f'<text x="{left}" y="146">{_day(period.first)}</text>'
+    ends = f'<text x="{left}" y="146">{day_in_words(period.first)}</text>'
     if len(now) > 1:
-        ends += f'<text x="{right}" y="146" text-anchor="end">{_day(period.last)}</text>'
+        ends += f'<text x="{right}" y="146" text-anchor="end">{day_in_words(period.last)}</text>'
     else:
         x, _, y = points(now).partition(",")
         ends += f'<circle class="dot" cx="{x}" cy="{y}" r="4"/>'
@@ -205,10 +217,6 @@ def _chart(name: str, unit: str, period: Period, column: str, *, without: Sequen
         f'<h2>{what}</h2><p class="quiet">{caption}</p><svg viewBox="0 0 480 152" role="img" '
         f'aria-label="{what}">{lines}{old}<polyline class="line" points="{points(now)}"/>{ends}</svg>'
     )
-
-
-def _day(day: pd.Timestamp) -> str:
-    return f"{day.day} {day:%b %Y}"
 
 
 def _change(now: float, before: float) -> str:

@@ -222,7 +222,7 @@ def read_frame(argument: str, frame: Frame, columns: Collection[str] = ()) -> pd
     0  search     30
     """
     if isinstance(frame, pd.DataFrame):
-        given = frame
+        given = with_index(frame) if set(columns) - {*frame.columns} else frame
     else:
         # None of the numpy defaults: integers with nulls would become floats, and text objects.
         given = read_table(argument, frame).to_pandas(types_mapper=_dtype)
@@ -232,6 +232,19 @@ def read_frame(argument: str, frame: Frame, columns: Collection[str] = ()) -> pd
             f"{argument}: no column {', '.join(map(repr, missing))}; required: {', '.join(columns)}"
         )
     return given
+
+
+def with_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the named levels of its index as columns, unless it has columns of these names.
+
+    Examples
+    --------
+    >>> with_index(pd.DataFrame({"user_id": ["u"], "date": ["2025-01-01"]}).set_index("user_id"))
+      user_id        date
+    0       u  2025-01-01
+    """
+    names = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index(level=names) if names else frame
 
 
 def read_table(argument: str, frame: object) -> pa.Table:
@@ -255,9 +268,10 @@ def read_arrow(argument: str, frame: object) -> pa.RecordBatchReader:
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     if not hasattr(frame, "__arrow_c_stream__"):
+        hint = f"; pass its {argument}()" if callable(getattr(frame, argument, None)) else ""
         raise InvalidRequest(
             f"{argument}: must be a DataFrame, got {type(frame).__name__}; allowed: a DataFrame of pandas, "
-            "Polars or any library with the Arrow stream protocol"
+            f"Polars or any library with the Arrow stream protocol{hint}"
         )
     try:
         reader = pa.RecordBatchReader.from_stream(frame)

@@ -16,7 +16,7 @@ from attrib_ds import sql_results
 from attrib_ds.contract.json_values import DEEPEST, is_deeper
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.records import text_files
-from attrib_ds.records.frames import read_arrow
+from attrib_ds.records.frames import read_arrow, with_index
 from attrib_ds.records.person_ids import EXACT, inexact
 from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS, read_sheet
@@ -236,6 +236,7 @@ def open_source(
         if isinstance(source, str | Path):
             return _open_path(connection, Path(source), argument, opaque, encoding)
         if isinstance(source, pd.DataFrame):
+            source = with_index(source)
             check_names(source.columns, argument)
             return _from_arrow(connection, _to_arrow(source, opaque), argument, opaque)
         if isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):

@@ -56,6 +56,16 @@ def test_orders_by_node(shop):
     assert "spend" not in credits.columns
 
 
+def test_conversions_are_filtered_by_their_amounts(shop):
+    where = (event("statistics.turnover") > 30) & (event("statistics.turnover") <= 90)
+    paths = conversion_paths(shop, event_type="order", statistic="turnover", where=where)
+    assert credited(paths, column="value") == pytest.approx(
+        {"shoes": 30, "letter": 30, "direct": 30, "boots": 40}
+    )
+    with pytest.raises(errors.InvalidRequest, match="where: 'turnovre' is not allowed .*'turnover'"):
+        conversion_paths(shop, event_type="order", where=event("statistics.turnovre") > 30)
+
+
 @pytest.mark.slow
 def test_last_non_direct_knows_direct_by_name_or_channel(shop):
     paths = conversion_paths(shop, event_type="order")

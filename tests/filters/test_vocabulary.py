@@ -69,6 +69,8 @@ def test_type_of_a_field(field, field_type):
         (lambda: interaction("geo.contryCode"), r"interaction field: .*did you mean 'geo.countryCode'"),
         (lambda: interaction("Geo.City"), r"did you mean 'geo.city'"),
         (lambda: interaction("campaignName"), r'node\("campaignName"\) exists'),
+        (lambda: interaction("utm_source"), r'node\("source"\) exists'),
+        (lambda: interaction("campaign"), r'node\("campaignName"\) exists'),
         (lambda: interaction("interactionCount"), r'user\("interactionCount"\) exists'),
         (lambda: interaction(""), r"'' is not allowed"),
         (lambda: interaction(None), r"must be text, got None"),

@@ -265,6 +265,43 @@ def test_the_revenue_of_a_purchase_goes_before_the_value_of_its_event():
     assert events["statistics.revenue.currency"].tolist() == ["EUR"]
 
 
+def test_refunds_are_subtracted_from_their_transaction():
+    euro = {"currency": "EUR"}
+
+    def order(name, amount):
+        return happening("purchase", ecommerce={"transaction_id": name, "purchase_revenue": amount},
+                         texts=euro, event_bundle_sequence_id=name)  # fmt: skip
+
+    def refund(name, *, amount=None, second=1735800000, texts=euro):
+        return happening("refund", second, session=second, texts=texts,
+                         ecommerce={"transaction_id": name, "refund_value": amount})  # fmt: skip
+
+    happened = [
+        *(order(name, amount) for name, amount in zip("ABCD", (80.0, 50.0, 30.0, 20.0), strict=True)),
+        refund("A", amount=15.0), refund("A", amount=5.0, second=1735800001),
+        # All of it, in another currency, and of an order of other days.
+        refund("B", second=1735800002), refund("C", amount=7.0, second=1735800003, texts={"currency": "SEK"}),
+        refund("Z", amount=9.0, second=1735800004),
+    ]  # fmt: skip
+    with pytest.warns(errors.InputWarning) as caught:
+        journeys = at.read_ga4(pd.DataFrame(happened))
+    net = journeys.events.set_index("event.sourceId")["statistics.revenue.amount"]
+    assert net.to_dict() == {"A": 60.0, "B": 0.0, "C": 30.0, "D": 20.0}
+    assert journeys.notes == ("3 refunds subtracted from the revenue",)
+    texts = [str(warning.message) for warning in caught]
+    assert any("3 refunds subtracted" in text for text in texts)
+    assert any("2 refunds not subtracted, since no conversion has the transaction" in text for text in texts)
+
+
+def test_revenue_that_is_in_usd_only_is_taken():
+    order = {"transaction_id": "T1", "purchase_revenue_in_usd": 4.6}
+    event = happening("purchase", texts={"currency": "EUR"}, ecommerce=order)
+    with pytest.warns(errors.InputWarning, match="1 conversion with revenue in USD only"):
+        events = at.read_ga4(pd.DataFrame([event])).events
+    assert events["statistics.revenue.amount"].tolist() == [4.6]
+    assert events["statistics.revenue.currency"].tolist() == ["USD"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("session", "start"),

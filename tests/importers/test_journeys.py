@@ -43,6 +43,38 @@ def test_a_project_and_paths_give_the_same_credits(shop, source):
     )
 
 
+def test_paths_of_a_period_are_those_of_a_project(shop):
+    visits = pd.DataFrame({"user": ["u", "v", "w", "w"], "channel": ["Ads", "Mail", "Ads", "Mail"],
+                           "date": ["2025-01-01T10:00"] * 3 + ["2025-01-03T10:00"]})  # fmt: skip
+    dates = ["2025-01-02T10:00", "2025-01-03T23:30", "2025-01-04T10:00", "2025-01-04T10:00"]
+    orders = pd.DataFrame({"order_id": [1, 2, 3, 4], "user": ["u", "v", "w", "x"], "date": dates,
+                           "value": [10.0, 20.0, 40.0, 80.0]})  # fmt: skip
+    spend = pd.DataFrame(
+        {"date": ["2025-01-02", "2025-01-03"], "channel": ["Ads", "Ads"], "spend": [5.0, 7.0]}
+    )
+    journeys = at.read_journeys(visits, orders, spend=spend, currency="EUR")
+    journeys.load(shop)
+    period = {"since": "2025-01-03", "until": "2025-01-03"}
+    paths = journeys.paths(**period)
+    in_project = at.conversion_paths(shop, event_type="conversion", statistic="revenue", **period)
+    for model in ("linear", "markov"):
+        credits = at.attribute(paths, model)
+        assert credits["conversions"].sum() == 1.0
+        expected = at.attribute(in_project, model)
+        columns = ["node_id", "conversions", "value", "currency"]
+        pd.testing.assert_frame_equal(
+            expected[columns], credits[credits["conversions"] > 0][columns], check_names=False
+        )
+    # Of the spend, that of the day.
+    assert credits.set_index("node_id")["spend"].dropna().to_dict() == {"Ads": 7.0}
+    assert {name: paths.settings[name] for name in period} == {
+        name: in_project.settings[name] for name in period
+    }
+    assert journeys.paths(until="2025-01-03T12:00:00Z").lengths()["conversions"].sum() == 1.0
+    with pytest.raises(at.errors.InvalidRequest, match="until: 2025-01-02 is before since, 2025-01-03"):
+        journeys.paths(since="2025-01-03", until="2025-01-02")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("source", READ)
 def test_loading_twice_creates_no_duplicates(shop, source):

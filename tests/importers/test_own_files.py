@@ -320,3 +320,56 @@ def test_the_node_of_spend_can_be_one_of_the_parts_of_a_traffic_source(write):
     costs = write("costs.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,,5\n")
     spend, _ = read_spend(costs, columns={"node": "utm_medium"})
     assert table(spend, "node_id", "spend") == [["cpc", 5.0]]
+
+
+def test_renamed_campaigns_are_one_in_touchpoints_and_spend():
+    clicks = pd.DataFrame(
+        {
+            "user": ["u", "v"],
+            "utm_source": ["google", "google"],
+            "utm_medium": ["cpc", "cpc"],
+            "utm_campaign": ["Spring_Sale", "summer sale"],
+            "date": ["2025-01-01T10:00", "2025-01-02T10:00"],
+        }
+    )
+    orders = pd.DataFrame({"order_id": [1, 2], "user": ["u", "v"], "date": "2025-01-03T10:00", "value": 30.0})
+    spend = clicks.rename(columns={"user": "spend"}).assign(spend=[7.0, 8.0])
+    arguments = {"spend": spend, "currency": "EUR"}
+    journeys = read_journeys(clicks, orders, aliases={"spring sale": "summer sale"}, **arguments)
+    credits = attribute(journeys.paths(), "linear")
+    assert credits[["node_id", "value", "spend"]].to_numpy().tolist() == [
+        ["google/cpc/summer sale", 60.0, 15.0]
+    ]
+    assert len(attribute(read_journeys(clicks, orders, **arguments).paths(), "linear")) == 2
+    tree = clicks.rename(columns={"utm_source": "Group", "utm_campaign": "Name"}).drop(columns="utm_medium")
+    of_levels = read_journeys(
+        tree,
+        orders,
+        columns={"node": ["Group", "Name"]},
+        aliases={"google": "Search", "Spring Sale": "Summer"},
+    )
+    assert set(of_levels.interactions["nodeId"]) == {"Search/Summer", "Search/summer sale"}
+    with pytest.warns(errors.InputWarning, match="aliases: no campaign or other node is named 'autumn'"):
+        read_journeys(clicks, orders, aliases={"autumn": "winter"})
+
+
+def test_countries_and_devices_of_files_divide_the_conversions():
+    clicks = pd.DataFrame(
+        {
+            "user": ["u", "u", "v"],
+            "channel": ["Ads", "Mail", "Ads"],
+            "date": ["2025-01-01T10:00", "2025-01-02T10:00", "2025-01-01T10:00"],
+            "device": ["mobile", "desktop", "mobile"],
+        }
+    )
+    orders = pd.DataFrame({"order_id": [1, 2, 3], "user": ["u", "v", "w"], "date": "2025-01-03T10:00"})
+    paths = read_journeys(clicks, orders.assign(country=["FR", None, "US"])).paths()
+
+    def events(by):
+        return {name: own.to_pandas()["event_id"].unique().tolist() for name, own in paths.split(by).items()}
+
+    assert events("country") == {"(no country)": ["2"], "FR": ["1"], "US": ["3"]}
+    # That of the last touchpoint.
+    assert events("device_type") == {"(no device_type)": ["3"], "desktop": ["1"], "mobile": ["2"]}
+    with pytest.raises(errors.InvalidRequest, match="by: 'city' is not allowed; allowed: .*device_type"):
+        paths.split("city")

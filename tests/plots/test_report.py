@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attrib_ds import Paths, attribute, errors, report
+from attrib_ds import Paths, attribute, errors, models, report
 from attrib_ds.plots.overview import Overview, Period, in_words
 from attrib_ds.plots.report import _chart, first_page, page
 
@@ -115,6 +115,49 @@ def test_the_period_is_compared_with_the_one_before_it(drawn):
     linear = rows[age < 7]["nodes"].map(lambda nodes: nodes.count("mail") / max(len(nodes), 1)).sum()
     assert overview.lead == "linear"
     assert period.by_node.loc["mail", "now"] == pytest.approx(linear)
+
+
+def test_a_report_of_some_days_is_of_the_last_that_the_data_cover():
+    touchpoints = pd.DataFrame(
+        {
+            "user_id": ["u", "v", "z"],
+            "node_id": ["tv", "mail", "tv"],
+            "date": pd.to_datetime(["2025-01-01T10:00Z", "2025-01-15T10:00Z", "2025-01-20T10:00Z"]),
+        }
+    )
+    orders = pd.DataFrame(
+        {
+            "event_id": ["1", "2", "3"],
+            "user_id": ["u", "v", "w"],
+            "date": pd.to_datetime(["2025-01-02T10:00Z", "2025-01-16T10:00Z", "2025-01-16T10:00Z"]),
+            "value": [10.0, 20.0, 40.0],
+            "currency": "EUR",
+        }
+    )
+    spend = pd.DataFrame(
+        {"node_id": ["tv", "mail"], "date": ["2025-01-01", "2025-01-21"], "spend": [90.0, 5.0]}
+    )
+    paths = Paths.from_frames(touchpoints, orders).with_spend(spend)
+    credits = attribute(paths, ["linear", "last_touch"])
+    week = Overview.of(credits, paths, days=7)
+    # No order is of the last five days, on which there were a visit and spend.
+    assert week.span == "Of conversions from 15 Jan 2025 to 21 Jan 2025, 7 days."
+    assert week.sentences[0] == "2 conversions worth 60 EUR: under Linear, the credit goes to mail (1, 50 %)."
+    assert week.roles.index.tolist() == ["mail"]
+    assert week.of_model("last_touch").loc["mail", ["Value, EUR", "Spend, EUR"]].tolist() == [20.0, 5.0]
+    assert week.across("Spend, EUR").sum().tolist() == [5.0, 5.0]
+    assert week.paths["conversions"].sum() == 2
+    assert week.period.now["conversions"].tolist() == [0, 2, 0, 0, 0, 0, 0]
+    assert week.period.before["conversions"].sum() == 0
+    assert f">{week.span}</p>" in page(week, title="Week")
+    assert week.frames()["Overview"]["answer"][0] == week.span
+    whole = Overview.of(credits, paths)
+    assert whole.span == "Of conversions from 2 Jan 2025 to 21 Jan 2025."
+    assert whole.sentences[0].startswith("3 conversions worth 70 EUR")
+    # A model with settings has no name to compute it by.
+    own = Overview.of(attribute(paths, {"linear": models.TimeDecay("3D")}), paths, days=7)
+    assert own.sentences[0].startswith("3 conversions worth 70 EUR")
+    assert own.span.startswith("Charts over time and changes are of conversions from 15 Jan 2025 to 21 Jan")
 
 
 def test_lags_are_those_of_the_first_and_the_last_visit():

@@ -316,7 +316,8 @@ def _ga4_money(row: dict, params: dict) -> tuple[float | None, str | None]:
     )
     unit = params.get("currency")
     # Tables that lack the currency of a purchase often have its revenue in dollars alone.
-    if unit is None and in_usd is not None and (revenue is not None or "value" not in params):
+    is_only = revenue is None and "value" not in params
+    if in_usd is not None and (is_only or (unit is None and revenue is not None)):
         return in_usd, "USD"
     if revenue is None:
         return (float(params["value"]), unit) if "value" in params else (None, None)

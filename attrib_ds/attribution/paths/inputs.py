@@ -23,7 +23,7 @@ from attrib_ds.attribution.paths.money import OCCURRED
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.records import person_ids
-from attrib_ds.records.frames import read_table
+from attrib_ds.records.frames import read_table, with_index
 from attrib_ds.records.person_ids import EXACT, INEXACT
 from attrib_ds.records.text_files import literal, quoted
 
@@ -500,6 +500,7 @@ def _view(files: list[Path], argument: str, backend: Any) -> ir.Table:
 
 
 def _arrow(frame: pd.DataFrame, argument: str) -> pa.Table:
+    frame = with_index(frame)
     names = [str(name) for name in frame.columns]
     _distinct_names(names, argument)
     return pa.table(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any, Final
+from datetime import date, datetime, timedelta
+from typing import Any, Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 import ibis
@@ -25,6 +25,8 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 #: Share of early conversions that one shift explains, and half hours between a local time and UTC.
 _NEARLY_ALL: Final = 0.9
 _WIDEST_ZONE: Final = 28
+#: An instant or a day.
+Bound: TypeAlias = datetime | date | str | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +61,8 @@ class Paths:
         ``node_id``, ``spend``, ``currency`` and, if spend is by day, ``date``.
     conversions : ibis.Table or None
         The conversions in :attr:`touches`.
+    groups : DataFrame or None
+        ``event_id`` and columns that :meth:`split` divides by, such as ``country``.
     later : ibis.Table or None
         Amounts later than their conversions, such as refunds: ``event_id``, ``date``, ``value``.
     window : Window or None
@@ -92,6 +96,7 @@ class Paths:
     nodes: pd.DataFrame | None = None
     spend: pd.DataFrame | None = None
     conversions: ir.Table | None = None
+    groups: pd.DataFrame | None = None
     later: ir.Table | None = None
     window: Window | None = None
     timezone: str = "UTC"
@@ -494,8 +499,10 @@ class Paths:
         ----------
         by : str or DataFrame
             ``"customer"``: ``"new"`` is the first conversion of a user in these paths, ``"returning"`` are
-            the others. Paths of all data know more conversions before than paths of a period. Or a frame with
-            ``event_id`` or ``user_id`` and one further column, such as a country, that names the groups.
+            the others. Paths of all data know more conversions before than paths of a period.
+            ``"country"``, ``"device_type"``: that of the conversion, else of its user's last touchpoint, if
+            the files of :func:`attrib_ds.read_journeys` have one. Or a frame with ``event_id`` or ``user_id``
+            and one further column, such as a city, that names the groups.
         since : str, optional
             Only conversions from this instant or day on; those before still make later ones returning.
 
@@ -525,8 +532,12 @@ class Paths:
         """
         self.require_dates("groups of conversions")
         conversions: Any = self.conversions
+        kept = () if self.groups is None else tuple(self.groups.columns[1:])
         if isinstance(by, str):
-            errors.check_choice("by", by, ("customer",))
+            errors.check_choice("by", by, ("customer", *kept))
+        if isinstance(by, str) and self.groups is not None and by in kept:
+            by = self.groups[["event_id", by]]
+        if isinstance(by, str):
             key, name = "event_id", by
             in_order = ibis.window(
                 group_by=conversions.user_id, order_by=[conversions.event_date, conversions.event_id]
@@ -539,27 +550,21 @@ class Paths:
             frame = pd.DataFrame({key: frame[key].astype(TEXT), "group": frame[name].astype(TEXT)})
             groups = ibis.memtable(pa.Table.from_pandas(frame.dropna(), preserve_index=False))
         if since is not None:
-            day = instants.parse_day(since, argument="since")
-            start = (
-                instants.parse(since, argument="since")
-                if day is None
-                else instants.first_instant(day, ZoneInfo(self.timezone), argument="since")
-            )
-            conversions = conversions.filter(conversions.event_date >= instants.naive(start))
-        kept = conversions.left_join(groups, key)
-        names = kept.group.to_pyarrow().unique().to_pylist()
+            conversions = conversions.filter(conversions.event_date >= self._bound(since, "since"))
+        joined = conversions.left_join(groups, key)
+        names = joined.group.to_pyarrow().unique().to_pylist()
         if names == [None]:
             raise errors.InvalidRequest(
                 f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
                 f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {frame[key].min()!r}"
             )
         rest = f"(no {name})"
-        kept = kept.mutate(group=kept.group.fill_null(rest))
+        joined = joined.mutate(group=joined.group.fill_null(rest))
         unknown = {} if self.spend is None else {"spend": "that of all groups, so unknown for this one"}
         converted = self.touches if self.converted is None else self.converted
         parts = {}
         for group in sorted(each or rest for each in names):
-            own = kept.filter(kept.group == group)
+            own = joined.filter(joined.group == group)
             points = self.touchpoints
             if key == "user_id" and points is not None:
                 named = groups.filter(groups.group == group)
@@ -574,6 +579,80 @@ class Paths:
                 settings={**self.settings, **unknown, name: group},
             )
         return parts
+
+    def within(self, *, since: Bound = None, until: Bound = None) -> Paths:
+        """Keep the conversions of a period, each with all of its touchpoints.
+
+        Parameters
+        ----------
+        since, until : datetime, date or str, optional
+            Earliest and latest date of conversions. A day stands for its start in ``since`` and for its end
+            in ``until``, in the time zone of the paths.
+
+        Returns
+        -------
+        Paths
+            With the spend of these days. Users who convert at other times only are null paths, as they are in
+            :func:`attrib_ds.conversion_paths`.
+
+        Raises
+        ------
+        InvalidRequest
+            If the paths are aggregated ones, or ``until`` is before ``since``.
+
+        Examples
+        --------
+        >>> import attrib_ds as at
+        >>> import pandas as pd
+        >>> date = pd.to_datetime(["2025-01-01", "2025-02-01"], utc=True)
+        >>> touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["search"], "date": date[:1]})
+        >>> orders = pd.DataFrame({"event_id": ["e", "f"], "user_id": "u", "date": date})
+        >>> paths = at.Paths.from_frames(touchpoints, orders)
+        >>> paths.within(since="2025-02-01").to_pandas()["event_id"].tolist()
+        ['f']
+        """
+        self.require_dates("a period")
+        given = {"since": since, "until": until}
+        bounds = {name: self._bound(bound, name) for name, bound in given.items() if bound is not None}
+        if not bounds:
+            return self
+        if len(bounds) == 2 and bounds["since"] > bounds["until"]:
+            raise errors.InvalidRequest(f"until: {until!s} is before since, {since!s}")
+        zone = ZoneInfo(self.timezone)
+        spend, settings = self.spend, {**self.settings}
+        days = (
+            None
+            if spend is None or "date" not in spend.columns
+            else amounts.local_days_of(spend["date"], zone)
+        )
+        if spend is not None and days is None:
+            spend, settings["spend"] = spend.iloc[:0], "that of all days, so unknown for these"
+
+        def of_period(rows: Any) -> Any:
+            if "since" in bounds:
+                rows = rows.filter(rows.event_date >= bounds["since"])
+            return rows.filter(rows.event_date <= bounds["until"]) if "until" in bounds else rows
+
+        for name, bound in bounds.items():
+            settings[name] = f"{bound.isoformat()}Z"
+            if spend is not None and days is not None:
+                day = pd.Timestamp(bound, tz="UTC").tz_convert(zone).tz_localize(None).normalize()
+                is_kept = days >= day if name == "since" else days <= day
+                spend, days = spend[is_kept], days[is_kept]
+        tables = {
+            name: of_period(table)
+            for name in ("touches", "converted", "conversions")
+            if (table := getattr(self, name)) is not None and "event_date" in table.columns
+        }
+        return replace(self, **tables, spend=spend, settings=settings)
+
+    def _bound(self, value: object, argument: str) -> datetime:
+        """Return an instant, or the start or the end of a day, naive in UTC."""
+        day = instants.parse_day(value, argument=argument)
+        if day is None:
+            return instants.naive(instants.parse(value, argument=argument))
+        end = instants.first_instant if argument == "since" else instants.last_instant
+        return instants.naive(end(day, ZoneInfo(self.timezone), argument=argument))
 
     def beyond_lookback(self) -> float:
         """Count the conversions without a touchpoint whose user has one, but only before the lookback."""

@@ -169,7 +169,7 @@ def with_value(tables: Tables, events: ir.Table, statistic: str) -> ir.Table:
     rows = events.mutate(conversions=double(1.0))
     if statistic == EVENT_COUNT:
         return rows.mutate(value=double(1.0), currency=ibis.null("string"))
-    measured = _current(tables, [statistic])
+    measured = current_amounts(tables, [statistic])
     # An event without an amount has the project's currency if the statistic is money.
     monetary = measured.currency.notnull().any().as_scalar().fill_null(False)
     versions = _versions(tables, statistic)
@@ -206,7 +206,7 @@ def later_amounts(tables: Tables, statistic: str, added: Sequence[str]) -> ir.Ta
         changes = versions.mutate(value=versions.value - versions.before).filter(versions.version > 0)
         parts.append(changes.select("event_id", "date", "value", "currency"))
     if added:
-        parts.append(_current(tables, added).select("event_id", "date", "value", "currency"))
+        parts.append(current_amounts(tables, added).select("event_id", "date", "value", "currency"))
     return None if not parts else parts[0] if len(parts) == 1 else ibis.union(*parts)
 
 
@@ -233,7 +233,16 @@ def reset_after(tables: Tables, conversions: ir.Table, *, of_any: bool) -> ir.Ta
     return joined.drop("reset_event")
 
 
-def _current(tables: Tables, statistics: Sequence[str]) -> ir.Table:
+def current_amounts(tables: Tables, statistics: Sequence[str]) -> ir.Table:
+    """Return the present amounts of statistics: ``event_id``, ``date``, ``value``, ``currency``.
+
+    Parameters
+    ----------
+    tables : Tables
+        Tables of the project.
+    statistics : sequence of str
+        Keys of the statistics.
+    """
     metrics = tables.metrics
     current = metrics.filter(
         metrics.key.isin(list(statistics)), metrics.type == "statistic", metrics.deletedAt.isnull()
@@ -252,7 +261,7 @@ def _versions(tables: Tables, statistic: str) -> ir.Table | None:
     replaced = history.filter(history.key == statistic, history.type == "statistic")
     if not replaced.limit(1).to_pyarrow().num_rows:
         return None
-    current = _current(tables, [statistic])
+    current = current_amounts(tables, [statistic])
     versions = ibis.union(current, _amounts(replaced).semi_join(current, "event_id"))
     of_event = ibis.window(group_by=versions.event_id, order_by=versions.updatedAt)
     return versions.mutate(

@@ -71,7 +71,7 @@ def redact(
     is_personal : callable
         Takes a :class:`Field`.
     whole : bool, default False
-        Whether to redact all raw data, including values without a field.
+        Whether to redact all raw data and all texts without a field, too.
     """
     events = connection.execute(
         'SELECT events._id, events.eventType, eventTypeVersion, events.createdAt, event, "user", raw.data '
@@ -94,7 +94,9 @@ def redact(
                 declared = fields.get((entity, key), {})
                 is_typed = isinstance(value, dict)
                 kind = str(value.get("type")) if is_typed else ""
-                if is_personal(Field(id, reference, entity, key, kind, bool(declared.get("isPii")))):
+                is_text = kind == "string" or isinstance(value, str)
+                own = Field(id, reference, entity, key, kind, bool(declared.get("isPii")))
+                if is_personal(own) or (whole and is_text and not declared):
                     values[key] = {**value, **_ANONYMISED} if is_typed else None
                     sent = _without(sent, declared.get("ingestionKey", key))
             texts[entity] = None if text is None else json_values.encode(values)

@@ -16,6 +16,7 @@ from attrib_ds import (
     compare_orders,
     errors,
     explain,
+    read_journeys,
     removal_effects,
     touch_credits,
     transition_matrix,
@@ -151,6 +152,18 @@ def test_columns_may_have_other_names():
         currency="unit",
     )
     assert attribute(paths, "linear")["value"].tolist() == [15.0, 15.0, 12.0]
+
+
+@pytest.mark.parametrize("index", ["user_id", ["user_id", "date"]])
+def test_named_levels_of_an_index_are_columns(index):
+    touchpoints, converted = TOUCHPOINTS.set_index(index), CONVERSIONS.set_index(index)
+    assert attribute(Paths.from_frames(touchpoints, converted), "linear")["value"].tolist() == [
+        15.0,
+        15.0,
+        12.0,
+    ]
+    paths = read_journeys(touchpoints, converted).paths()
+    assert sorted(attribute(paths, "linear")["value"]) == [12.0, 15.0, 15.0]
 
 
 def test_inputs_are_not_changed():

@@ -112,6 +112,16 @@ def test_anonymising_keeps_counts(service, anna):
     assert {(field["raw"], field["current"], field["anonymized"]) for field in fields} == {(None, None, True)}
 
 
+def test_anonymising_removes_texts_that_no_event_type_declares(service):
+    comments = {"event.comment": "Annabel rang", "event.pieces": "2"}
+    bought = order(1, userId=hex_id(5), **comments)
+    assert send(service, "load_records", resource="events", source=table(bought)).value["events"] == 1
+    send(service, "delete_user", id=hex_id(5))
+    assert "Annabel" not in str(everything(service))
+    ((user,),) = rows_of(service, "SELECT userId FROM events")
+    assert user == hex_id(5)
+
+
 @pytest.mark.slow
 def test_deleting_keeps_nothing(service, anna):
     send(service, "delete_user", id=anna, mode="delete")
