@@ -199,7 +199,9 @@ def examine(service: Service, journal: Journal) -> list[str]:
         with service._store.cursor() as cursor:
             return cursor.execute(query).fetchall()
 
-    def compare(noun: str, listed: list[tuple], asked: set[str], acknowledged: Mapping[str, str | None]) -> None:
+    def compare(
+        noun: str, listed: list[tuple], asked: set[str], acknowledged: Mapping[str, str | None]
+    ) -> None:
         stored = dict(listed)
         if len(stored) != len(listed):
             problems.append(f"{noun}: some are there twice")
