@@ -318,16 +318,27 @@ class Input:
     def instants(self, name: str, *, role: str | None, optional: bool = False, at_end: bool = False) -> Any:
         """Return instants in UTC without a zone; instants without an offset are read as UTC.
 
-        A day, which is a date or a text without a time, stands for its start, or ``at_end`` for its end.
+        A day stands for its start, or ``at_end`` for its end: a date, a text without a time, and each of a
+        column of midnights without a time zone, as pandas holds days.
         """
         values = self._column(name, role) if optional else self._complete(name, role)
         moments = self._moments(name, values)
         if not at_end:
             return moments
         end = moments + ibis.interval(days=1) - ibis.interval(microseconds=1)
-        if values.type().is_date():
+        if values.type().is_date() or self._are_days(values):
             return end
         return values.re_search(_DAY).ifelse(end, moments) if values.type().is_string() else moments
+
+    def _are_days(self, values: Any) -> bool:
+        """Return whether a column of a file or frame is midnights without a time zone."""
+        kind = values.type()
+        if self.is_external or not kind.is_timestamp() or kind.timezone is not None:
+            return False
+        found = self.table.select(at=values)
+        return bool(
+            found.agg(all=(found["at"] == found["at"].truncate("D")).all()).to_pyarrow()["all"][0].as_py()
+        )
 
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""
