@@ -429,3 +429,21 @@ def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code()
         paths = Paths.from_sequences(rows, path="path", conversions="n", value="v", currency=currency)
         credits = attribute(paths, "last_touch").sort_values("node_id")
         assert [None if pd.isna(unit) else unit for unit in credits["currency"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("dates", "credited"),
+    [
+        (["2025-01-02", "2025-01-03"], 2),
+        (pd.to_datetime(["2025-01-02", "2025-01-03"]), 2),
+        # One time of day makes all of them instants, and so does a time zone: the first is before its touchpoint.
+        (pd.to_datetime(["2025-01-02 00:00", "2025-01-03 00:01"]), 1),
+        (pd.to_datetime(["2025-01-02", "2025-01-03"], utc=True), 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:clocks")
+def test_g253_a_column_of_midnights_is_days(dates, credited):
+    touches = pd.DataFrame({"user_id": ["u"], "node_id": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
+    orders = pd.DataFrame({"user_id": "u", "event_id": ["1", "2"], "date": dates})
+    shares = attribute(Paths.from_frames(touches, orders), "last_touch").set_index("node_id")["conversions"]
+    assert shares["ads"] == credited
