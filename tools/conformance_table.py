@@ -49,6 +49,12 @@ def sections() -> dict[str, dict[str, str]]:
     return by_section
 
 
+def package_rules() -> list[tuple[str, str, str]]:
+    """Return what the package promises beyond the interface: the file of its test, its name, and the text."""
+    lines = (HERE / "package_rules.txt").read_text(encoding="utf-8").splitlines()
+    return [(*line.split(" ", 1)[0].split("::"), line.split(" ", 1)[1]) for line in lines]
+
+
 def checks() -> dict[str, list[Check]]:
     """Return the tests of each rule, by its id."""
     by_rule: dict[str, list[Check]] = defaultdict(list)
@@ -96,7 +102,15 @@ def page() -> str:
         rows = [_row(id, text, tests.get(id, [])) for id, text in of_section.items()]
         head = f"## {title}\n\n| Rule | Text | Transports | State | Tests |\n|---|---|---|---|---|\n"
         parts.append(head + "\n".join(rows) + "\n")
+    rows = [
+        f"| {text} | [{Path(file).name}](../{file}): {_words(name)} |" for file, name, text in package_rules()
+    ]
+    parts.append("## Beyond the interface\n\n| Rule | Test |\n|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("test_").replace("_", " ")
 
 
 def _row(id: str, text: str, tests: list[Check]) -> str:

@@ -139,8 +139,8 @@ def create_campaign(
 
     Returns
     -------
-    str
-        The campaign's id, which is also the id of its node.
+    str or None
+        The campaign's id, which is also the id of its node; None if a service answers without it.
 
     Raises
     ------
@@ -182,8 +182,8 @@ def update_campaign(
 
     Returns
     -------
-    int
-        1 if something changed; 0 if not, or if there is no such campaign.
+    int or None
+        1 if something changed; 0 if not, or if there is no such campaign. None if a service does not tell.
 
     Raises
     ------
@@ -335,8 +335,8 @@ def create_outlay(
 
     Returns
     -------
-    str
-        The outlay's ``_id``.
+    str or None
+        The outlay's ``_id``; None if a service answers without it.
 
     Raises
     ------
@@ -395,8 +395,8 @@ def update_outlay(
 
     Returns
     -------
-    int
-        1 if something changed, else 0.
+    int or None
+        1 if something changed, else 0; None if a service does not tell.
 
     Raises
     ------

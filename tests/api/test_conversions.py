@@ -614,6 +614,20 @@ def test_what_selects_no_users_is_refused(shop, question, error, message):
         turnover(shop, **question)
 
 
+def test_an_audience_without_members_answers_with_nothing_in_the_right_columns(shop, tmp_path):
+    condition = user("eventCount") > 1_000
+    nobody = create_audience(shop, "Nobody", condition=condition)
+    members = {"type": "audience", "operator": "in", "value": [nobody["_id"]]}
+    assert values(turnover(shop, audience=members)) == {}
+    columns = ["fields.email", "eventCount", "lastInteractionDate"]
+    found = at.search_users(shop, columns=columns, where=condition)
+    assert found.empty
+    pd.testing.assert_series_equal(found.dtypes, at.search_users(shop, columns=columns).dtypes)
+    written = at.export_users(shop, tmp_path / "users.csv", columns=columns, audience=nobody["_id"])
+    assert pd.read_csv(written).columns.tolist() == columns
+    assert pd.read_csv(written).empty
+
+
 DAYS = pa.array([1, 2, 3, 4], pa.timestamp("s"))
 VISITS = {"_id": ["1", "2"], "userId": [7, 8], "nodeId": ["search", "email"], "startDate": DAYS[:2]}
 ORDERS = {"_id": ["a", "b"], "userId": [7, 8], "eventType": ["order", "order"], "eventDate": DAYS[2:]}
@@ -669,6 +683,8 @@ def test_what_is_declared_and_has_no_data_has_no_conversions(shop):
         {"event_type": "quote", "state": "won"},
         {"event_type": "quote", "milestones": {"won": "won"}},
         {"event_type": "quote", "statistic": "worth", "adjustments": ["event-count"]},
+        {"event_type": "order", "since": "2001-01-01", "until": "2001-12-31"},
+        {"event_type": "order", "audience": user("eventCount") > 1_000},
     ):
         paths = at.conversion_paths(shop, level="channel", **asked)
         assert paths.conversions.count().to_pyarrow().as_py() == 0, asked

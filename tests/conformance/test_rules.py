@@ -1,7 +1,9 @@
 """Every rule has a test, every test names existing rules, and docs/conformance.md is up to date."""
 
+from pathlib import Path
+
 import pytest
-from conformance_table import TARGET, checks, page, sections
+from conformance_table import TARGET, checks, package_rules, page, sections
 
 
 def test_the_rules_are_numbered_without_a_gap():
@@ -17,6 +19,11 @@ def test_every_rule_has_a_test():
 def test_every_test_names_existing_rules():
     rules = {id for section in sections().values() for id in section}
     assert set(checks()) - rules == set()
+
+
+def test_every_rule_of_the_package_names_a_test():
+    for file, name, _ in package_rules():
+        assert f"\ndef {name}(" in Path(__file__).parents[2].joinpath(file).read_text(encoding="utf-8"), name
 
 
 @pytest.mark.slow

@@ -1,16 +1,11 @@
 """Servers and tables of the engines whose results are compared with those of DuckDB."""
 
 import importlib.util
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-from pathlib import Path
 
 import ibis
 import pytest
 from support.engine_tables import engine_tables
+from support.postgres_server import programs, served
 
 #: Types of a server's columns. Its texts are sorted by a language, in which capitals do not come first.
 POSTGRES_TYPES = {
@@ -34,55 +29,15 @@ CLICKHOUSE_TYPES = {
 }
 
 
-def programs():
-    found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((each for each in reversed(folders) if (each / "pg_ctl").exists()), None)
-
-
 @pytest.fixture(scope="session")
 def postgres_server():
     """Start a PostgreSQL server on a free local port, and return its connection."""
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip("PostgreSQL needs psycopg; pip install 'attrib-ds[postgres]'")
-    folder = programs()
-    if folder is None:
+    if programs() is None:
         pytest.skip("PostgreSQL needs the programs of its server, initdb and pg_ctl")
-    # The server refuses to run as root, and its user cannot read pytest's folders.
-    home = Path(tempfile.mkdtemp(prefix="attrib_ds-postgres-"))
-    other = {}
-    if os.getuid() == 0:
-        import pwd
-
-        known = {each.pw_name for each in pwd.getpwall()}
-        other = {"user": "postgres" if "postgres" in known else "nobody"}
-        shutil.chown(home, **other)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def run(program, *arguments):
-        command = [folder / program, "-D", home / "data", *arguments]
-        # The server inherits the output streams of its starter, so reading them to the end would block.
-        with (home / "output").open("ab") as output:
-            subprocess.run(command, check=True, cwd=home, stdout=output, stderr=output, timeout=60, **other)
-
-    try:
-        run("initdb", "-A", "trust", "-U", "tester", "-E", "UTF8", "--locale=C", "--no-sync")
-        settings = {
-            "port": port,
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": "",
-            "fsync": "off",
-            "timezone": "America/New_York",
-        }
-        run("pg_ctl", "start", "-w", "-o", " ".join(f"-c {name}='{each}'" for name, each in settings.items()))
-        try:
-            yield {"host": "127.0.0.1", "port": port, "user": "tester", "database": "postgres"}
-        finally:
-            run("pg_ctl", "stop", "-m", "immediate")
-    finally:
-        shutil.rmtree(home)
+    with served() as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")
