@@ -22,6 +22,7 @@ CHECKS = {
     "long tests": "-m pytest -n auto -q -m large tests",
     "random order": "-m reliability.random_order --rounds 10",
     "deliberate bugs": "tools/mutants.py",
+    "extras of engines": "tests/environments/extras.py spark postgres clickhouse",
     "killed servers": "-m reliability.kill_rounds",
     "stopped servers": "-m reliability.stopping",
     "killed collectors": "-m reliability.collector_kills",
