@@ -153,11 +153,16 @@ class TestLines:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
             assert len(at.read_journeys(CLICKS, lines, aggregate=True).events) == 2
-        assert ["is the same in all rows" in str(each.message) for each in caught] == [True] * is_named
+        messages = [str(each.message) for each in caught]
+        assert "repeats another one exactly" in messages[0]
+        assert ["is the same in all rows" in message for message in messages[1:]] == [True] * is_named
 
     def test_totals_in_every_line_are_not_added_up_in_silence(self):
         lines = pd.concat([orders(total=[10.0, 20.0])] * 2)
-        with pytest.warns(InputWarning, match="'total' is the same in all rows of each conversion"):
+        with (
+            pytest.warns(InputWarning, match="'total' is the same in all rows of each conversion"),
+            pytest.warns(InputWarning, match="2 rows that repeat others exactly"),
+        ):
             assert earned(lines, aggregate=True) == 60.0
 
     def test_a_table_is_not_touchpoints_and_conversions(self, tmp_path):

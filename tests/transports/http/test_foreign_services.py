@@ -587,7 +587,8 @@ def test_a_service_that_sorts_by_one_property_is_asked_for_one(shop, service, mo
         return Reply(400, {"message": "one property"}) if len(sent.get("sort", ())) > 1 else None
 
     keep(service, most=most, refuse=refuse)
-    assert at.search_interactions(shop)["_id"].tolist() == [visit["_id"] for visit in VISITS[::-1]]
+    found = at.search_interactions(shop, sort=["-startDate", "-_id"])
+    assert found["_id"].tolist() == [visit["_id"] for visit in VISITS[::-1]]
     assert [len(json.loads(asked.body)["sort"]) for asked in service.asked[:3]][:2] == [2, 1]
     assert all(len(json.loads(asked.body)["sort"]) == 1 for asked in service.asked[1:])
 

@@ -162,8 +162,8 @@ def test_refusals_are_not_tried_again(shop, service, time, status):
     service.script = [Reply(status, {"message": "no"})]
     with pytest.raises(errors.AttribError):
         search(shop)
-    # A refused token is renewed once, and a refused order made simpler once.
-    assert len(service.asked) == (2 if status in (400, 401) else 1)
+    # A refused token is renewed once.
+    assert len(service.asked) == (2 if status == 401 else 1)
     assert time.slept == []
 
 
