@@ -430,6 +430,7 @@ def _load_campaign_nodes(copier: Copier, vendor: str, campaigns: pa.Table) -> pa
     nodes = [{**of_vendor, "_id": root, "name": vendor, "type": "integration"}]
     for campaign in campaigns.to_pylist():
         named = {"name": campaign["name"] or campaign["campaignSlug"] or campaign["id"]}
+        named["active"] = campaign["active"] is not False
         place = {"_id": campaign["id"], "parentId": root, "path": [root], "type": "campaign"}
         nodes.append({**of_vendor, **named, **place, "campaignSlug": campaign["campaignSlug"]})
     copier.load("nodes", pa.Table.from_pylist(nodes, schema.RESOURCES["Node"]))
