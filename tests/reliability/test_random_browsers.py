@@ -8,7 +8,7 @@ from reliability.random_browsers import Embedded, Served, run
 
 @pytest.mark.parametrize("machine", [Embedded, Served])
 def test_g247_what_is_sent_again_is_the_same_record(machine):
-    assert run(5 if machine is Embedded else 1, 3, steps=12, machines=[machine]).problems == []
+    assert run(3 if machine is Embedded else 1, 3, steps=8, machines=[machine]).problems == []
 
 
 @pytest.mark.slow

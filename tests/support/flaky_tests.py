@@ -14,7 +14,7 @@ import pytest
 TOO_MANY = 3
 #: More failures are a broken change.
 MOST_RETRIED = 10
-SECONDS = 900
+SECONDS = 300
 
 
 @pytest.hookimpl(trylast=True)

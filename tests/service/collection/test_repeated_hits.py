@@ -195,7 +195,8 @@ USERS = "SELECT value, dense_rank() OVER (ORDER BY userId) FROM identities WHERE
 @pytest.mark.parametrize("is_together", [True, False])
 def test_g247_a_page_whose_address_changes_is_one_browser(is_together):
     sent = [record(1, DAY, 0), record(1, EVENING, 0.1), record(2, EVENING, 1), record(3, "day.a8 p-2", 2)]
-    for order in itertools.permutations(sent):
+    # Each of the four comes first in some of these orders and last in another.
+    for order in itertools.islice(itertools.permutations(sent), 0, None, 5):
         with closing(Store.open(":memory:", "shop")) as store:
             collect(store, *([order] if is_together else [[each] for each in order]))
             assert rows(store, USERS) == [("day.5f", 1), ("day.a8", 1), ("p-1", 1), ("p-2", 1)]
