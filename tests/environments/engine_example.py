@@ -56,4 +56,5 @@ def main(name):
     assert held["days"]["sessionCount"].sum() == 3
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
