@@ -17,6 +17,7 @@ from attrib_ds.service.http.server import ServerOptions, running
 ADDRESSES = ("https://attribution.example", "https://stats.shop.example")
 #: Its last block needs visitors, whom ``test_withhold_at_random.py`` lets come.
 _WITH_VISITORS = "how-to/withhold-at-random"
+_WITH_PARTS = ("03-remote", "07-users", "11-bring-your-own-data")
 _REMOTE = re.compile(r'at\.connect\("([\w-]+)", url="([^"]+)"')
 _OWN = re.compile(r'at\.connect\(\s*"([\w-]+)"(?:, path="([^"]+)")?(?!, url)[,)]')
 _SETUP = re.compile(r"^\$ attrib-ds (?=projects create|settings|integrations create)(.+)$", re.MULTILINE)
@@ -64,9 +65,19 @@ def service(page, folder):
         yield dict.fromkeys(ADDRESSES, url)
 
 
+def runs_always(page):
+    """Notebooks that need a part of their own run always; nbval runs the others with all parts at hand."""
+    return page.suffix == ".md" or name_of(page) in _WITH_PARTS
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in (*pages(), *notebooks()) if name_of(page) != _WITH_VISITORS], ids=name_of
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=() if runs_always(page) else pytest.mark.large)
+        for page in (*pages(), *notebooks())
+        if name_of(page) != _WITH_VISITORS
+    ],
 )
 def test_a_page_runs_as_it_is_printed(page, tmp_path):
     folder = tmp_path / "empty"
