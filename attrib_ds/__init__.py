@@ -3,9 +3,15 @@
 The public names are listed in ``__init__.pyi``; each is imported when it is first used.
 """
 
-from importlib.metadata import version
-
 import lazy_loader as lazy
 
-__version__ = version("attrib-ds")
-__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+_import, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name != "__version__":
+        return _import(name)
+    # Reading the metadata takes longer than importing the package.
+    from importlib.metadata import version
+
+    return version("attrib-ds")

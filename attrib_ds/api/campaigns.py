@@ -140,7 +140,7 @@ def create_campaign(
     Returns
     -------
     str or None
-        The campaign's id, which is also the id of its node; None if a service answers without it.
+        The campaign's id, which is also the id of its node; None if the service does not return it.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def update_campaign(
     Returns
     -------
     int or None
-        1 if something changed; 0 if not, or if there is no such campaign. None if a service does not tell.
+        1 if something changed; 0 if not, or if there is no such campaign; None if the service does not say.
 
     Raises
     ------
@@ -336,7 +336,7 @@ def create_outlay(
     Returns
     -------
     str or None
-        The outlay's ``_id``; None if a service answers without it.
+        The outlay's ``_id``; None if the service does not return it.
 
     Raises
     ------
@@ -396,7 +396,7 @@ def update_outlay(
     Returns
     -------
     int or None
-        1 if something changed, else 0; None if a service does not tell.
+        1 if something changed, else 0; None if the service does not say.
 
     Raises
     ------

@@ -347,16 +347,16 @@ def _events(project: Project, tables: Tables, event_types: list[str], where: Pre
     events = tables.events.filter(tables.events.eventType.isin(event_types))
     if where is None:
         return events
-    compared = {leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)}
-    keys = {name: name.removeprefix(STATISTICS) for name in sorted(compared)}
-    _check_keys(project, tables, event_types, {"where": list(keys.values())}, [])
-    rows = events
-    for name, key in keys.items():
+    measured = sorted({leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)})
+    keys = [name.removeprefix(STATISTICS) for name in measured]
+    if keys:
+        _check_keys(project, tables, event_types, {"where": keys}, [])
+    for name, key in zip(measured, keys, strict=True):
         amounts = project_tables.current_amounts(tables, [key]).select(
             measured_event="event_id", **{name: "value"}
         )
-        rows = rows.left_join(amounts, rows["_id"] == amounts.measured_event).drop("measured_event")
-    return rows.filter(ibis_form.to_ibis(where, rows)).drop(*keys)
+        events = events.left_join(amounts, events["_id"] == amounts.measured_event).drop("measured_event")
+    return events.filter(ibis_form.to_ibis(where, events)).drop(*measured)
 
 
 def _check_keys(

@@ -98,10 +98,11 @@ _PROJECT: Final = _argument("project", metavar="PROJECT")
 _HOME: Final = _path(
     "--home", "folder of embedded projects (default ATTRIB_DS_HOME, or your data folder)", metavar="DIR"
 )
-#: Of commands that go through a server, which holds the project's file.
-_SERVER: Final = (
+#: Where a project is: behind a server that holds its file, or in a folder.
+_PLACE: Final = (
     _argument("--url", help="address of the server that has the project open (default: open its file)"),
     _path("--key", "with --url: key file of a service account (default ATTRIB_DS_KEY)"),
+    _HOME,
 )
 _DATABASES: Final = (
     _path("--geo", "MMDB file with the places of the addresses of hits, such as GeoLite2-City.mmdb"),
@@ -289,8 +290,7 @@ def _add_projects(actions: Actions) -> None:
             help='transform a column, such as {"type": "date", "key": "createdAt", "level": "day"}; '
             "repeatable",
         ),
-        *_SERVER,
-        _HOME,
+        *_PLACE,
     )  # fmt: skip
 
 
@@ -306,28 +306,18 @@ def _add_administration(actions: Actions) -> None:
             "--currency", metavar="CODE", help="currency of its outlays (default: that of the project)"
         ),
         _argument("--channel", metavar="NAME", help="channel of its traffic, such as Offline"),
-        *_SERVER,
-        _HOME,
+        *_PLACE,
     )  # fmt: skip
     about = "list the integrations of a project"
-    _add(integrations, "list", "administration.list_integrations", about, _PROJECT, *_SERVER, _HOME)
+    _add(integrations, "list", "administration.list_integrations", about, _PROJECT, *_PLACE)
 
     event_types = _group(actions, "event-types", "event types of a project")
     archived = _argument("--archived", action="store_true", help="list the archived ones")
     about = "list the event types of a project"
-    _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, *_SERVER, _HOME)
+    _add(event_types, "list", "administration.list_event_types", about, _PROJECT, archived, *_PLACE)
     definitions = _path("file", "a JSON object with at least reference and name, or a list")
     about = "make event types from a JSON file"
-    _add(
-        event_types,
-        "create",
-        "administration.create_event_types",
-        about,
-        _PROJECT,
-        definitions,
-        *_SERVER,
-        _HOME,
-    )
+    _add(event_types, "create", "administration.create_event_types", about, _PROJECT, definitions, *_PLACE)
 
     _add(
         actions, "settings", "administration.settings", "show and change the settings of a project",
@@ -337,20 +327,10 @@ def _add_administration(actions: Actions) -> None:
             help="a setting to change, such as retentionDurationInDays=365, requireTokenForEvents=true or "
             "allowedOrigins='[\"https://shop.example\"]'; null clears it; repeatable",
         ),
-        *_SERVER,
-        _HOME,
+        *_PLACE,
     )  # fmt: skip
     about = "copy a project into a file; with --url, while it is served"
-    _add(
-        actions,
-        "backup",
-        "administration.back_up",
-        about,
-        _PROJECT,
-        _path("file", "a new file"),
-        *_SERVER,
-        _HOME,
-    )
+    _add(actions, "backup", "administration.back_up", about, _PROJECT, _path("file", "a new file"), *_PLACE)
     _add(
         actions, "restore", "administration.restore", "restore a project from a backup",
         _PROJECT,
@@ -359,12 +339,12 @@ def _add_administration(actions: Actions) -> None:
         _HOME,
     )  # fmt: skip
     about = "rewrite a project's files, so that nothing of erased persons is left in them"
-    _add(actions, "compact", "administration.compact", about, _PROJECT, *_SERVER, _HOME)
+    _add(actions, "compact", "administration.compact", about, _PROJECT, *_PLACE)
     repair = _argument(
         "--repair", action="store_true", help="copy the file, then repair what can be computed from hits"
     )
     about = "check a project's file for inconsistencies"
-    _add(actions, "check", "administration.check", about, _PROJECT, repair, *_SERVER, _HOME)
+    _add(actions, "check", "administration.check", about, _PROJECT, repair, *_PLACE)
 
 
 def _endpoint(text: str) -> tuple[str, int]:

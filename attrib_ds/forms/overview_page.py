@@ -24,7 +24,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.filters import interaction, node
 from attrib_ds.forms import controls, elements, form
 from attrib_ds.plots import report
-from attrib_ds.plots.overview import MODELS, Overview, in_words, listed, period_of
+from attrib_ds.plots.overview import MODELS, Overview, day_in_words, in_words, listed, period_of
 from attrib_ds.project import Project, takes_project
 
 #: Lengths of periods by their names, in days.
@@ -210,7 +210,7 @@ class OverviewPage(elements.Displayed):
         shown = Overview.of(credits, paths, lead=models[0])
         period = period_of(both, models[0], shown.currency or None, days)
         shown = self._with_pages(shown, since, until, notes)
-        notes.insert(0, f"{_day(since)} to {_day(until)}, {paths.timezone}.")
+        notes.insert(0, f"{day_in_words(since)} to {day_in_words(until)}, {paths.timezone}.")
         # Nobody need have chosen the model that is shown first.
         shown = replace(shown, reason=f"Models: {listed([in_words(model) for model in models])}.")
         return replace(shown, period=period), notes
@@ -392,10 +392,6 @@ def _menu(label: str, options: list[str], chosen: str | None) -> Any:
     return ipywidgets.Dropdown(
         options=options, value=chosen if chosen in options else next(iter(options), None), description=label
     )
-
-
-def _day(day: date) -> str:
-    return f"{day.day} {day:%b %Y}"
 
 
 @takes_project

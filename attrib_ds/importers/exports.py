@@ -67,8 +67,7 @@ def read_ga4(
         Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
         (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``, less the
         ``refund`` events of the transaction (all of it without a value); the tree of sources, media and
-        campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
-        the paths.
+        campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the paths.
 
     Raises
     ------
@@ -108,8 +107,9 @@ def read_ga4(
     _create_ga4_visits(connection, is_last_click=traffic == "last_click")
     notes = _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
     views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
-    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
-    options["aliases"] = aliases
+    options: dict[str, Any] = {
+        "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
+    }  # fmt: skip
     return replace(_assembled(connection, "ga4", "event_name", by_name, views, options), notes=notes)
 
 
@@ -218,7 +218,7 @@ def _create_ga4_conversions(
 
 
 def _ga4_amount(name: str, in_usd: str) -> tuple[str, str, str]:
-    """Return SQL for an amount, for whether it is no number, and for whether it is that in USD."""
+    """Return SQL for an amount, whether it is not a number, and whether it is in USD."""
     own = f"coalesce({name}, p_value)"
     is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR (p_currency IS NULL AND {name} IS NOT NULL)))"
     amount = f"CASE WHEN {is_usd} THEN {in_usd} ELSE {own} END"
@@ -320,8 +320,9 @@ def read_snowplow(
     _create_snowplow_visits(connection)
     _create_snowplow_conversions(connection, by_name)
     views = {"view_key": "event_id", "viewed": "occurred"}
-    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
-    options["aliases"] = aliases
+    options: dict[str, Any] = {
+        "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
+    }  # fmt: skip
     return _assembled(connection, "snowplow", "kind", by_name, views, options)
 
 
@@ -490,8 +491,9 @@ def read_matomo(
         expected="no action has the type 'ecommerceOrder' or 'goal'",
         advice="Define a goal in Matomo for the actions that are conversions",
     )
-    options: dict[str, Any] = {"stitch": stitch, "currency": currency, "channels": channels}
-    return journeys.assemble(connection, "matomo", aliases=aliases, **options)
+    return journeys.assemble(
+        connection, "matomo", stitch=stitch, currency=currency, channels=channels, aliases=aliases
+    )
 
 
 def _matomo_columns(export: export_tables.Export) -> dict[str, str]:

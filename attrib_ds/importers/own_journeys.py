@@ -225,7 +225,8 @@ def read_journeys(
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
     is_end = has_own and conversion_table.has_days_only()
-    groups = _create_conversions(connection, points, events, reference, is_end=is_end)
+    _create_conversions(connection, events, reference, is_end=is_end)
+    groups = _groups_of(connection, points, events)
     if conversions is not None:
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
@@ -613,44 +614,50 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
 
 
 def _create_conversions(
-    connection: duckdb.DuckDBPyConnection,
-    points: pa.Table,
-    events: pa.Table,
-    reference: str,
-    *,
-    is_end: bool,
-) -> pd.DataFrame | None:
-    """Create the table ``conversions``; days count until their end if ``is_end``.
-
-    Return the groups of the conversions: their own, else those of their person's last touchpoint.
-    """
+    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
+) -> None:
+    """Create the table ``conversions``; days count until their end if ``is_end``."""
     connection.register("events", events)
-    person = _person(events)
-    order = f"row_number() OVER (PARTITION BY {person}, date ORDER BY row)"
-    key = f"concat_ws(' ', {person}, strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
     columns = {
-        "source_id": "conversion" if "conversion" in events.column_names else key,
+        "source_id": _conversion_id(events),
         "kind": sources.literal(reference),
         "account": '"user"',
         "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
         "amount": "value" if "value" in events.column_names else "NULL",
     }
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
-    known = [name for name in GROUPS if name in {*points.column_names, *events.column_names}]
-    if not known:
+
+
+def _conversion_id(events: pa.Table) -> str:
+    """Return SQL for the id of a conversion: that of its file, else its person and date."""
+    if "conversion" in events.column_names:
+        return "conversion"
+    person = _person(events)
+    order = f"row_number() OVER (PARTITION BY {person}, date ORDER BY row)"
+    return f"concat_ws(' ', {person}, strftime(date, '%Y-%m-%dT%H:%M:%S.%fZ'), nullif({order}, 1))"
+
+
+def _groups_of(
+    connection: duckdb.DuckDBPyConnection, points: pa.Table, events: pa.Table
+) -> pd.DataFrame | None:
+    """Return the groups of the conversions: their own, else those of their person's last touchpoint."""
+    of_points, of_events = (
+        [name for name in GROUPS if name in each.column_names] for each in (points, events)
+    )
+    if not of_points and not of_events:
         return None
-    last = [f"arg_max({name}, (date, row)) AS last_{name}" for name in known if name in points.column_names]
+    last = [f"arg_max({name}, (date, row)) AS last_{name}" for name in of_points]
     visitors = f"SELECT {', '.join([f'{_person(points)} AS visitor', *last])} FROM points GROUP BY 1"
-    groups = [
-        f"coalesce({name if name in events.column_names else 'NULL'}, "
-        f"{f'last_{name}' if name in points.column_names else 'NULL'}) AS {name}"
-        for name in known
-    ]
+    groups = {
+        name: [*([name] if name in of_events else []), *([f"last_{name}"] if name in of_points else [])]
+        for name in GROUPS
+    }
+    columns = [f"coalesce({', '.join(found)}) AS {name}" for name, found in groups.items() if found]
     return to_pandas(
         sql_results.read_arrow(
             connection,
-            f"SELECT CAST({columns['source_id']} AS VARCHAR) AS event_id, {', '.join(groups)} FROM events "
-            f"LEFT JOIN ({visitors}) ON visitor = {person}",
+            f"SELECT CAST({_conversion_id(events)} AS VARCHAR) AS event_id, {', '.join(columns)} FROM events "
+            f"LEFT JOIN ({visitors}) ON visitor = {_person(events)}",
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -50,7 +51,7 @@ def in_words(model: str) -> str:
     return printable(f"{label} ({settings}" if settings else label)
 
 
-def day_in_words(day: pd.Timestamp) -> str:
+def day_in_words(day: date) -> str:
     """Return a day as ``1 Feb 2025``."""
     return f"{day.day} {day:%b %Y}"
 
@@ -200,9 +201,8 @@ class Overview:
             raise InvalidRequest.choice("lead", lead, models)
         if days is not None:
             days = check_whole("days", days, minimum=1)
-        span, whole = "", paths
-        if paths is not None:
-            paths = whole = paths.computed()
+        span = ""
+        paths = whole = None if paths is None else paths.computed()
         if paths is not None and paths.has_dates:
             rows, paths, span = _of_period(rows, paths, days)
             models = list(dict.fromkeys(rows["model"]))
@@ -385,7 +385,7 @@ def _covered(paths: Paths) -> tuple[pd.Timestamp, pd.Timestamp]:
     def day(instant: Any) -> pd.Timestamp:
         return pd.Timestamp(instant, tz="UTC").tz_convert(paths.timezone).tz_localize(None).normalize()
 
-    first, *last = (day(date.to_pyarrow().as_py()) for date in (dates.min(), *newest))
+    first, *last = (day(edge.to_pyarrow().as_py()) for edge in (dates.min(), *newest))
     if paths.spend is not None and "date" in paths.spend.columns and "until" not in paths.settings:
         last.append(local_days_of(paths.spend["date"], ZoneInfo(paths.timezone)).max())
     bounds = {

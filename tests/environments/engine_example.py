@@ -24,7 +24,7 @@ def spark():
 
 
 def postgres():
-    """The server whose connection is told."""
+    """PostgreSQL, at the connection given on standard input."""
     return ibis.postgres.connect(**json.load(sys.stdin))
 
 

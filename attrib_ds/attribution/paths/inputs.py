@@ -335,10 +335,9 @@ class Input:
         kind = values.type()
         if self.is_external or not kind.is_timestamp() or kind.timezone is not None:
             return False
-        found = self.table.select(at=values)
-        return bool(
-            found.agg(all=(found["at"] == found["at"].truncate("D")).all()).to_pyarrow()["all"][0].as_py()
-        )
+        # The first other instant ends the search.
+        others = self.table.select(at=values).filter(lambda row: row["at"] != row["at"].truncate("D"))
+        return not others.limit(1).to_pyarrow().num_rows
 
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""

@@ -618,27 +618,22 @@ class Paths:
             return self
         if len(bounds) == 2 and bounds["since"] > bounds["until"]:
             raise errors.InvalidRequest(f"until: {until!s} is before since, {since!s}")
-        zone = ZoneInfo(self.timezone)
-        spend, settings = self.spend, {**self.settings}
-        days = (
-            None
-            if spend is None or "date" not in spend.columns
-            else amounts.local_days_of(spend["date"], zone)
-        )
-        if spend is not None and days is None:
+        settings = {**self.settings, **{name: f"{bound.isoformat()}Z" for name, bound in bounds.items()}}
+        spend = self.spend
+        if spend is not None and "date" not in spend.columns:
             spend, settings["spend"] = spend.iloc[:0], "that of all days, so unknown for these"
+        elif spend is not None:
+            zone = ZoneInfo(self.timezone)
+            at = pd.Series({name: pd.Timestamp(bound, tz="UTC") for name, bound in bounds.items()})
+            edges = amounts.local_days_of(at, zone)
+            days = amounts.local_days_of(spend["date"], zone)
+            spend = spend[days.between(edges.get("since", days.min()), edges.get("until", days.max()))]
 
         def of_period(rows: Any) -> Any:
             if "since" in bounds:
                 rows = rows.filter(rows.event_date >= bounds["since"])
             return rows.filter(rows.event_date <= bounds["until"]) if "until" in bounds else rows
 
-        for name, bound in bounds.items():
-            settings[name] = f"{bound.isoformat()}Z"
-            if spend is not None and days is not None:
-                day = pd.Timestamp(bound, tz="UTC").tz_convert(zone).tz_localize(None).normalize()
-                is_kept = days >= day if name == "since" else days <= day
-                spend, days = spend[is_kept], days[is_kept]
         tables = {
             name: of_period(table)
             for name in ("touches", "converted", "conversions")
