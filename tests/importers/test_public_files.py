@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import attrib_ds as at
+from attrib_ds import errors
 from attrib_ds.commands.cli import main
 
 TIMES = ["2025-01-01T10:00:00", "2025-01-02T10:00:00", "2025-01-03T10:00:00"]
@@ -223,10 +224,15 @@ def order_lines():
     return lines.assign(order_line_id=["1", "2", "3"])
 
 
+def in_dollars(frame):
+    with pytest.warns(errors.InputWarning, match="2 conversions with revenue in USD only"):
+        return at.read_ga4(frame)
+
+
 KINDS = {
     "Google Analytics 4, BigQuery": lambda folder: at.read_ga4(ga4_nested(), currency="EUR"),
     "Google Analytics 4, flattened": lambda folder: at.read_ga4(ga4_flat()),
-    "Google Analytics 4, Fivetran": lambda folder: at.read_ga4(ga4_fivetran()),
+    "Google Analytics 4, Fivetran": lambda folder: in_dollars(ga4_fivetran()),
     "Snowplow, atomic.events": lambda folder: at.read_snowplow(snowplow_events()),
     "Snowplow, dbt": lambda folder: at.read_journeys(snowplow_views(), snowplow_conversions()),
     "Segment": lambda folder: at.read_journeys(segment_pages(), segment_orders()),

@@ -74,7 +74,7 @@ def test_rows_without_user_and_device_are_rejected():
 
 @pytest.mark.slow
 def test_order_lines_keep_their_device():
-    lines = pd.concat([ORDERS, ORDERS.tail(1)])
+    lines = pd.concat([ORDERS, ORDERS.tail(1)]).assign(sku=["a", "b", "c"])
     assert credited(PAGES, lines, aggregate=True) == {"direct": 10.0, "newsletter/email": 40.0}
 
 
