@@ -85,4 +85,5 @@ def run(page: Path, folder: Path, replaced: dict[str, str]) -> str:
         },
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert not done.stderr, done.stderr[-3000:]
     return done.stdout

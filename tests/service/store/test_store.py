@@ -151,6 +151,29 @@ def test_a_file_of_another_format_version_is_refused_and_left_as_it_is(path, ver
         assert connection.execute("SELECT schema_version FROM meta").fetchall() == [(version,)]
 
 
+def test_a_file_in_the_format_of_a_later_duckdb_names_the_release_that_wrote_it(path, monkeypatch):
+    """The words are those of DuckDB 1.5.6 for a file of 2.0.1."""
+    path.parent.mkdir(exist_ok=True)
+    duckdb.connect(path).close()
+    before, written_by = path.read_bytes(), duckdb.__version__
+
+    def refuse(*arguments, **options):
+        raise duckdb.IOException(
+            "IO Error: Trying to read a database file with version number 69, but we can only read versions "
+            "between 64 and 68.\nThe database file was created with a newer version of DuckDB."
+        )
+
+    monkeypatch.setattr(duckdb, "connect", refuse)
+    monkeypatch.setattr(duckdb, "__version__", "1.5.6")
+    with pytest.raises(Unavailable) as caught:
+        Store.open(path, "shop")
+    assert caught.value.message == (
+        f"path: {str(path)!r} was written by DuckDB {written_by}, in a format that DuckDB 1.5.6 cannot read; "
+        "upgrade duckdb"
+    )
+    assert path.read_bytes() == before
+
+
 def test_a_folder_that_cannot_be_created_raises(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be opened"):
