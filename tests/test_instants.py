@@ -84,7 +84,7 @@ def test_repeated_hour_keeps_its_fold():
         ("9999-12-31T23:59:59-00:01", "years 0001 to 9999"),
         (np.datetime64(2**62, "s"), "years 0001 to 9999"),
         (pd.NaT, "missing"),
-        (np.datetime64("NaT"), "missing"),
+        (np.datetime64("NaT", "us"), "missing"),
         (None, "NoneType"),
         (1738324800, "int"),
         (True, "bool"),

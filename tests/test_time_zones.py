@@ -1,8 +1,10 @@
 """Time zones where the system has none, as on Windows and in slim images of Linux."""
 
+import re
 import sys
 import zoneinfo
 from datetime import date
+from importlib import metadata
 
 import pytest
 
@@ -19,6 +21,11 @@ def without_system_zones():
     yield
     zoneinfo.reset_tzpath(to=before)
     zoneinfo.ZoneInfo.clear_cache()
+
+
+def test_the_package_of_zones_is_installed_on_every_system():
+    """Pandas brings it on Windows only."""
+    assert any(re.fullmatch(r"tzdata[>=.\d]*", each) for each in metadata.requires("attrib-ds"))
 
 
 def test_zones_come_from_the_package_that_is_installed_with_this_one(without_system_zones):

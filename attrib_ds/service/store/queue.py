@@ -11,7 +11,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -101,7 +101,7 @@ class Queue:
         self._is_closed = False
         if file is not None and not files.queue_of(file).exists():
             files.create_private_file(files.queue_of(file))
-        with _translated("the queue of the project cannot be opened"):
+        with _translated("the queue of the project cannot be opened"), ExitStack() as undo:
             path = ":memory:" if file is None else files.queue_of(file)
             self._connection = sqlite3.connect(
                 path,
@@ -109,6 +109,7 @@ class Queue:
                 isolation_level=None,
                 check_same_thread=False,
             )
+            undo.callback(self._connection.close)
             if is_exclusive:
                 self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             if file is not None:
@@ -120,6 +121,7 @@ class Queue:
             with self.transaction():
                 self._connection.execute(f"PRAGMA application_id = {owner}")
                 self._create(moved)
+            undo.pop_all()
         threads.abandon_after_fork(self)
 
     def _create(self, moved: Mapping[str, int]) -> None:

@@ -132,6 +132,23 @@ def test_every_commit_is_flushed(service):
     assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
 
 
+def test_a_queue_that_cannot_be_opened_leaves_no_connection(path, monkeypatch):
+    connections, connect = [], sqlite3.connect
+
+    def recorded(*arguments, **options):
+        connections.append(connect(*arguments, **options))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    with (
+        closing(Queue(path, {}, is_exclusive=True)),
+        pytest.raises(ServiceFailure, match="the queue of the project cannot be opened"),
+    ):
+        Queue(path, {}, is_exclusive=True)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connections[1].execute("SELECT 1")
+
+
 # -- a killed process -------------------------------------------------------------------------------
 
 
