@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from support.page_scripts import continued, notebooks, pages, python_of, run, script_of
+from support.page_scripts import continued, named_extras, notebooks, pages, python_of, run, script_of
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
@@ -17,7 +17,6 @@ from attrib_ds.service.http.server import ServerOptions, running
 ADDRESSES = ("https://attribution.example", "https://stats.shop.example")
 #: Its last block needs visitors, whom ``test_withhold_at_random.py`` lets come.
 _WITH_VISITORS = "how-to/withhold-at-random"
-_WITH_PARTS = ("03-remote", "07-users", "11-bring-your-own-data")
 _REMOTE = re.compile(r'at\.connect\("([\w-]+)", url="([^"]+)"')
 _OWN = re.compile(r'at\.connect\(\s*"([\w-]+)"(?:, path="([^"]+)")?(?!, url)[,)]')
 _SETUP = re.compile(r"^\$ attrib-ds (?=projects create|settings|integrations create)(.+)$", re.MULTILINE)
@@ -66,8 +65,8 @@ def service(page, folder):
 
 
 def runs_always(page):
-    """Notebooks that need a part of their own run always; nbval runs the others with all parts at hand."""
-    return page.suffix == ".md" or name_of(page) in _WITH_PARTS
+    """Notebooks that need an extra run always; nbval runs the others with all extras at hand."""
+    return page.suffix == ".md" or bool(named_extras(page))
 
 
 @pytest.mark.slow

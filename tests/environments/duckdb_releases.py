@@ -33,7 +33,9 @@ def digest_of_the_sample() -> str:
     values = hashlib.sha256()
     for name, column in credits.items():
         is_number = column.dtype.kind == "f"
-        values.update(f"{name} {[value.hex() for value in column] if is_number else column.tolist()}".encode())
+        values.update(
+            f"{name} {[value.hex() for value in column] if is_number else column.tolist()}".encode()
+        )
     return values.hexdigest()
 
 
@@ -72,7 +74,9 @@ def compare(releases: list[str], journeys: int) -> int:
                 runs[release].append(
                     json.loads(answer(python, str(_BENCHMARKS / "contenders.py"), "ours", str(data)))
                 )
-    print("| DuckDB | Credits of the sample | Seconds | Processor seconds | Peak, MB |\n|---|---|--:|--:|--:|")
+    print(
+        "| DuckDB | Credits of the sample | Seconds | Processor seconds | Peak, MB |\n|---|---|--:|--:|--:|"
+    )
     for release in releases:
         figures = (
             f"{statistics.median(run[key] for run in runs[release]):.1f}"

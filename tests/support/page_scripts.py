@@ -64,7 +64,10 @@ def script_of(page: Path) -> str:
 
 
 def run(page: Path, folder: Path, replaced: dict[str, str]) -> str:
-    """Run a page in a folder, as printed but for addresses of services; return what it prints."""
+    """Run a page in a folder, as printed but for addresses of services; return what it prints.
+
+    Nothing may be printed to standard error, where no reader expects a message.
+    """
     code = script_of(page)
     for address, local in replaced.items():
         code = code.replace(address, local)

@@ -162,6 +162,13 @@ def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key
     assert accounts.find_access(token.text) is None
 
 
+def test_every_commit_is_flushed(accounts):
+    with accounts.write() as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        # On macOS, also out of the cache of the disk.
+        assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
+
+
 def test_a_file_of_a_newer_version_is_not_opened(accounts, tmp_path):
     accounts.close()
     with sqlite3.connect(tmp_path / FILE) as connection:

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 import attrib_ds as at
+from attrib_ds import local_files
 from attrib_ds.service.accounts import Accounts
 from attrib_ds.service.store import files
 from attrib_ds.service.store.files import withdraw_permissions
@@ -95,6 +96,17 @@ def test_backups_and_restored_projects_are_private(home, tmp_path):
     with at.connect("shop", path=home / "shop.duckdb"):
         pass
     assert shared(home) == set()
+
+
+def test_on_macos_files_are_flushed_out_of_the_cache_of_the_disk(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="Windows flushes in one way")
+    commands = []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", lambda _, command: commands.append(command))
+    with (tmp_path / "part").open("wb") as part:
+        local_files.flush(part.fileno())
+    assert commands == [51]
 
 
 def test_the_release_of_duckdb_that_made_a_file_is_read_from_it(tmp_path):
