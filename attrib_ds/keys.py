@@ -208,19 +208,21 @@ def new_key_file(path: Path, *, argument: str) -> Iterator[Callable[[KeyFile], N
                 f"{argument}: {str(path)!r} already exists; choose a new file, since an overwritten key is "
                 "lost"
             ) from None
+    file = os.fdopen(descriptor, "w", encoding="utf-8")
+
+    def write(key: KeyFile) -> None:
+        with local_files.writing(path, argument=argument):
+            file.write(key.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-
-            def write(key: KeyFile) -> None:
-                with local_files.writing(path, argument=argument):
-                    file.write(key.to_json())
-                    file.flush()
-                    os.fsync(file.fileno())
-
-            yield write
+        yield write
     except BaseException:
+        local_files.discard(file)
         path.unlink(missing_ok=True)
         raise
+    file.close()
 
 
 #: Allows what every other scope allows.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 from attrib_ds.errors import AttribError, Unavailable
 
@@ -113,6 +113,12 @@ def replace(source: Path, target: Path, *, check: Callable[[], object] = bool) -
         time.sleep(pause)
     check()
     source.replace(target)
+
+
+def discard(file: IO[Any]) -> None:
+    """Close a file that cannot be written; what it still buffers is lost."""
+    with suppress(OSError):
+        file.close()
 
 
 def flush(descriptor: int) -> None:

@@ -206,9 +206,9 @@ def write_xlsx(header: Sequence[str], batches: Iterable[Iterable[Sequence[Cell]]
                 workbook.close()
             except library.exceptions.FileCreateError as error:
                 raise error.args[0] from None
-        file.seek(0)
+            file.seek(0)
     except BaseException:
-        file.close()
+        local_files.discard(file)
         raise
     return file
 

@@ -154,7 +154,7 @@ def _spooling() -> Iterator[BinaryIO]:
     try:
         yield file
     except BaseException:
-        file.close()
+        local_files.discard(file)
         raise
 
 

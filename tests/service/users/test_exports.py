@@ -315,6 +315,14 @@ def test_nothing_is_left_of_an_xlsx_file_that_fails(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_workbook_that_stays_in_a_buffer_is_not_written(monkeypatch):
+    """Closing a file writes what it buffers, and fails again."""
+    monkeypatch.setattr(exports.tempfile, "TemporaryFile", lambda: Path("/dev/full").open("r+b", 1_000_000))
+    with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
+        write_xlsx(["a"], [[("a",)]])
+
+
 def test_values_of_fields_are_the_current_ones(tmp_path):
     """The latest value stands for all (G-105); what a field holds keeps its kind."""
 

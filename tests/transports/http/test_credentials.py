@@ -490,7 +490,6 @@ def test_a_key_whose_file_cannot_be_written_is_revoked(open_shop, service, tmp_p
             return registered(asked)
 
         def revoke(asked):
-            limit.close()
             return REVOKED if is_revoked else Reply(403, {"message": "no", "requestId": "r-1"})
 
         service.script = [fill_disk, revoke]

@@ -5,10 +5,12 @@ import itertools
 import json
 import shutil
 import signal
+import tempfile
 import threading
 import warnings
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -637,7 +639,13 @@ def many(total=None):
     return arrow(pa.table({"_id": IDS_ON_DISK, "startDate": starts}).replace_schema_metadata(metadata))
 
 
-def test_a_spool_of_records(open_shop, service):
+@pytest.fixture(params=[8_192, 1_000_000], ids=["buffer of Python 3.11", "larger buffer"])
+def buffered(request, monkeypatch):
+    """Let temporary files have a buffer, which is larger from Python 3.14 on."""
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(tempfile.TemporaryFile, buffering=request.param))
+
+
+def test_a_spool_of_records(open_shop, service, buffered):
     # The first answer shows that the service offers Arrow; the second goes to disk.
     service.script = [arrow(pa.table({"_id": [ID]}).replace_schema_metadata({"total": "1"})), many()]
     shop = open_shop()
@@ -652,7 +660,7 @@ def test_a_spool_of_records(open_shop, service):
     assert len(service.asked) == 2
 
 
-def test_a_file_of_users(open_shop, service, tmp_path):
+def test_a_file_of_users(open_shop, service, tmp_path, buffered):
     service.script = [Reply(body=b"_id\n" * 100_000, media="text/csv")]
     shop = open_shop()
     with full_disk(room=10_000), pytest.raises(Unavailable, match="temporary folder .* cannot be written"):
