@@ -11,6 +11,7 @@ import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import openpyxl
@@ -318,7 +319,7 @@ def test_nothing_is_left_of_an_xlsx_file_that_fails(tmp_path, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
 def test_a_workbook_that_stays_in_a_buffer_is_not_written(monkeypatch):
     """Closing a file writes what it buffers, and fails again."""
-    monkeypatch.setattr(exports.tempfile, "TemporaryFile", lambda: Path("/dev/full").open("r+b", 1_000_000))
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(open, "/dev/full", "r+b", 1_000_000))
     with pytest.raises(Unavailable, match="cannot be written: No space left on device"):
         write_xlsx(["a"], [[("a",)]])
 
