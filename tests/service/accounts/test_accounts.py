@@ -163,7 +163,7 @@ def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key
 
 
 def test_every_commit_is_flushed(accounts):
-    with accounts.write() as connection:
+    with accounts._database.write() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
         # On macOS, also out of the cache of the disk.
         assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
