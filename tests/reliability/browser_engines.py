@@ -304,52 +304,83 @@ class Run:
         return self.world.nonces("re"), {"replaced", "refused"}
 
 
+@contextmanager
+def measured(file):
+    """Serve a site, and the service of a new project in a file; yields the world and the address of the site."""
+    with at.connect("shop", path=file) as shop:
+        at.create_event_type(shop, "order", name="Order")
+    with running(file.parent, options=ServerOptions(rate_limits=None)) as service:
+        world = World(service)
+        with world.serving() as site:
+            yield world, site
+
+
+#: An order that the visit which led to it does not precede.
+EARLY = """
+SELECT count(*) FROM events JOIN raw_events USING (_id) WHERE nonce LIKE '0000%' AND NOT EXISTS (
+    FROM interactions AS visit
+    WHERE visit.userId = events.userId AND nodeId = ? AND startDate <= events.eventDate
+)
+"""
+#: The first source of the visitor of an order.
+SOURCES = """
+SELECT nonce, (
+    SELECT first(nodeId ORDER BY startDate) FROM interactions AS visit WHERE visit.userId = events.userId
+) FROM events JOIN raw_events USING (_id) WHERE nonce NOT LIKE '0000%' AND nonce NOT SIMILAR TO '.*-.*'
+"""
+
+
+def rows(file, query, *values):
+    with closing(duckdb.connect(file, read_only=True)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
 def run(engine, *, scale=10):
     """Return what is wrong, by situation."""
     problems = {}
+    names = ("orders", "sources", "many_events", "closing", "withdrawn", "shown_again", "one_instant")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "shop.duckdb"
-        with at.connect("shop", path=file) as shop:
-            at.create_event_type(shop, "order", name="Order")
         with (
-            running(file.parent, options=ServerOptions(rate_limits=None)) as service,
-            browser(engine, preferences={"beacon.enabled": False}) as one,
+            measured(file) as (world, site),
+            browser(engine, preferences=WITHOUT_BEACONS.get(engine)) as one,
         ):
-            world = World(service)
-            with world.serving() as site:
-                names = (
-                    "orders",
-                    "sources",
-                    "many_events",
-                    "closing",
-                    "withdrawn",
-                    "shown_again",
-                    "one_instant",
-                )
-                for name in (*names, "routes", "module"):
-                    found, right = getattr(Run(world, site, one, scale=scale), name)()
-                    if found != right:
-                        problems[name] = found, right
-                one.go("about:blank")
-        with closing(duckdb.connect(file, read_only=True)) as connection:
-            early = connection.execute(
-                "SELECT count(*) FROM events JOIN raw_events USING (_id) WHERE nonce LIKE '0000%' AND NOT EXISTS "
-                "(FROM interactions AS visit WHERE visit.userId = events.userId AND nodeId = ? "
-                "AND startDate <= events.eventDate)",
-                [NODE],
-            ).fetchone()[0]
-            ordered = dict(
-                connection.execute(
-                    "SELECT nonce, (SELECT first(nodeId ORDER BY startDate) FROM interactions AS visit "
-                    "WHERE visit.userId = events.userId) FROM events JOIN raw_events USING (_id) "
-                    "WHERE nonce IN ('replaced', 'refused')"
-                ).fetchall()
-            )
+            for name in (*names, "routes", "module"):
+                found, right = getattr(Run(world, site, one, scale=scale), name)()
+                if found != right:
+                    problems[name] = found, right
+            one.go("about:blank")
+        early, ordered = rows(file, EARLY, NODE)[0][0], dict(rows(file, SOURCES))
     if early:
         problems["orders before their visit"] = early
     if ordered != {"replaced": NODE, "refused": NODE}:
         problems["sources of orders"] = ordered
     return problems
+
+
+WITHOUT_BEACONS = {"firefox": {"beacon.enabled": False}}
+#: Preferences of a browser that keeps nothing; WebKit's driver has none.
+REFUSING = {
+    "chromium": {"profile.default_content_setting_values.cookies": 2},
+    "firefox": {"network.cookie.cookieBehavior": 2},
+}
+
+
+def refuse_cookies(engine):
+    """Let a visitor agree whose browser keeps nothing; return users, sessions and the source of the order."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "shop.duckdb"
+        with measured(file) as (world, site), browser(engine, preferences=REFUSING[engine]) as one:
+            visitor = Run(world, site, one, scale=1)
+            for path in (f"/yes{SPRING[1:]}", "/yes?second", "/yes?third"):
+                visitor.open(path)
+            assert one.js("document.cookie") == "", "the browser keeps cookies"
+            one.js("attrib.event('order', {}, {nonce: 'refused'})")
+            assert world.wait(lambda _: world.nonces("refused"))
+            one.go("about:blank")
+        users = rows(file, "SELECT count(*) FROM users")[0][0]
+        sessions = rows(file, "SELECT nodeId, hitCount FROM interactions")
+        return users, sessions, dict(rows(file, SOURCES))
 
 
 if __name__ == "__main__":

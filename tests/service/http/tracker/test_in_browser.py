@@ -1,8 +1,11 @@
 """The tracking script in a real browser, on a site of another origin."""
 
+import contextlib
 import json
+import re
 import time
 from contextlib import closing
+from pathlib import Path
 from uuid import UUID
 
 import duckdb
@@ -75,7 +78,7 @@ def settle(page, recorder):
     """Wait for what a page has still to send: view one more, and forget that."""
     page.evaluate("history.pushState({}, '', '/last')")
     eventually(lambda: any(hit["pageUrl"].endswith("/last") for hit in recorder.hits))
-    recorder.sent = [(path, body) for path, body in recorder.sent if not body["pageUrl"].endswith("/last")]
+    recorder.sent = [each for each in recorder.sent if not each[1].get("pageUrl", "").endswith("/last")]
 
 
 class Recorder:
@@ -403,6 +406,47 @@ BODY = """
 """
 
 
+def scroll(page, place):
+    """Scroll, until the page has heard of it."""
+    page.evaluate(
+        "place => new Promise((done) => (addEventListener('scroll', done, {once: true}), scrollTo(0, place)))",
+        place,
+    )
+
+
+GUIDE = (Path(__file__).parents[4] / "docs/how-to/measure-a-site.md").read_text(encoding="utf-8")
+
+
+def test_what_the_script_counts_fits_the_declarations_of_the_guide(page, script, tmp_path):
+    recorder = Recorder(script, options='data-count="links downloads forms scroll missing"')
+    # An address that was typed has no referrer, and a form need not have a name.
+    recorder.missing = {"/gone"}
+    with site(recorder) as url:
+        page.goto(f"{url}/gone")
+        page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", BODY + "<form id=''></form>")
+        page.evaluate("addEventListener('click', (event) => event.preventDefault())")
+        page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
+        for name in ("out", "file", "saved"):
+            page.click(f"#{name}")
+        page.evaluate("[...document.forms].forEach((form) => form.requestSubmit())")
+        scroll(page, 90_000)
+        settle(page, recorder)
+    sent = [body for path, body in recorder.sent if path == "/api/v1/events"]
+    kinds = {"outbound-link", "file-download", "form-submit", "scroll-depth", "page-not-found"}
+    assert {body["eventType"] for body in sent} == kinds
+    connection = re.search(r'at\.connect\("my-shop", url=.*?\)', GUIDE)[0]
+    counted = next(block for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "scroll-depth" in block)
+    with at.connect("my-shop", path=tmp_path / "shop.duckdb") as shop:
+        exec(counted.replace(connection, "contextlib.nullcontext(shop)"), {"shop": shop, "contextlib": contextlib})
+        for body in sent:
+            shop.send(
+                "create_event_sync", event_type=body["eventType"], nonce=body["nonce"], data=body["data"],
+                event_date=body["eventDate"], tracker_id=body["trackerId"],
+            )  # fmt: skip
+        assert at.list_trashed_events(shop).empty
+        assert set(at.search_events(shop)["eventType"]) == kinds
+
+
 @pytest.mark.parametrize(
     "options", ['data-count="links downloads forms scroll"', "", 'data-count="downloads"']
 )
@@ -416,10 +460,9 @@ def test_what_is_counted_beside_page_views_is_what_the_page_asks_for(page, scrip
         for name in ("out", "in", "mail", "file", "saved"):
             page.click(f"#{name}")
         page.evaluate("document.getElementById('contact').requestSubmit()")
-        page.evaluate("scrollTo(0, 2000)")
-        page.wait_for_timeout(200)
-        page.evaluate("scrollTo(0, 90000)")
-        page.wait_for_timeout(300)
+        for place in (2_000, 90_000):
+            scroll(page, place)
+        settle(page, recorder)
     events = [(body["eventType"], body["data"]) for path, body in recorder.sent if path == "/api/v1/events"]
     files = [
         ("file-download", {"url": f"{url}/price%20list.PDF?x=1"}),
