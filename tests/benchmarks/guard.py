@@ -65,7 +65,10 @@ def take(folder: str, name: str, single: int) -> tuple[dict, dict]:
     """Load the hits into a new project, then take single ones."""
     if name == WITHOUT:
         hits._set_repeated_aside = lambda *_, **__: False
-    with tempfile.TemporaryDirectory() as home, at.connect("bench", path=Path(home) / "bench.duckdb") as project:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        at.connect("bench", path=Path(home) / "bench.duckdb") as project,
+    ):
         loaded = measured(lambda: at.load(project, hits=Path(folder) / "hits.parquet"))
         service = project.transport
         records = [record(number) for number in range(single)]

@@ -201,7 +201,9 @@ class Run:
             self.one.turn_to(first)
             self.one.js("history.pushState({}, '', '/yes?again')")
             self.one.js("attrib.event('order', {})")
-            is_sent = self.world.wait(lambda sent, late=late: {"/c", "/api/v1/events"} <= {each[0] for each in late(sent)})
+            is_sent = self.world.wait(
+                lambda sent, late=late: {"/c", "/api/v1/events"} <= {each[0] for each in late(sent)}
+            )
             with self.world.lock:
                 sent = late(self.world.sent)
             wrong += sum(body.get("trackerId") == old or cookie is not None for _, body, cookie in sent)
@@ -222,7 +224,9 @@ class Run:
         page = self.site + "/yes"
         is_shown = self.world.wait(lambda sent: any(body["pageUrl"] == page for body in _hits(late(sent))))
         with self.world.lock:
-            return sum(body.get("trackerId") == old for _, body, _ in late(self.world.sent)) + (not is_shown), 0
+            return sum(body.get("trackerId") == old for _, body, _ in late(self.world.sent)) + (
+                not is_shown
+            ), 0
 
     def one_instant(self):
         """Two pages that a new visitor opens at one instant have one id."""

@@ -65,7 +65,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pages", type=int, default=500, help="landing pages of each engine")
     parser.add_argument("--minutes", type=float, default=5, help="longest time of each engine")
-    parser.add_argument("--busy", type=int, default=2 * (os.cpu_count() or 1), help="processes that only compute")
+    parser.add_argument(
+        "--busy", type=int, default=2 * (os.cpu_count() or 1), help="processes that only compute"
+    )
     parser.add_argument("--engines", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     options = parser.parse_args()
     summaries = []
@@ -74,7 +76,10 @@ def main():
             print(f"{engine}: {', '.join(missing(engine))} is not installed", flush=True)
             continue
         summary = run(engine, pages=options.pages, minutes=options.minutes, processes=options.busy)
-        print(f"{engine}: {summary.pages} pages, {summary.orders} orders, {summary.early} older than their visit", flush=True)
+        print(
+            f"{engine}: {summary.pages} pages, {summary.orders} orders, {summary.early} older than their visit",
+            flush=True,
+        )
         summaries.append(summary)
     return 0 if summaries and all(summary.is_right for summary in summaries) else 1
 

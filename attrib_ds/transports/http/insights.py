@@ -39,7 +39,10 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
     table = table.set_column(place, "interval", pa.array(labels, table["interval"].type))
     if getattr(request, "sort", None):
         return table
-    of_interval, of_group = _rank(is_number=request.interval.find("Of") > 0), _rank(is_number=_counts(request))
+    of_interval, of_group = (
+        _rank(is_number=request.interval.find("Of") > 0),
+        _rank(is_number=_counts(request)),
+    )
     groups = table[group].to_pylist()
     return table.take(sorted(range(len(groups)), key=lambda n: (of_interval(labels[n]), of_group(groups[n]))))
 

@@ -103,15 +103,21 @@ def test_a_write_is_carried_out_once_whatever_its_answer(served, variation):
             before = served.vendor.carried_out(operation)
             told = call()
             assert served.vendor.carried_out(operation) == before + 1, operation
-            assert told == DONE.get(operation, told), operation
-            assert told != "None"
+            if operation in DONE:
+                assert told == DONE[operation], operation
+            else:
+                # What the answer does not tell is missing, and no text.
+                assert not (isinstance(told, str) and told == "None"), operation
 
 
 @pytest.mark.parametrize("operation", [name for name in WRITES if not name.startswith("create_event")])
 def test_a_write_whose_answer_was_lost_is_not_sent_again(served, operation):
     with connected(served, f"lost-{operation}") as shop:
         served.vendor.calls.clear()
-        call, before = writes(served, shop, f"lost-{operation}")[operation], served.vendor.carried_out(operation)
+        call, before = (
+            writes(served, shop, f"lost-{operation}")[operation],
+            served.vendor.carried_out(operation),
+        )
         if DONE.get(operation):
             assert call() == "unknown"
         else:
@@ -141,7 +147,9 @@ def test_the_newest_come_first_from_a_service_without_an_order(served):
 # 3. A mirror holds every record
 
 
-@pytest.mark.parametrize("variation", ["duration-off", "duration-whole", "duration-absent", "no-node", "null-node"])
+@pytest.mark.parametrize(
+    "variation", ["duration-off", "duration-whole", "duration-absent", "no-node", "null-node"]
+)
 def test_a_mirror_holds_every_record(served, variation):
     world = served.vendor.world
     with connected(served, variation) as shop, at.sync(shop, ":memory:", integrations=[]) as mirror:
@@ -169,7 +177,10 @@ def test_what_a_mirror_lacks_is_counted(served):
 
 @pytest.mark.parametrize("content", ["login", "json", "empty", "stale"])
 def test_what_is_no_export_is_not_saved(served, tmp_path, content):
-    with connected(served, f"export-{content}") as shop, pytest.raises(errors.ServiceFailure, match="no file"):
+    with (
+        connected(served, f"export-{content}") as shop,
+        pytest.raises(errors.ServiceFailure, match="no file"),
+    ):
         at.export_users(shop, tmp_path / "users.csv", columns=["_id", "fields.email"])
     assert list(tmp_path.iterdir()) == []
 
@@ -187,7 +198,9 @@ def test_users_are_the_same_in_every_form(served, variation):
     pd.testing.assert_frame_equal(*frames)
 
 
-@pytest.mark.parametrize(("variation", "status"), [("lost-then-409", "processed"), ("repeated-nonce-409", "rejected")])
+@pytest.mark.parametrize(
+    ("variation", "status"), [("lost-then-409", "processed"), ("repeated-nonce-409", "rejected")]
+)
 def test_a_conflict_is_an_event_that_this_call_has_stored(served, variation, status):
     lead = pd.DataFrame({"nonce": [f"conflict-{variation}"], "data.mail": ["a@x.example"]})
     with connected(served, "plain") as shop:
@@ -204,7 +217,9 @@ def test_a_conflict_is_an_event_that_this_call_has_stored(served, variation, sta
 # 6. What a service lacks
 
 
-@pytest.mark.parametrize("variation", [f"absent-{n}" for n in (404, 405, 410, 501, 401, 403)] + ["gateway-401"])
+@pytest.mark.parametrize(
+    "variation", [f"absent-{n}" for n in (404, 405, 410, 501, 401, 403)] + ["gateway-401"]
+)
 def test_the_specification_alone_is_enough(served, variation):
     served.vendor.requests.clear()
     lead = pd.DataFrame({"nonce": [f"{variation}-{n}" for n in range(2)], "data.mail": ["a@x.example"] * 2})
@@ -235,7 +250,9 @@ def test_without_a_key_a_401_says_that_nothing_was_sent(served, monkeypatch):
 # 7. Unknown and missing members
 
 
-@pytest.mark.parametrize("variation", ["extra-fields", "optional-absent", "optional-null", "optional-mixed", "no-created-at"])
+@pytest.mark.parametrize(
+    "variation", ["extra-fields", "optional-absent", "optional-null", "optional-mixed", "no-created-at"]
+)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownFields")
 def test_unknown_and_missing_members_are_no_failure(served, variation):
     world = served.vendor.world
@@ -243,7 +260,9 @@ def test_unknown_and_missing_members_are_no_failure(served, variation):
         assert set(at.list_event_types(shop)["reference"]) == world.event_types.keys() - {"old-form"}
         assert len(at.get_event(shop, event_of(served))) > 0
         with at.sync(shop, ":memory:", integrations=[ADS, "meta-ads"], hits=True) as mirror:
-            assert set(at.search_interactions(mirror, filtered=None, bots=None)["_id"]) == set(world.interactions)
+            assert set(at.search_interactions(mirror, filtered=None, bots=None)["_id"]) == set(
+                world.interactions
+            )
             assert set(at.search_events(mirror)["_id"]) == set(world.events)
 
 
@@ -272,7 +291,9 @@ def test_intervals_have_the_labels_and_the_order_of_an_embedded_project(served, 
         expected = at.interaction_insights(mirror, **parts)
         with connected(served, Variation(labels=labels)) as other:
             pd.testing.assert_frame_equal(at.interaction_insights(other, **parts), expected)
-            found = at.event_insights(other, metrics=["event-count"], group_by="event-type", interval="quarter", **YEAR)
+            found = at.event_insights(
+                other, metrics=["event-count"], group_by="event-type", interval="quarter", **YEAR
+            )
         expected = at.event_insights(
             mirror, metrics=["event-count"], group_by="event-type", interval="quarter", **YEAR
         )
@@ -323,7 +344,9 @@ def test_identifiers_are_those_of_the_service(tmp_path, ids):
             assert set(at.search_interactions(mirror, filtered=None, bots=None)["nodeId"]) == {
                 one["nodeId"] for one in world.interactions.values()
             }
-            assert set(at.list_outlays(mirror, ADS, campaign)["_id"]) == set(at.list_outlays(shop, ADS, campaign)["_id"])
+            assert set(at.list_outlays(mirror, ADS, campaign)["_id"]) == set(
+                at.list_outlays(shop, ADS, campaign)["_id"]
+            )
 
 
 def test_nothing_is_sent_that_the_specification_does_not_list(served):
@@ -357,13 +380,19 @@ def test_settings_and_event_types_are_asked_for_once_per_connection(served):
 
 @pytest.mark.parametrize("form", ["json", "sentences", "nested", "list", "problem", "text"])
 def test_messages_have_the_words_of_the_service(served, form):
-    with connected(served, Variation(error_body=form)) as shop, pytest.raises(errors.InvalidRequest) as caught:
+    with (
+        connected(served, Variation(error_body=form)) as shop,
+        pytest.raises(errors.InvalidRequest) as caught,
+    ):
         at.list_campaigns(shop, "unknown")
     assert "vendorId identifies no integration" in str(caught.value)
 
 
 def test_a_redirect_of_the_token_route_names_the_new_address(served):
-    with connected(served, "token-redirect-307") as shop, pytest.raises(errors.AttribError, match="/login/oidc/token"):
+    with (
+        connected(served, "token-redirect-307") as shop,
+        pytest.raises(errors.AttribError, match="/login/oidc/token"),
+    ):
         at.list_event_types(shop)
 
 

@@ -423,7 +423,9 @@ def test_what_the_script_counts_fits_the_declarations_of_the_guide(page, script,
     recorder.missing = {"/gone"}
     with site(recorder) as url:
         page.goto(f"{url}/gone")
-        page.evaluate("html => document.body.insertAdjacentHTML('beforeend', html)", BODY + "<form id=''></form>")
+        page.evaluate(
+            "html => document.body.insertAdjacentHTML('beforeend', html)", BODY + "<form id=''></form>"
+        )
         page.evaluate("addEventListener('click', (event) => event.preventDefault())")
         page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
         for name in ("out", "file", "saved"):
@@ -435,9 +437,14 @@ def test_what_the_script_counts_fits_the_declarations_of_the_guide(page, script,
     kinds = {"outbound-link", "file-download", "form-submit", "scroll-depth", "page-not-found"}
     assert {body["eventType"] for body in sent} == kinds
     connection = re.search(r'at\.connect\("my-shop", url=.*?\)', GUIDE)[0]
-    counted = next(block for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "scroll-depth" in block)
+    counted = next(
+        block for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "scroll-depth" in block
+    )
     with at.connect("my-shop", path=tmp_path / "shop.duckdb") as shop:
-        exec(counted.replace(connection, "contextlib.nullcontext(shop)"), {"shop": shop, "contextlib": contextlib})
+        exec(
+            counted.replace(connection, "contextlib.nullcontext(shop)"),
+            {"shop": shop, "contextlib": contextlib},
+        )
         for body in sent:
             shop.send(
                 "create_event_sync", event_type=body["eventType"], nonce=body["nonce"], data=body["data"],
