@@ -28,7 +28,7 @@ from attrib_ds.service.http.server import ServerOptions, running
 SPRING = "/?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 NODE = "google/cpc/spring"
 _YES = 'data-consent="granted"'
-_LONGEST = 60
+_LONGEST = 120
 _PASSED = ("Origin", "Referer", "User-Agent", "Sec-Fetch-Site", "Content-Type", "Cookie")
 _TAG = '<script async src="/stats/t.js" data-project="shop" {}></script>'
 #: Pages by their path: what is in them beside the script, and the script's attributes.

@@ -111,9 +111,9 @@ def test_a_spoiled_project_is_read_from_afar_before_its_repair(file, accept):
     create_key(file.parent, key, projects=None)
     with running(file.parent, options=ServerOptions(rate_limits=None)) as url:
         transport = open_http(Remote(url=url, key=key), options=Options(accept=accept))
-        with Project("shop", transport) as shop:
-            with pytest.warns(errors.InputWarning, match="attrib-ds check shop --repair"):
-                found = read(shop)
+        repair = pytest.warns(errors.InputWarning, match="attrib-ds check shop --repair")
+        with Project("shop", transport) as shop, repair:
+            found = read(shop)
     assert found == right
     assert cli.main(["check", "shop", "--repair", "--home", str(file.parent)]) == 0
     with at.connect("shop", path=file) as shop:

@@ -1,6 +1,5 @@
 """The client with the independent service of `support.vendor`, in the variations that its specification allows."""
 
-import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 
