@@ -57,7 +57,7 @@ def writes(served, shop, mark):
     outlay = next(one["_id"] for one in served.vendor.world.outlays.values() if one["campaignId"] == campaign)
     lead = pd.DataFrame({"nonce": [mark], "data.mail": ["a@x.example"]})
     change = pd.DataFrame({"id": [event], "value": [1]})
-    call = {"userData.email": ["b@x.example"], "nodeData.vendorId": [ADS]}
+    call = {"date": ["2025-02-01T12:00:00Z"], "userData.email": ["b@x.example"], "nodeData.vendorId": [ADS]}
     return {
         "create_event": lambda: at.send_events(shop, lead, event_type="lead", wait=False)["status"].item(),
         "create_event_sync": lambda: at.send_events(
