@@ -267,7 +267,8 @@ class Embedded(RuleBasedStateMachine):
                     data=json.loads(data),
                 )
             for query in (USERS, EVENTS):
-                assert self.rows(query) == rows_of(again, query)
+                found, expected = self.rows(query), rows_of(again, query)
+                assert found == expected, (found, expected)
 
     def compare_with_one_load(self):
         columns = 'id, trackerId, serverDate, userAgent, concat("pageUrl.origin", "pageUrl.pathname", "pageUrl.search")'
