@@ -67,7 +67,7 @@ def resolve_in_time(
         thread = threading.Thread(target=_resolve_each, args=arguments, daemon=True)
         thread.start()
         count, began = 0, clock.seconds()
-        # Processor time of the thread: neither a busy machine nor other threads make it give up what is quick.
+        # Processor time of the thread: neither a busy machine nor other threads make it give up.
         while thread.is_alive() and (len(found) > count or clock.seconds() - began <= seconds):
             if len(found) > count:
                 count, began = len(found), clock.seconds()
