@@ -34,34 +34,46 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
     if request.interval is None:
         return table
     zone = ZoneInfo(request.timezone or "UTC")
-    labels = [label and _label(label, request.interval, zone) for label in table["interval"].to_pylist()]
+    sent = table["interval"].to_pylist()
+    found = {text: text and _label(text, request.interval, zone) for text in {*sent}}
+    labels = [found[text] for text in sent]
     place = table.column_names.index("interval")
     table = table.set_column(place, "interval", pa.array(labels, table["interval"].type))
     if getattr(request, "sort", None):
         return table
-    of_interval, of_group = (
-        _rank(is_number=request.interval.find("Of") > 0),
-        _rank(is_number=_counts(request)),
-    )
-    groups = table[group].to_pylist()
-    return table.take(sorted(range(len(groups)), key=lambda n: (of_interval(labels[n]), of_group(groups[n]))))
+    of_interval, of_group = _rank(is_number="Of" in request.interval), _rank(is_number=_counts(request))
+    keys = [
+        (of_interval(label), of_group(value))
+        for label, value in zip(labels, table[group].to_pylist(), strict=True)
+    ]
+    return table.take(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 def _label(text: str, interval: str, zone: ZoneInfo) -> str:
     """Return the label of an interval that a service may label by its start, in text or in seconds."""
-    is_calendar = interval in calendar.INTERVALS
-    try:
-        if is_calendar and _DAY.fullmatch(text):
-            local = datetime.fromisoformat(text)
-        elif is_calendar and _SECONDS.fullmatch(text):
-            local = datetime.fromtimestamp(int(text), UTC).astimezone(zone)
-        else:
-            local = instants.parse(text, argument="interval").astimezone(zone)
-    except (InvalidRequest, ValueError):
-        return text
     if interval == "custom":
-        return instants.format(local)
-    return str(calendar.labels(pd.Series([local.replace(tzinfo=None)]), interval)[0]) if is_calendar else text
+        start = _instant(text)
+        return text if start is None else instants.format(start)
+    if interval not in calendar.INTERVALS:
+        return text
+    if _DAY.fullmatch(text):
+        return text if interval == "day" else _label_of(datetime.fromisoformat(text), interval)
+    start = _instant(text)
+    return text if start is None else _label_of(start.astimezone(zone), interval)
+
+
+def _label_of(local: datetime, interval: str) -> str:
+    return str(calendar.labels(pd.Series([local.replace(tzinfo=None)]), interval)[0])
+
+
+def _instant(text: str) -> datetime | None:
+    """Return the instant that a text tells, if it tells one."""
+    try:
+        if _SECONDS.fullmatch(text):
+            return datetime.fromtimestamp(int(text), UTC)
+        return instants.parse(text, argument="interval")
+    except (InvalidRequest, ValueError):
+        return None
 
 
 def _counts(request: Any) -> bool:
