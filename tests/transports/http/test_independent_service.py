@@ -12,7 +12,7 @@ from support.vendor.variations import VARIATIONS, WRITES, Variation
 import attrib_ds as at
 from attrib_ds import display, errors, forms, user
 
-pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")]
 
 ADS = "Google Ads"
 DAY = {"since": "2025-01-01", "until": "2025-12-31"}
@@ -92,7 +92,11 @@ DONE = {
     "create_offline_interaction": "created",
     "create_outlay": "created",
 }
-SUCCESSES = [name for name in VARIATIONS if name.startswith("every-write-")]
+#: Each body once, and statuses of their own.
+SUCCESSES = [
+    *(name for name in VARIATIONS if name.startswith("every-write-200-")),
+    *("every-write-201-id", "every-write-202-empty", "every-write-204-empty"),
+]
 
 
 # 1. Each write is carried out once, whatever its answer
@@ -149,9 +153,7 @@ def test_the_newest_come_first_from_a_service_without_an_order(served):
 # 3. A mirror holds every record
 
 
-@pytest.mark.parametrize(
-    "variation", ["duration-off", "duration-whole", "duration-absent", "no-node", "null-node"]
-)
+@pytest.mark.parametrize("variation", ["duration-off", "duration-absent", "no-node"])
 def test_a_mirror_holds_every_record(served, variation):
     world = served.vendor.world
     with connected(served, variation) as shop, at.sync(shop, ":memory:", integrations=[]) as mirror:
@@ -219,9 +221,7 @@ def test_a_conflict_is_an_event_that_this_call_has_stored(served, variation, sta
 # 6. What a service lacks
 
 
-@pytest.mark.parametrize(
-    "variation", [f"absent-{n}" for n in (404, 405, 410, 501, 401, 403)] + ["gateway-401"]
-)
+@pytest.mark.parametrize("variation", ["absent-404", "absent-405", "absent-501", "absent-401", "gateway-403"])
 def test_the_specification_alone_is_enough(served, variation):
     served.vendor.requests.clear()
     lead = pd.DataFrame({"nonce": [f"{variation}-{n}" for n in range(2)], "data.mail": ["a@x.example"] * 2})
@@ -253,9 +253,7 @@ def test_without_a_key_a_401_says_that_nothing_was_sent(served, monkeypatch):
 # 7. Unknown and missing members
 
 
-@pytest.mark.parametrize(
-    "variation", ["extra-fields", "optional-absent", "optional-null", "optional-mixed", "no-created-at"]
-)
+@pytest.mark.parametrize("variation", ["extra-fields", "optional-absent", "optional-null", "no-created-at"])
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownFields")
 def test_unknown_and_missing_members_are_no_failure(served, variation):
     world = served.vendor.world
