@@ -55,4 +55,4 @@ def test_numbers_are_sorted_as_numbers_and_missing_groups_last():
 def test_texts_are_sorted_as_texts_and_a_sort_that_was_asked_for_stays():
     rows = [("b", "2025"), ("10", "2025"), ("9", "2025")]
     assert conformed(rows, interval="year", group="geo.city") == [rows[1], rows[2], rows[0]]
-    assert conformed(rows, interval="year", group="geo.city", sort="-sessionCount") == rows
+    assert conformed(rows, interval="year", group="geo.city", sort={"sessionCount": -1}) == rows
