@@ -365,18 +365,29 @@ class Visitor:
 
     def do(self, verb, *values):
         """Do a step; after one that fails, no further one."""
-        if self.seen[-1:] != [FAILED]:
-            try:
-                getattr(self, f"_{verb}")(*values)
-                self.page.wait_for_load_state()
-            except playwright.Error as error:
-                self.seen += [(verb, str(error), "done"), FAILED]
+
+        def work():
+            getattr(self, f"_{verb}")(*values)
+            self.page.wait_for_load_state()
+
+        self._attempt(verb, work)
 
     def settle(self):
         """Wait until the pages have sent what they send."""
-        if self.situation.scripts and self.seen[-1:] != [FAILED]:
+
+        def work():
             for page in self.page.context.pages:
                 page.wait_for_function("isQuiet()", polling=20)
+
+        if self.situation.scripts:
+            self._attempt("settle", work)
+
+    def _attempt(self, name, work):
+        if self.seen[-1:] != [FAILED]:
+            try:
+                work()
+            except playwright.Error as error:
+                self.seen += [(name, str(error), "done"), FAILED]
 
     def _browser(self):
         signals = self.situation.signals
@@ -385,7 +396,7 @@ class Visitor:
             java_script_enabled=self.situation.scripts,
             extra_http_headers={"Sec-GPC": "1"} if signals else {},
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         context.add_init_script(QUIET)
         if signals:
             context.add_init_script("Object.defineProperty(navigator, 'globalPrivacyControl', {value: true})")
