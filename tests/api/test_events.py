@@ -423,3 +423,40 @@ def test_a_search_has_the_same_columns_without_rows(shop):
     assert none.dtypes.equals(all_events.dtypes)
     with pytest.raises(InvalidRequest, match="user_ids"):
         search_events(shop, user_ids=["a"] * 10_001)
+
+
+def test_clicks_need_no_declared_type(orders_shop):
+    clicks = pd.DataFrame(
+        {
+            "nonce": ["c-1", "c-2", "c-3", "c-4"],
+            "eventType": ["outbound-link", "outbound-link", "file-download", "inbound-link"],
+            "data.url": [f"https://other.example/{number}" for number in range(4)],
+        }
+    )
+    for row in range(4):
+        # Whether somebody waits or not.
+        orders_shop.send(
+            "create_event_sync" if row == 0 else "create_event",
+            event_type=clicks["eventType"][row],
+            nonce=clicks["nonce"][row],
+            data={"url": clicks["data.url"][row]},
+        )
+    found = search_events(orders_shop)
+    assert sorted(zip(found["eventType"], found["event.url"], strict=True)) == [
+        ("file-download", "https://other.example/2"),
+        ("outbound-link", "https://other.example/0"),
+        ("outbound-link", "https://other.example/1"),
+    ]
+    assert list_trashed_events(orders_shop)["eventTypeRef"].tolist() == ["inbound-link"]
+    assert list_event_types(orders_shop)["reference"].tolist() == ["file-download", "order", "outbound-link"]
+
+
+def test_clicks_keep_a_type_that_is_declared(orders_shop):
+    url = {"type": "string", "entity": "event", "storageKey": "target", "ingestionKey": "url"}
+    create_event_type(orders_shop, "outbound-link", name="Exit", fields=[url])
+    clicks = pd.DataFrame({"nonce": ["c-1"], "data.url": ["https://other.example/"]})
+    send_events(orders_shop, clicks, event_type="outbound-link")
+    assert search_events(orders_shop)["event.target"].tolist() == ["https://other.example/"]
+    archive_event_type(orders_shop, "outbound-link")
+    orders_shop.send("create_event", event_type="outbound-link", nonce="c-2", data={"url": "x"})
+    assert len(list_trashed_events(orders_shop)) == 1

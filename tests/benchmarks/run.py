@@ -40,6 +40,7 @@ PROGRAMS = {
     "collection": ("", "--hits 400 --rounds 1 --views 3"),
     "collectors": ("", "--hits 400 --rounds 1 --processes 1 2"),
     "sessions": ("--millions 10", "--millions 0.1"),
+    "guard": ("", "--hits 20000 --single 20 --rounds 1"),
     "opened_hits": ("--millions 1 10 100 --spark 1 10", "--millions 0.1"),
     "service_reads": ("", "--interactions 50000 --events 20000"),
 }

@@ -28,7 +28,7 @@ from attrib_ds.service.http.server import ServerOptions, running
 SPRING = "/?utm_source=google&utm_medium=cpc&utm_campaign=spring"
 NODE = "google/cpc/spring"
 _YES = 'data-consent="granted"'
-_LONGEST = 60
+_LONGEST = 120
 _PASSED = ("Origin", "Referer", "User-Agent", "Sec-Fetch-Site", "Content-Type", "Cookie")
 _TAG = '<script async src="/stats/t.js" data-project="shop" {}></script>'
 #: Pages by their path: what is in them beside the script, and the script's attributes.
@@ -132,16 +132,31 @@ class Run:
     def __init__(self, world, site, one, *, scale):
         self.world, self.site, self.one, self.scale = world, site, one, scale
 
-    def open(self, path):
-        """Open a page and wait until its view has arrived."""
+    def open(self, path, shows=None):
+        """Open a page and wait until its view has arrived, or that of the page which it goes on to.
+
+        The page before may send its own view again when it is left, if it has not heard the answer.
+        """
+        url = self.site + (shows or path)
         with self.world.lock:
-            before = len(_hits(self.world.sent))
+            before = {body["hitId"] for body in _hits(self.world.sent)}
+
+        def is_new(body):
+            return body["pageUrl"] == url and body["hitId"] not in before
+
         self.one.go(self.site + path)
-        assert self.world.wait(lambda sent: len(_hits(sent)) > before), f"no page view of {path}"
+        assert self.world.wait(lambda sent: any(map(is_new, _hits(sent)))), f"no page view of {path}"
 
     def forget(self):
         self.one.go(self.site + "/away")
         self.one.js("(document.cookie = 'attrib-shop=; Max-Age=0; Path=/', localStorage.clear())")
+
+    def hear(self):
+        """Wait until the page has heard all answers: a later one would set the cookie again."""
+        deadline = time.monotonic() + _LONGEST
+        while self.one.js("Object.keys(localStorage).some((name) => name.startsWith('attrib-shop:'))"):
+            assert time.monotonic() < deadline, "the page waits for answers"
+            time.sleep(0.05)
 
     def many_events(self):
         """Events of 2 kB and of 220 bytes from one open page."""
@@ -151,7 +166,6 @@ class Run:
             event = f"attrib.event('order', {{text: 'x'.repeat({size})}}, {{nonce: '{prefix}-' + n}})"
             self.one.js(f"[...Array({count}).keys()].map((n) => {event}).length")
         names = {f"large-{n}" for n in range(large)} | {f"small-{n}" for n in range(small)}
-        self.world.wait(lambda _: True)
         self.world.wait(lambda sent: {body.get("nonce") for _, body, _ in sent} >= names)
         return self.world.nonces("large-") | self.world.nonces("small-"), names
 
@@ -169,6 +183,11 @@ class Run:
         self.world.wait(lambda sent: {body.get("nonce") for _, body, _ in sent} >= names)
         return self.world.nonces("closing-"), names
 
+    def withdraw(self):
+        """Withdraw consent; return a function that selects what pages have sent since, by the browser's clock."""
+        moment = self.one.js("(attrib.consent(false), new Date().toISOString())")
+        return lambda sent: [each for each in sent if each[1].get("sentAt", "") > moment]
+
     def withdrawn(self):
         """Consent withdrawn in one tab: none sends the old id, nor is the cookie set again."""
         wrong = 0
@@ -178,17 +197,17 @@ class Run:
             first, old = self.one.tab, self.one.js("attrib.trackerId()")
             second = self.one.new_tab()
             self.open("/plain")
-            self.one.js("attrib.consent(false)")
-            with self.world.lock:
-                mark = len(self.world.sent)
+            late = self.withdraw()
             self.one.turn_to(first)
             self.one.js("history.pushState({}, '', '/yes?again')")
             self.one.js("attrib.event('order', {})")
-            self.world.wait(lambda sent, mark=mark: len(sent) >= mark + 2)
+            is_sent = self.world.wait(
+                lambda sent, late=late: {"/c", "/api/v1/events"} <= {each[0] for each in late(sent)}
+            )
             with self.world.lock:
-                late = self.world.sent[mark:]
-            wrong += sum(body.get("trackerId") == old or cookie is not None for _, body, cookie in late)
-            wrong += len(late) < 2 or "attrib-shop" in self.one.js("document.cookie")
+                sent = late(self.world.sent)
+            wrong += sum(body.get("trackerId") == old or cookie is not None for _, body, cookie in sent)
+            wrong += not is_sent or "attrib-shop" in self.one.js("document.cookie")
             self.one.turn_to(second)
             self.one.close_tab()
             self.one.turn_to(first)
@@ -200,19 +219,20 @@ class Run:
         self.open("/yes")
         old = self.one.js("attrib.trackerId()")
         self.open("/plain")
-        self.one.js("attrib.consent(false)")
-        self.one.js("new Promise((done) => setTimeout(done, 300))")
-        with self.world.lock:
-            mark = len(self.world.sent)
+        late = self.withdraw()
         self.one.back()
-        self.world.wait(lambda sent: len(sent) > mark)
+        page = self.site + "/yes"
+        is_shown = self.world.wait(lambda sent: any(body["pageUrl"] == page for body in _hits(late(sent))))
         with self.world.lock:
-            return sum(body.get("trackerId") == old for _, body, _ in self.world.sent[mark:]), 0
+            return sum(body.get("trackerId") == old for _, body, _ in late(self.world.sent)) + (
+                not is_shown
+            ), 0
 
     def one_instant(self):
         """Two pages that a new visitor opens at one instant have one id."""
         found = Counter()
         for _ in range(self.scale):
+            self.hear()
             self.forget()
             with self.world.lock:
                 mark = len(self.world.sent)
@@ -279,7 +299,7 @@ class Run:
     def sources(self):
         """A landing page that goes on at once, and a browser that refuses cookies."""
         self.forget()
-        self.open(f"/replacing{SPRING[1:]}")
+        self.open(f"/replacing{SPRING[1:]}", shows="/yes")
         self.one.js("attrib.event('order', {}, {nonce: 'replaced'})")
         self.open(f"/refused{SPRING[1:]}")
         self.open("/refused?second")
@@ -288,52 +308,83 @@ class Run:
         return self.world.nonces("re"), {"replaced", "refused"}
 
 
+@contextmanager
+def measured(file):
+    """Serve a site, and the service of a new project in a file; yields the world and the address of the site."""
+    with at.connect("shop", path=file) as shop:
+        at.create_event_type(shop, "order", name="Order")
+    with running(file.parent, options=ServerOptions(rate_limits=None)) as service:
+        world = World(service)
+        with world.serving() as site:
+            yield world, site
+
+
+#: An order that the visit which led to it does not precede.
+EARLY = """
+SELECT count(*) FROM events JOIN raw_events USING (_id) WHERE nonce LIKE '0000%' AND NOT EXISTS (
+    FROM interactions AS visit
+    WHERE visit.userId = events.userId AND nodeId = ? AND startDate <= events.eventDate
+)
+"""
+#: The first source of the visitor of an order.
+SOURCES = """
+SELECT nonce, (
+    SELECT first(nodeId ORDER BY startDate) FROM interactions AS visit WHERE visit.userId = events.userId
+) FROM events JOIN raw_events USING (_id) WHERE nonce NOT LIKE '0000%' AND nonce NOT SIMILAR TO '.*-.*'
+"""
+
+
+def rows(file, query, *values):
+    with closing(duckdb.connect(file, read_only=True)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
 def run(engine, *, scale=10):
     """Return what is wrong, by situation."""
     problems = {}
+    names = ("orders", "sources", "many_events", "closing", "withdrawn", "shown_again", "one_instant")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "shop.duckdb"
-        with at.connect("shop", path=file) as shop:
-            at.create_event_type(shop, "order", name="Order")
         with (
-            running(file.parent, options=ServerOptions(rate_limits=None)) as service,
-            browser(engine, preferences={"beacon.enabled": False}) as one,
+            measured(file) as (world, site),
+            browser(engine, preferences=WITHOUT_BEACONS.get(engine)) as one,
         ):
-            world = World(service)
-            with world.serving() as site:
-                names = (
-                    "orders",
-                    "sources",
-                    "many_events",
-                    "closing",
-                    "withdrawn",
-                    "shown_again",
-                    "one_instant",
-                )
-                for name in (*names, "routes", "module"):
-                    found, right = getattr(Run(world, site, one, scale=scale), name)()
-                    if found != right:
-                        problems[name] = found, right
-                one.go("about:blank")
-        with closing(duckdb.connect(file, read_only=True)) as connection:
-            early = connection.execute(
-                "SELECT count(*) FROM events JOIN raw_events USING (_id) WHERE nonce LIKE '0000%' AND NOT EXISTS "
-                "(FROM interactions AS visit WHERE visit.userId = events.userId AND nodeId = ? "
-                "AND startDate <= events.eventDate)",
-                [NODE],
-            ).fetchone()[0]
-            ordered = dict(
-                connection.execute(
-                    "SELECT nonce, (SELECT first(nodeId ORDER BY startDate) FROM interactions AS visit "
-                    "WHERE visit.userId = events.userId) FROM events JOIN raw_events USING (_id) "
-                    "WHERE nonce IN ('replaced', 'refused')"
-                ).fetchall()
-            )
+            for name in (*names, "routes", "module"):
+                found, right = getattr(Run(world, site, one, scale=scale), name)()
+                if found != right:
+                    problems[name] = found, right
+            one.go("about:blank")
+        early, ordered = rows(file, EARLY, NODE)[0][0], dict(rows(file, SOURCES))
     if early:
         problems["orders before their visit"] = early
     if ordered != {"replaced": NODE, "refused": NODE}:
         problems["sources of orders"] = ordered
     return problems
+
+
+WITHOUT_BEACONS = {"firefox": {"beacon.enabled": False}}
+#: Preferences of a browser that keeps nothing; WebKit's driver has none.
+REFUSING = {
+    "chromium": {"profile.default_content_setting_values.cookies": 2},
+    "firefox": {"network.cookie.cookieBehavior": 2},
+}
+
+
+def refuse_cookies(engine):
+    """Let a visitor agree whose browser keeps nothing; return users, sessions and the source of the order."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "shop.duckdb"
+        with measured(file) as (world, site), browser(engine, preferences=REFUSING[engine]) as one:
+            visitor = Run(world, site, one, scale=1)
+            for path in (f"/yes{SPRING[1:]}", "/yes?second", "/yes?third"):
+                visitor.open(path)
+            assert one.js("document.cookie") == "", "the browser keeps cookies"
+            one.js("attrib.event('order', {}, {nonce: 'refused'})")
+            assert world.wait(lambda _: world.nonces("refused"))
+            one.go("about:blank")
+        users = rows(file, "SELECT count(*) FROM users")[0][0]
+        sessions = rows(file, "SELECT nodeId, hitCount FROM interactions")
+        return users, sessions, dict(rows(file, SOURCES))
 
 
 if __name__ == "__main__":

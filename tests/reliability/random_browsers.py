@@ -5,7 +5,8 @@
 Browsers use ids, trackers and pages again, change their address and user agent between tries, agree and refuse,
 and send days later. Callers repeat events, offline interactions, opportunities and portions. Collectors hand
 over twice. Afterwards the project is consistent, each hit is there once, as the rule has it, and the sessions are
-those that the same hits make when they are loaded at once, in another order.
+those that the same hits make when they are loaded at once, in another order. Unless users were merged or erased, users
+and events are those of all hits and events that come at once, in another order.
 """
 
 from __future__ import annotations
@@ -79,6 +80,33 @@ def body_of(visit):
     }
 
 
+def prepared(file):
+    """Open a new project with the event types and the integration of the machines."""
+    service = Service.open("shop", file)
+    mail = {
+        "type": "email",
+        "entity": "user",
+        "storageKey": "email",
+        "ingestionKey": "mail",
+        "optional": True,
+    }
+    send(service, "create_event_type", reference="order", name="Order", fields=[mail])
+    service.send(OPERATIONS["create_event_type"], opportunity_type("shop"))
+    send(service, "create_integration", vendor_id="ads", name="Ads")
+    return service
+
+
+#: Users by what they did, without their ids.
+USERS = """
+SELECT hits, nonces FROM (
+    SELECT userId, list(id ORDER BY id) AS hits FROM hits JOIN interactions ON sessionId = interactions._id GROUP BY userId
+) FULL JOIN (
+    SELECT userId, list(nonce ORDER BY nonce) AS nonces FROM events JOIN raw_events USING (_id) GROUP BY userId
+) USING (userId) ORDER BY ALL
+"""
+EVENTS = "SELECT nonce, events.eventType, event FROM events JOIN raw_events USING (_id) ORDER BY nonce"
+
+
 class Embedded(RuleBasedStateMachine):
     """One embedded project."""
 
@@ -88,20 +116,10 @@ class Embedded(RuleBasedStateMachine):
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.file = self.folder / "shop.duckdb"
         self.parts = Folder.open(self.folder / "parts", argument="parts")
-        self.arrivals, self.is_changed = [], False
+        self.arrivals, self.is_changed, self.is_merged = [], False, False
         # One second apart, and each visit at its own.
         self.now = datetime.now(UTC).replace(microsecond=0, tzinfo=None) - timedelta(hours=1)
-        self.service = Service.open("shop", self.file)
-        mail = {
-            "type": "email",
-            "entity": "user",
-            "storageKey": "email",
-            "ingestionKey": "mail",
-            "optional": True,
-        }
-        send(self.service, "create_event_type", reference="order", name="Order", fields=[mail])
-        self.service.send(OPERATIONS["create_event_type"], opportunity_type("shop"))
-        send(self.service, "create_integration", vendor_id="ads", name="Ads")
+        self.service = prepared(self.file)
         self.service.renew_salt()
 
     def accepted(self, visit):
@@ -175,6 +193,7 @@ class Embedded(RuleBasedStateMachine):
     def merge(self, drawn):
         users = self.rows("SELECT _id FROM users ORDER BY _id")
         if len(users) > 1:
+            self.is_merged = True
             (first,), (second,) = drawn.draw(st.permutations(users))[:2]
             self.try_twice("merge_users", id=first, userId=second)
 
@@ -203,9 +222,7 @@ class Embedded(RuleBasedStateMachine):
                 send(self.service, operation, **arguments)
 
     def rows(self, query):
-        self.service._hits.settle()
-        with self.service._store.cursor() as cursor:
-            return cursor.execute(query).fetchall()
+        return rows_of(self.service, query)
 
     def teardown(self):
         if not hasattr(self, "service"):
@@ -230,7 +247,28 @@ class Embedded(RuleBasedStateMachine):
                 # A visit of the day may have joined that of a browser that agreed.
                 assert found[1:] == expected[1:], (id, found, expected)
                 assert found[0] == expected[0] or (is_of_day(expected[0]) and not is_of_day(found[0]))
+            if not self.is_merged:
+                self.compare_with_all_at_once()
         self.compare_with_one_load()
+
+    def compare_with_all_at_once(self):
+        """Send every hit and event to a new project, the last one first."""
+        sent = self.rows("SELECT nonce, eventType, trackerId, data FROM raw_events ORDER BY md5(nonce)")
+        with closing(prepared(":memory:")) as again:
+            for arrived in [again.start_hit(record) for record in reversed(self.arrivals)]:
+                arrived.result(SECONDS)
+            for nonce, kind, tracker, data in sent:
+                send(
+                    again,
+                    "create_event",
+                    nonce=nonce,
+                    event_type=kind,
+                    tracker_id=tracker,
+                    data=json.loads(data),
+                )
+            for query in (USERS, EVENTS):
+                found, expected = self.rows(query), rows_of(again, query)
+                assert found == expected, (found, expected)
 
     def compare_with_one_load(self):
         columns = 'id, trackerId, serverDate, userAgent, concat("pageUrl.origin", "pageUrl.pathname", "pageUrl.search")'
@@ -253,6 +291,13 @@ class Embedded(RuleBasedStateMachine):
             with again._store.cursor() as cursor:
                 expected = cursor.execute(sessions).fetchall()
         assert self.rows(sessions) == expected
+
+
+def rows_of(service, query):
+    service._hits.settle()
+    service._ingestion.settle()
+    with service._store.cursor() as cursor:
+        return cursor.execute(query).fetchall()
 
 
 def is_of_day(tracker):

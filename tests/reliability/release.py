@@ -29,6 +29,7 @@ CHECKS = {
     "network faults": "-m reliability.network_faults",
     "outage": "-m reliability.outage",
     "browser engines": "-m reliability.browser_engines",
+    "landing orders": "-m reliability.landing_orders --pages 500 --minutes 5",
     "random browsers": "-m reliability.random_browsers --examples 200",
     "mixed load": "-m reliability.mixed_load",
     "damaged files": "-m reliability.damaged_files",

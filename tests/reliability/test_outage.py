@@ -9,6 +9,7 @@ pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
+    pytest.mark.large,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 

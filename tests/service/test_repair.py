@@ -9,10 +9,16 @@ import pytest
 from support.service_records import hex_id, send, table, uuid, visit
 
 import attrib_ds as at
+from attrib_ds import Project, errors
 from attrib_ds.commands import cli
 from attrib_ds.errors import NotSupported
 from attrib_ds.service import Service
+from attrib_ds.service.accounts.accounts import create_key
+from attrib_ds.service.http.server import ServerOptions, running
 from attrib_ds.service.store.store import Store
+from attrib_ds.transports.http import answers
+from attrib_ds.transports.http.configuration import Remote
+from attrib_ds.transports.http.transport import Options, open_http
 
 NOON = datetime(2025, 1, 31, 12)
 #: Of a table, without what a repair makes anew.
@@ -88,6 +94,30 @@ def test_a_spoiled_project_is_repaired_to_what_it_was(file):
     )
     ((copy,),) = steps["examples"][steps["check"] == "backup"]
     assert contents(file.with_name(copy)) == spoiled
+
+
+@pytest.mark.parametrize("accept", [answers.EITHER, answers.JSON], ids=["arrow", "json"])
+def test_a_spoiled_project_is_read_from_afar_before_its_repair(file, accept):
+    def read(project):
+        visits = at.search_interactions(project, sort="startDate")
+        openings = sorted(set(visits["firstHitId"].dropna()))
+        hits = [id for opening in openings for id in at.list_hits(project, opening)["id"]]
+        return visits["_id"].tolist(), hits
+
+    with at.connect("shop", path=file) as shop:
+        right = read(shop)
+    spoil(file, *SPOILED)
+    key = file.with_name("key.json")
+    create_key(file.parent, key, projects=None)
+    with running(file.parent, options=ServerOptions(rate_limits=None)) as url:
+        transport = open_http(Remote(url=url, key=key), options=Options(accept=accept))
+        repair = pytest.warns(errors.InputWarning, match="attrib-ds check shop --repair")
+        with Project("shop", transport) as shop, repair:
+            found = read(shop)
+    assert found == right
+    assert cli.main(["check", "shop", "--repair", "--home", str(file.parent)]) == 0
+    with at.connect("shop", path=file) as shop:
+        assert read(shop) == right
 
 
 def test_copies_of_loaded_hits_are_removed_and_counted(file):

@@ -211,7 +211,7 @@ def screen():
 
 @contextmanager
 def browser(engine, *, preferences=None):
-    """Start a browser with an empty profile; ``preferences`` are Firefox's."""
+    """Start a browser with an empty profile; ``preferences`` are those of Chromium or Firefox."""
     with tempfile.TemporaryDirectory() as profile:
         port = _free_port()
         if engine == "chromium":
@@ -225,6 +225,7 @@ def browser(engine, *, preferences=None):
                 "binary": shutil.which("chromium"),
                 "args": arguments,
                 "excludeSwitches": ["enable-automation"],
+                "prefs": preferences or {},
             }
             with started("chromedriver", f"--port={port}"):
                 yield from _running(_Http(port, {"browserName": "chrome", "goog:chromeOptions": options}))

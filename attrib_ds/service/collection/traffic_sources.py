@@ -148,9 +148,15 @@ def resolve_source(
     return replace(source, is_truncated=bounded != values)
 
 
+#: A query, a referrer and whether it is internal.
+_KEY: Final = ("?utm_source=news", "https://news.example/", False)
+
+
 def resolve_keys(keys: Sequence[tuple[str, str, bool]]) -> list[tuple[Sequence[Node], str] | None]:
     """Return the nodes and the type of each query, referrer and flag whether it is internal."""
-    found = visitors.resolve_in_time(lambda key: resolve_source(key[0], key[1], is_internal=key[2]), keys)
+    found = visitors.resolve_in_time(
+        lambda key: resolve_source(key[0], key[1], is_internal=key[2]), keys, example=_KEY
+    )
     return [
         (source.nodes, source.referrer_type) if isinstance(source, TrafficSource) else None
         for source in found
@@ -401,6 +407,7 @@ def _resolve_texts(
         sources = visitors.resolve_in_time(
             lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
             list(zip(*keys.to_pydict().values(), strict=True)),
+            example=_KEY,
         )
         keys = keys.append_column("source", pa.array(range(len(sources)), pa.int64()))
         kinds = {"referrer_type": pa.string(), "is_truncated": pa.bool_(), "reason": pa.string()}

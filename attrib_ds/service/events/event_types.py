@@ -76,9 +76,34 @@ def _read(connection: Connection, reference: str) -> Answer:
     return tables.read_one(connection, relation, [reference], schema.EVENT_TYPE, missing)
 
 
+#: Clicks that the tracking script counts: events that need no declared type.
+CLICKS: Final = frozenset({"file-download", "outbound-link"})
+_URL: Final = contract.EventTypeField(type="string", entity="event", storageKey="url", optional=True)
+
+
+def type_of_clicks(reference: str) -> EventType:
+    """Return the type that clicks have until :func:`declare_clicks` has stored it, without an id."""
+    return EventType("", reference, 1, False, (_URL.model_dump(),), ())
+
+
+def declare_clicks(connection: Connection, store: Store, references: Collection[str]) -> None:
+    """Store the types of clicks that are not declared."""
+    for reference in sorted(references):
+        if _find(connection, reference) is None:
+            name = reference.replace("-", " ").capitalize()
+            request = contract.CreateEventType(
+                projectId=store.meta.project_id, reference=reference, name=name, fields=(_URL,)
+            )
+            _create(connection, store, request)
+
+
 @writes
 def create_event_type(connection: Connection, store: Store, request: contract.CreateEventType) -> Answer:
     """Create and return an event type; references are never reused, even of archived types."""
+    return _create(connection, store, request)
+
+
+def _create(connection: Connection, store: Store, request: contract.CreateEventType) -> Answer:
     try:
         TypeAdapter(identifiers.Reference).validate_python(request.reference)
     except ValidationError as error:

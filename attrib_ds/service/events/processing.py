@@ -10,7 +10,7 @@ import duckdb
 from attrib_ds import instants
 from attrib_ds.contract.json_values import encode
 from attrib_ds.service.events import retention, states, validation
-from attrib_ds.service.events.event_types import read_event_types
+from attrib_ds.service.events.event_types import CLICKS, declare_clicks, read_event_types, type_of_clicks
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.store import settings, tables
 from attrib_ds.service.store.store import Store
@@ -51,9 +51,11 @@ def prepare(
         return []
     raws = [_raw_event(record) for record in records]
     anonymous = {record["_id"] for record in records if record.get("isAnonymous")}
+    references = {raw.reference for raw in raws}
     with store.cursor() as cursor:
-        event_types = read_event_types(cursor, {raw.reference for raw in raws})
+        event_types = read_event_types(cursor, references)
         rules = settings.read_settings(cursor)
+    event_types |= {click: type_of_clicks(click) for click in (CLICKS & references) - event_types.keys()}
     now = instants.naive(instants.now())
 
     def prepared(raw: validation.RawEvent) -> Prepared:
@@ -93,6 +95,7 @@ def write(connection: duckdb.DuckDBPyConnection, store: Store, prepared: Sequenc
     trash = [event.row for event in prepared if isinstance(event.result, validation.InvalidEvent)]
     rows = {event.result.raw.id: event for event in prepared}
     valid = [event.result for event in prepared if isinstance(event.result, validation.ValidEvent)]
+    declare_clicks(connection, store, {one.raw.reference for one in valid if not one.event_type.id})
     valid = _without_erased(connection, valid, now)
     people = [
         identities.Person(result.identities, is_anonymous=rows[result.raw.id].row["isAnonymous"])
@@ -161,7 +164,7 @@ def _trashed(trash: validation.InvalidEvent, project_id: str, now: datetime) -> 
         "_id": trash.raw.id,
         "projectId": project_id,
         "errors": encode(trash.errors),
-        "eventTypeId": trash.event_type_id,
+        "eventTypeId": trash.event_type_id or None,
         "eventTypeRef": trash.raw.reference,
         "processingDate": now,
         "rawEventDate": instants.naive(trash.date),

@@ -16,7 +16,7 @@ from attrib_ds import errors, json_numbers, local_files, schema
 from attrib_ds.contract import OPERATIONS, Answer, File, Operation, Request, json_values
 from attrib_ds.contract.operation import columns
 from attrib_ds.records.json_records import Unreadable, decode, read_page
-from attrib_ds.transports.http import remote_errors, session
+from attrib_ds.transports.http import insights, remote_errors, session
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -248,6 +248,8 @@ def _records(response: session.Response, operation: Operation, request: Request)
         if page is not None and read.counters is not None:
             total = _total(read.counters, page.offset, table.num_rows)
         check_keys(table)
+        if operation.name in insights.GROUPS:
+            table = insights.conform(table, insights.GROUPS[operation.name], request)
     if kind == "record":
         if table.num_rows != 1:
             raise errors.ServiceFailure(f"the response has {table.num_rows} records; expected one")

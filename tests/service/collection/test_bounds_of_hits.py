@@ -192,6 +192,39 @@ def test_what_takes_too_long_or_fails_does_not_hold_up_the_others():
     assert results == ["a", late, "b", visitors.Unresolved("cannot be read: no"), "c"]
 
 
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock of their own")
+def test_what_other_threads_do_takes_no_time_of_a_text():
+    is_busy = threading.Event()
+
+    def burn():
+        while time.thread_time() < 0.4:
+            pass
+        is_busy.set()
+
+    def work(key):
+        # The processors are busy meanwhile.
+        assert is_busy.wait(60)
+        return key
+
+    threading.Thread(target=burn).start()
+    assert visitors.resolve_in_time(work, ["a"], seconds=0.1) == ["a"]
+
+
+def test_loading_the_rules_takes_no_time_of_the_first_text():
+    loaded = []
+
+    def work(key):
+        if not loaded:
+            loaded.append(key)
+            while time.thread_time() < began + 0.3:
+                pass
+        return key
+
+    began = time.thread_time()
+    assert visitors.resolve_in_time(work, ["a"], example="b", seconds=0.1) == ["a"]
+    assert loaded == ["b"]
+
+
 def test_g237_a_hit_that_cannot_be_read_goes_to_the_trash_for_good(tmp_path, monkeypatch):
     resolve = traffic_sources.resolve_source
     asked = []

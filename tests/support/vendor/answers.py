@@ -102,7 +102,7 @@ def exported(columns, rows, kind, filename, variation):
         others = {"login": (LOGIN, "text/html"), "json": ('{"status": "pending"}', "application/json")}
         text, media = others.get(variation.export, ("", None))
         return Response(text, media_type=media)
-    columns = columns if variation.export == "file" else [f"old {name}" for name in columns]
+    columns = columns if variation.export == "file" else [f"column {n}" for n, _ in enumerate(columns)]
     table = [columns, *([cell(value, variation) for value in row] for row in rows)]
     buffer, text = io.BytesIO(), io.StringIO(newline="")
     if kind == "xlsx":

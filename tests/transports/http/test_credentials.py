@@ -220,11 +220,34 @@ def test_the_assertion_is_the_one_of_the_specification(shop, service, key, time)
     }
 
 
+class MeetingPoint:
+    """A lock that tells when a number of threads have come to it, of which one has it."""
+
+    def __init__(self, threads):
+        self._lock, self._counting, self._left = threading.Lock(), threading.Lock(), threads
+        self.all_came = threading.Event()
+
+    def __enter__(self):
+        with self._counting:
+            self._left -= 1
+        if self._left <= 0:
+            self.all_came.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def answer_when_all_wait(shop, service, threads):
+    """Let the token route answer when all threads wait for the token."""
+    shop.transport._tokens._lock = lock = MeetingPoint(threads)
+    service.before_token = lambda: lock.all_came.wait(60)
+
+
 @pytest.mark.slow
 def test_sixteen_threads_ask_for_one_token(shop, service):
     together = threading.Barrier(16)
-    is_slow = threading.Event()
-    service.before_token = lambda: is_slow.wait(0.3)
+    answer_when_all_wait(shop, service, 16)
     service.script = [page()]
 
     def work(_):
@@ -240,8 +263,7 @@ def test_sixteen_threads_ask_for_one_token(shop, service):
 @pytest.mark.slow
 def test_sixteen_threads_share_a_failure_each_with_an_error_of_its_own(shop, service):
     together = threading.Barrier(16)
-    is_slow = threading.Event()
-    service.before_token = lambda: is_slow.wait(0.3)
+    answer_when_all_wait(shop, service, 16)
     service.tokens = [Reply(400, {"error": "invalid_grant", "error_description": "revoked"})] * 16
 
     def work(_):

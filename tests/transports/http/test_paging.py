@@ -5,6 +5,7 @@ import itertools
 import json
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import warnings
@@ -23,6 +24,7 @@ from support.limited_files import full_disk
 from support.scripted_service import RESET, Reply, page
 from support.service_records import hex_id
 from support.streamed_frames import frames_of
+from support.waiting import eventually
 from transports.http.test_session import ID, arrow
 
 import attrib_ds as at
@@ -535,7 +537,7 @@ def test_fields_that_are_not_known_are_kept_and_told_once(open_shop, shelf):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
-def test_an_interruption_while_pages_are_awaited_leaves_nothing_behind(open_shop, shelf, service):
+def test_an_interruption_while_pages_are_awaited_leaves_nothing_behind(open_shop, shelf):
     """Let the user press Ctrl-C while the service is silent; the page that is on its way is cut off after."""
     main = threading.main_thread().ident
 
@@ -547,30 +549,29 @@ def test_an_interruption_while_pages_are_awaited_leaves_nothing_behind(open_shop
     shelf.alter = interrupt
     with pytest.raises(KeyboardInterrupt):
         at.search_interactions(open_shop(page=3, workers=2), **OLDEST_FIRST)
+    # Who could ask for more has ended.
     assert not pulling()
-    before = len(service.asked)
-    threading.Event().wait(0.2)
-    assert len(service.asked) == before
 
 
 def test_a_worker_that_waits_stops_when_nobody_wants_its_page(open_shop, shelf, time):
     later = Reply(429, {"statusCode": 429, "message": "slower"}, {"Retry-After": "100"})
-    is_waiting, is_closing = threading.Event(), threading.Event()
-    naps = []
+    is_waiting, searches, naps = threading.Event(), [], []
 
     def sleep(seconds):
         naps.append(seconds)
         is_waiting.set()
-        assert is_closing.wait(60)
-        threading.Event().wait(0.02)
+        # Until the caller closes the search.
+        assert searches[0].stop.wait(60)
 
     time.sleep = sleep
     shelf.alter = lambda number, reply: later if number > 3 else reply
-    frames = frames_of("search_interactions", open_shop(page=3, workers=1), **OLDEST_FIRST)
+    shop = open_shop(page=3, workers=1)
+    begin = shop.transport._search
+    shop.transport._search = lambda operation: searches.append(begin(operation)) or searches[-1]
+    frames = frames_of("search_interactions", shop, **OLDEST_FIRST)
     next(frames)
     next(frames)
     assert is_waiting.wait(60)
-    is_closing.set()
     frames.close()
     # Neither the wait of the worker nor the pages behind it hold the caller up.
     assert not pulling()
@@ -583,7 +584,13 @@ def test_no_more_pages_wait_than_two_for_each_worker(open_shop, shelf, service):
     frames = frames_of("search_interactions", open_shop(page=4, workers=2), **OLDEST_FIRST)
     for _ in range(2):
         next(frames)
-    threading.Event().wait(0.3)
+
+    def are_idle():
+        running = sys._current_frames()
+        return all(running[thread.ident].f_code.co_name == "_worker" for thread in pulling())
+
+    # The workers have no page to read until the caller takes one.
+    eventually(are_idle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert len(service.asked) < 20

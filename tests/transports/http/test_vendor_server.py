@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import time
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -584,7 +585,7 @@ def test_exports_vary(start):
         "outputFormatConfig": {"type": "csv"},
         "transformerConfig": [],
     }
-    beginnings = {"login": b"<!DOCTYPE", "json": b"{", "empty": b"", "stale": b"old _id"}
+    beginnings = {"login": b"<!DOCTYPE", "json": b"{", "empty": b"", "stale": b"column 0"}
     for name, begin in beginnings.items():
         answer = start(f"export-{name}").post("/users/export", **body)
         assert (answer.status_code, answer.content.startswith(begin)) == (200, True)
@@ -593,7 +594,12 @@ def test_exports_vary(start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [name for name in VARIATIONS if "write" not in name and name[:3] not in ("408", "425", "50")]
+    "name",
+    [
+        name
+        for name in VARIATIONS
+        if not re.match("[0-9]|(every-)?write-|lost-|cut-|dropped-|token-[0-9]", name)
+    ],
 )
 def test_no_variation_breaks_the_service(start, name):
     service, variation = start(name, users=20), VARIATIONS[name]

@@ -1,8 +1,11 @@
 """The tracking script in a real browser, on a site of another origin."""
 
+import contextlib
 import json
+import re
 import time
 from contextlib import closing
+from pathlib import Path
 from uuid import UUID
 
 import duckdb
@@ -75,7 +78,7 @@ def settle(page, recorder):
     """Wait for what a page has still to send: view one more, and forget that."""
     page.evaluate("history.pushState({}, '', '/last')")
     eventually(lambda: any(hit["pageUrl"].endswith("/last") for hit in recorder.hits))
-    recorder.sent = [(path, body) for path, body in recorder.sent if not body["pageUrl"].endswith("/last")]
+    recorder.sent = [each for each in recorder.sent if not each[1].get("pageUrl", "").endswith("/last")]
 
 
 class Recorder:
@@ -328,10 +331,8 @@ def test_a_page_that_is_left_sends_what_waits(page, script):
     recorder = Recorder(script)
     recorder.statuses = [503]
     with site(recorder) as url:
-        page.goto(url)
-        eventually(lambda: len(recorder.hits) == 1)
-        # Let the answer arrive.
-        page.wait_for_timeout(300)
+        with page.expect_response("**/c"):
+            page.goto(url)
         page.goto("about:blank")
         eventually(lambda: len(recorder.hits) == 2)
     assert recorder.hits[0]["hitId"] == recorder.hits[1]["hitId"]
@@ -374,9 +375,9 @@ def test_what_waits_is_in_the_browser_only_with_consent_and_a_day_at_most(page, 
     recorder = Recorder(script)
     with site(recorder) as url:
         recorder.statuses = [503] * 20
-        page.goto(url)
-        eventually(lambda: len(recorder.hits) == 1)
-        page.wait_for_timeout(300)
+        with page.expect_response("**/c") as answer:
+            page.goto(url)
+        answer.value.finished()
         assert page.evaluate("localStorage.length") == 0
         page.evaluate("attrib.consent(true)")
         kept = page.evaluate("Object.entries(localStorage)")
@@ -403,6 +404,55 @@ BODY = """
 """
 
 
+def scroll(page, place):
+    """Scroll, until the page has heard of it."""
+    page.evaluate(
+        "place => new Promise((done) => (addEventListener('scroll', done, {once: true}), scrollTo(0, place)))",
+        place,
+    )
+
+
+GUIDE = (Path(__file__).parents[4] / "docs/how-to/measure-a-site.md").read_text(encoding="utf-8")
+
+
+def test_what_the_script_counts_fits_the_declarations_of_the_guide(page, script, tmp_path):
+    recorder = Recorder(script, options='data-count="links downloads forms scroll missing"')
+    # An address that was typed has no referrer, and a form need not have a name.
+    recorder.missing = {"/gone"}
+    with site(recorder) as url:
+        page.goto(f"{url}/gone")
+        page.evaluate(
+            "html => document.body.insertAdjacentHTML('beforeend', html)", BODY + "<form id=''></form>"
+        )
+        page.evaluate("addEventListener('click', (event) => event.preventDefault())")
+        page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
+        for name in ("out", "file", "saved"):
+            page.click(f"#{name}")
+        page.evaluate("[...document.forms].forEach((form) => form.requestSubmit())")
+        scroll(page, 90_000)
+        kinds = {"outbound-link", "file-download", "form-submit", "scroll-depth", "page-not-found"}
+        # A link, two downloads, two forms, four depths, a missing page, and the page view.
+        eventually(lambda: len(recorder.sent) == 11)
+    sent = [body for path, body in recorder.sent if path == "/api/v1/events"]
+    assert {body["eventType"] for body in sent} == kinds
+    connection = re.search(r'at\.connect\("my-shop", url=.*?\)', GUIDE)[0]
+    counted = next(
+        block for block in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "scroll-depth" in block
+    )
+    with at.connect("my-shop", path=tmp_path / "shop.duckdb") as shop:
+        exec(
+            counted.replace(connection, "contextlib.nullcontext(shop)"),
+            {"shop": shop, "contextlib": contextlib},
+        )
+        for body in sent:
+            shop.send(
+                "create_event_sync", event_type=body["eventType"], nonce=body["nonce"], data=body["data"],
+                event_date=body["eventDate"], tracker_id=body["trackerId"],
+            )  # fmt: skip
+        assert at.list_trashed_events(shop).empty
+        assert set(at.search_events(shop)["eventType"]) == kinds
+
+
 @pytest.mark.parametrize(
     "options", ['data-count="links downloads forms scroll"', "", 'data-count="downloads"']
 )
@@ -416,25 +466,26 @@ def test_what_is_counted_beside_page_views_is_what_the_page_asks_for(page, scrip
         for name in ("out", "in", "mail", "file", "saved"):
             page.click(f"#{name}")
         page.evaluate("document.getElementById('contact').requestSubmit()")
-        page.evaluate("scrollTo(0, 2000)")
-        page.wait_for_timeout(200)
-        page.evaluate("scrollTo(0, 90000)")
-        page.wait_for_timeout(300)
+        for place in (2_000, 90_000):
+            scroll(page, place)
+        files = [
+            ("file-download", {"url": f"{url}/price%20list.PDF?x=1"}),
+            ("file-download", {"url": f"{url}/in"}),
+        ]
+        expected = {
+            "": [],
+            'data-count="downloads"': files,
+            'data-count="links downloads forms scroll"': [
+                ("outbound-link", {"url": "https://other.example/x"}),
+                *files,
+                ("form-submit", {"form": "contact", "url": f"{url}/"}),
+                *(("scroll-depth", {"percent": percent, "url": f"{url}/"}) for percent in (25, 50, 75, 100)),
+            ],
+        }
+        # With the page view.
+        eventually(lambda: len(recorder.sent) > len(expected[options]))
+        settle(page, recorder)
     events = [(body["eventType"], body["data"]) for path, body in recorder.sent if path == "/api/v1/events"]
-    files = [
-        ("file-download", {"url": f"{url}/price%20list.PDF?x=1"}),
-        ("file-download", {"url": f"{url}/in"}),
-    ]
-    expected = {
-        "": [],
-        'data-count="downloads"': files,
-        'data-count="links downloads forms scroll"': [
-            ("outbound-link", {"url": "https://other.example/x"}),
-            *files,
-            ("form-submit", {"form": "contact", "url": f"{url}/"}),
-            *(("scroll-depth", {"percent": percent, "url": f"{url}/"}) for percent in (25, 50, 75, 100)),
-        ],
-    }
     # Requests of one moment arrive in any order.
     assert sorted(events, key=str) == sorted(expected[options], key=str)
 
@@ -445,11 +496,14 @@ def test_routes_in_the_fragment_are_page_views_and_missing_pages_events(page, sc
     with site(recorder) as url:
         page.goto(f"{url}/gone")
         eventually(lambda: len(recorder.sent) == 2)
-        for route in ("#/a", "#/b", "#/b"):
-            page.evaluate("route => { location.hash = route }", route)
-            page.wait_for_timeout(100)
+        heard = "new Promise((done) => addEventListener('hashchange', () => done(), {once: true}))"
+        for route in ("#/a", "#/b"):
+            page.evaluate(f"route => {{ const heard = {heard}; location.hash = route; return heard }}", route)
+        page.evaluate("() => { location.hash = '#/b' }")
         eventually(lambda: len(recorder.hits) == 3)
-    assert [hit["pageUrl"] for hit in recorder.hits] == [f"{url}/gone", f"{url}/gone#/a", f"{url}/gone#/b"]
+    # Requests of one moment arrive in any order.
+    pages = sorted(hit["pageUrl"] for hit in recorder.hits)
+    assert pages == [f"{url}/gone", f"{url}/gone#/a", f"{url}/gone#/b"]
     (missing,) = [body for path, body in recorder.sent if path == "/api/v1/events"]
     assert (missing["eventType"], missing["data"]) == (
         "page-not-found",
@@ -502,7 +556,8 @@ def test_calls_wait_until_a_page_is_shown_that_was_rendered_before(page, script)
         page.goto(url)
         page.wait_for_function("attrib.trackerId")
         page.evaluate("attrib.event('order')")
-        page.wait_for_timeout(300)
+        # What the page had sent before would be there.
+        page.evaluate("fetch('/barrier').then(() => 1)")
         assert recorder.sent == []
         page.evaluate("activate()")
         eventually(lambda: len(recorder.sent) == 3)

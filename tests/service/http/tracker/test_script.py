@@ -24,6 +24,7 @@ def test_the_guide_says_the_size_of_the_script_as_it_is_served():
     script = tracking_script()
     assert (whole, compressed) == (round(len(script.content) / 1e3), round(len(script.compressed) / 1e3, 1))
     assert compressed < 6
+    assert len(script.content) < 16_000
 
 
 def test_the_script_is_served_compressed_with_its_integrity_hash(anyone):

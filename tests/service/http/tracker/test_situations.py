@@ -4,8 +4,6 @@ Each situation has a user agent and an address of its own. Whose rule the expect
 Matomo and Plausible as they document theirs, WebKit and the Public Suffix List, or a decision of this project.
 """
 
-import time
-from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from itertools import zip_longest
@@ -91,7 +89,7 @@ SITUATIONS = [
         [(SPRING, 1), ("direct", 1)], 2),
     Situation("consent withdrawn at once", "nothing is kept", "",
         [("go", f"www.shop.example{CAMPAIGN}"), ("js", "attrib.consent(true); attrib.consent(false)"),
-         ("js", "new Promise((go) => setTimeout(go, 1500))"), ("is", COOKIE, False),
+         ("is", COOKIE, False),
          ("is", "localStorage.length", 0)], [(SPRING, 1)]),
     Situation("global privacy control", "G-200: each page is a visitor", "",
         [("go", f"www.shop.example{CAMPAIGN}"), ("click", "boots"), ("is", COOKIE, False)],
@@ -119,7 +117,7 @@ SITUATIONS = [
         [("go", f"www.shop.co.uk{CAMPAIGN}"), ("go", "m.shop.co.uk/"), ("domain", ".shop.co.uk")],
         [(SPRING, 2)]),
     Situation("sites of one host", "Public Suffix List: github.io", YES,
-        [("go", f"shop.github.io{CAMPAIGN}"), ("js", "location.assign(at('other.github.io'))"),
+        [("go", f"shop.github.io{CAMPAIGN}"), ("leave", "location.assign(at('other.github.io'))"),
          ("domain", ".other.github.io")], [(SPRING, 1), ("referral/shop.github.io", 1)], 2),
     Situation("the widest domain", "GA4, Matomo, Segment: by trying", YES,
         [*visits("a.b.shop.example/"), ("domain", ".shop.example"),
@@ -205,7 +203,7 @@ SITUATIONS = [
     Situation("back", "GA4: a page view", YES,
         [("go", f"www.shop.example{CAMPAIGN}"), ("click", "boots"), ("back",)], [(SPRING, 3)]),
     Situation("reload", "GA4: a page view", YES,
-        [("go", f"www.shop.example{CAMPAIGN}"), ("js", "location.reload()")], [(SPRING, 2)]),
+        [("go", f"www.shop.example{CAMPAIGN}"), ("leave", "location.reload()")], [(SPRING, 2)]),
     Situation("two tabs", "GA4: one session", YES,
         [("go", f"www.shop.example{CAMPAIGN}"), ("tab", "www.shop.example/boots")], [(SPRING, 2)]),
     Situation("the script twice", "a page view counts once", YES,
@@ -269,8 +267,6 @@ class World:
 
     def __init__(self, service):
         self.service = service
-        self.under_way = Counter()
-        self.latest = Counter()
         self.addresses = {}
         self.port = 0
 
@@ -309,13 +305,7 @@ class World:
                 self.respond("OPTIONS", None)
 
             def respond(self, method, body):
-                number = world.number(self.headers)
-                world.under_way[number] += 1
-                try:
-                    status, headers, content = world.answer(method, self.path, self.headers, body)
-                finally:
-                    world.latest[number] = time.monotonic()
-                    world.under_way[number] -= 1
+                status, headers, content = world.answer(method, self.path, self.headers, body)
                 self.send_response(status)
                 for name, value in headers.items():
                     if name.lower() not in (
@@ -335,15 +325,29 @@ class World:
         with listening(Handler) as self.port:
             yield
 
-    def settle(self, number, page):
-        """Wait until the page has sent what it sends."""
-        deadline = time.monotonic() + 30
-        # What a click or a timer leads to begins a little later.
-        while self.under_way[number] or time.monotonic() - self.latest[number] < 0.25:
-            assert time.monotonic() < deadline
-            page.wait_for_timeout(40)
 
-
+#: Lets a page tell whether it has heard all answers and has no timer of less than five seconds left.
+QUIET = """(() => {
+  const { setTimeout: start, clearTimeout: stop, fetch: send } = window;
+  const timers = new Set();
+  let asked = 0;
+  const counted = (promise) => { asked += 1; return promise.finally(() => { asked -= 1; }); };
+  window.setTimeout = (work, time, ...values) => {
+    if (time >= 5000) return start(work, time, ...values);
+    const id = start(() => { timers.delete(id); work(...values); }, time);
+    timers.add(id);
+    return id;
+  };
+  window.clearTimeout = (id) => { timers.delete(id); stop(id); };
+  window.fetch = (...values) => counted(send(...values)).then((response) => {
+    for (const read of ["text", "json"]) {
+      const original = response[read].bind(response);
+      response[read] = () => counted(original());
+    }
+    return response;
+  });
+  window.isQuiet = () => document.readyState === "complete" && !asked && !timers.size;
+})()"""
 #: Browsers that do their steps in turn, so that what they send is waited for together.
 AT_ONCE = 12
 FAILED = ("steps", "failed", "done")
@@ -361,13 +365,29 @@ class Visitor:
 
     def do(self, verb, *values):
         """Do a step; after one that fails, no further one."""
+
+        def work():
+            getattr(self, f"_{verb}")(*values)
+            self.page.wait_for_load_state()
+
+        self._attempt(verb, work)
+
+    def settle(self):
+        """Wait until the pages have sent what they send."""
+
+        def work():
+            for page in self.page.context.pages:
+                page.wait_for_function("isQuiet()", polling=20)
+
+        if self.situation.scripts:
+            self._attempt("settle", work)
+
+    def _attempt(self, name, work):
         if self.seen[-1:] != [FAILED]:
             try:
-                getattr(self, f"_{verb}")(*values)
-                self.page.wait_for_load_state()
+                work()
             except playwright.Error as error:
-                self.seen += [(verb, str(error), "done"), FAILED]
-        self.world.latest[self.number] = time.monotonic()
+                self.seen += [(name, str(error), "done"), FAILED]
 
     def _browser(self):
         signals = self.situation.signals
@@ -376,7 +396,8 @@ class Visitor:
             java_script_enabled=self.situation.scripts,
             extra_http_headers={"Sec-GPC": "1"} if signals else {},
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
+        context.add_init_script(QUIET)
         if signals:
             context.add_init_script("Object.defineProperty(navigator, 'globalPrivacyControl', {value: true})")
         self.stack.callback(context.close)
@@ -391,8 +412,7 @@ class Visitor:
 
     def _do(self, gesture, name):
         getattr(self.page, gesture)(f"#{name}")
-        self.world.latest[self.number] = time.monotonic()
-        self.world.settle(self.number, self.page)
+        self.settle()
 
     def _click(self, name):
         self._do("hover", name)
@@ -406,8 +426,9 @@ class Visitor:
 
     def _popup(self, name):
         self._do("hover", name)
-        with self.context.expect_page():
+        with self.context.expect_page() as opened:
             self.page.click(f"#{name}")
+        opened.value.wait_for_url("http://**")
 
     def _tab(self, text):
         self.context.new_page().goto(self._address(text))
@@ -417,6 +438,10 @@ class Visitor:
 
     def _js(self, code):
         self.page.evaluate(code)
+
+    def _leave(self, code):
+        with self.page.expect_navigation():
+            self.page.evaluate(code)
 
     def _order(self):
         self.page.evaluate(f"attrib.event('order', {{}}, {{nonce: 'n-{self.number}'}})")
@@ -476,7 +501,7 @@ def results(tmp_path_factory, request):
                     for visitor, step in turns:
                         visitor.do(*step)
                     for visitor, _ in turns:
-                        world.settle(visitor.number, visitor.page)
+                        visitor.settle()
                 seen |= {visitor.number: visitor.seen for visitor in visitors}
     mark = "regexp_extract(userAgent, 'Case/([0-9]+)', 1)"
     with closing(duckdb.connect(home / "shop.duckdb", read_only=True)) as connection:

@@ -1,0 +1,95 @@
+"""Label and sort the intervals of insights as embedded projects do; the specification leaves both open."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pyarrow as pa
+
+from attrib_ds import instants, schema
+from attrib_ds.attribution import calendar
+from attrib_ds.errors import InvalidRequest
+
+#: Operations with intervals, and what they group by.
+GROUPS: Final = {"interaction_insights": "group", "event_insights": "identifier"}
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_SECONDS: Final = re.compile(r"\d{9,10}")
+
+
+def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
+    """Return insights with the labels and, unless a sort is requested, the order of an embedded project.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Insights as a service sent them.
+    group : str
+        Column of the groups.
+    request : InteractionInsights or EventInsights
+        Tells the interval, its time zone and the sort order.
+    """
+    if request.interval is None:
+        return table
+    zone = ZoneInfo(request.timezone or "UTC")
+    sent = table["interval"].to_pylist()
+    found = {text: text and _label(text, request.interval, zone) for text in {*sent}}
+    labels = [found[text] for text in sent]
+    place = table.column_names.index("interval")
+    table = table.set_column(place, "interval", pa.array(labels, table["interval"].type))
+    if getattr(request, "sort", None):
+        return table
+    of_interval, of_group = _rank(is_number="Of" in request.interval), _rank(is_number=_counts(request))
+    keys = [
+        (of_interval(label), of_group(value))
+        for label, value in zip(labels, table[group].to_pylist(), strict=True)
+    ]
+    return table.take(sorted(range(len(keys)), key=keys.__getitem__))
+
+
+def _label(text: str, interval: str, zone: ZoneInfo) -> str:
+    """Return the label of an interval that a service may label by its start, in text or in seconds."""
+    if interval == "custom":
+        start = _instant(text)
+        return text if start is None else instants.format(start)
+    if interval not in calendar.INTERVALS:
+        return text
+    if _DAY.fullmatch(text):
+        return text if interval == "day" else _label_of(datetime.fromisoformat(text), interval)
+    start = _instant(text)
+    return text if start is None else _label_of(start.astimezone(zone), interval)
+
+
+def _label_of(local: datetime, interval: str) -> str:
+    return str(calendar.labels(pd.Series([local.replace(tzinfo=None)]), interval)[0])
+
+
+def _instant(text: str) -> datetime | None:
+    """Return the instant that a text tells, if it tells one."""
+    try:
+        if _SECONDS.fullmatch(text):
+            return datetime.fromtimestamp(int(text), UTC)
+        return instants.parse(text, argument="interval")
+    except (InvalidRequest, ValueError):
+        return None
+
+
+def _counts(request: Any) -> bool:
+    """Return whether the groups are numbers."""
+    name = getattr(request, "group", None)
+    kind = schema.INTERACTION.field(name).type if name in schema.INTERACTION.names else pa.string()
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _rank(*, is_number: bool) -> Callable[[str | None], tuple[bool, float, str]]:
+    """Return a sort key for values as text; missing ones are last."""
+
+    def rank(text: str | None) -> tuple[bool, float, str]:
+        try:
+            return text is None, float(text) if is_number and text is not None else 0.0, text or ""
+        except ValueError:
+            return False, float("inf"), text or ""
+
+    return rank
