@@ -15,7 +15,7 @@ import pandas as pd
 from attrib_ds import instants, mirroring
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths import inputs, project_tables
-from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
+from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts, checked_code
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
@@ -305,6 +305,7 @@ def _require_names(adjustments: Sequence[str]) -> list[str]:
 
 
 def _money(tables: Tables, in_currency: str | None, rates: Frame | None, later_rate: str) -> Money:
+    in_currency = None if in_currency is None else checked_code("in_currency", in_currency)
     if rates is None and in_currency == tables.currency and tables.rates is not None:
         rates = to_pandas(tables.rates.select("currency", "date", "rate").to_pyarrow())
     return Money.of(in_currency, rates, later_rate=later_rate)

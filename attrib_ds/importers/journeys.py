@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
+from attrib_ds.attribution.paths.money import checked_code
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
-from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
+from attrib_ds.contract.identifiers import code_of, slug_of
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
@@ -506,10 +507,7 @@ def checked_currency(currency: str | None) -> str | None:
     InvalidRequest
         If it is neither a code of ISO 4217 nor the sign of one currency.
     """
-    code = code_of(currency) if isinstance(currency, str) else None
-    if code is None and currency is not None:
-        raise errors.InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
-    return code
+    return None if currency is None else checked_code("currency", currency)
 
 
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from attrib_ds import errors, instants
 from attrib_ds.contract import identifiers, json_values
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
+from attrib_ds.records import person_ids
 from attrib_ds.records.written_values import moments, plain_numbers
 from attrib_ds.sending.delivery import MAX_SHOWN, details_of
 
@@ -157,13 +158,15 @@ def text(cell: Any) -> str:
     return cell
 
 
-def email(cell: Any) -> str:
-    """Return an email address as users are matched by it, in lower case.
+def email(cell: Any) -> str | None:
+    """Return an email address as users are matched by it, in lower case; None if it stands for nobody.
 
     Files write one address in several ways, and the last one sent is the address of the user.
     """
+    if person_ids.is_nobody(text(cell)):
+        return None
     try:
-        return identifiers.normal_email(text(cell)).lower()
+        return identifiers.normal_email(cell).lower()
     except ValueError:
         raise Unfit("an email address") from None
 

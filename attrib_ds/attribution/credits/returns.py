@@ -12,6 +12,7 @@ import pandas as pd
 from attrib_ds import display, errors
 from attrib_ds.attribution.intervals import BOUNDS
 from attrib_ds.attribution.paths import project_tables as tree
+from attrib_ds.attribution.paths.money import currency_codes
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, UnknownCurrency, check_choice
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -258,7 +259,11 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
             "in every row or in none"
         )
     return pd.DataFrame(
-        {"node_id": spend["node_id"].astype(TEXT), "currency": currencies.astype(TEXT), "spend": amounts}
+        {
+            "node_id": spend["node_id"].astype(TEXT),
+            "currency": currency_codes("spend", currencies),
+            "spend": amounts,
+        }
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
+from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.records.frames import TEXT, Frame, read_frame
@@ -69,10 +70,8 @@ class Money:
         check_choice("later_rate", later_rate, _LATER_RATES)
         if currency is None and rates is not None:
             raise InvalidRequest("rates: in_currency is required with rates; pass the currency to convert to")
-        if currency is not None and (not isinstance(currency, str) or not currency):
-            raise InvalidRequest(
-                f"in_currency: {currency!r} is not a currency; allowed: a code such as 'EUR'"
-            )
+        if currency is not None:
+            currency = checked_code("in_currency", currency)
         checked = pd.DataFrame(columns=["currency", "date", "rate"]) if rates is None else _checked(rates)
         other = checked[checked["currency"] != currency].sort_values(["currency", "date"], ignore_index=True)
         until = other.groupby("currency")["date"].shift(-1).fillna(_FOREVER)
@@ -149,6 +148,33 @@ class Money:
             f"rates: there is no rate of {currency} to {self.currency} on {date:%Y-%m-%d}, which {argument} "
             "need; add a row with the columns currency, date and rate that is valid from that day or earlier"
         )
+
+
+def checked_code(argument: str, currency: object) -> str:
+    """Return the code of a currency, which may be in any case or the sign of one currency.
+
+    Raises
+    ------
+    InvalidRequest
+        If it is none.
+    """
+    code = code_of(currency) if isinstance(currency, str) else None
+    if code is None:
+        raise InvalidRequest(f"{argument}: {currency!r} is not allowed; expected {NO_SIGN}")
+    return code
+
+
+def currency_codes(argument: str, currencies: pd.Series[Any]) -> pd.Series[Any]:
+    """Return the codes of a column of currencies, missing where it is.
+
+    Raises
+    ------
+    InvalidRequest
+        If a value is no currency.
+    """
+    words = currencies.astype(TEXT)
+    codes = {word: checked_code(argument, word) for word in words.dropna().unique()}
+    return words.map(codes).astype(TEXT)
 
 
 def apply_later_amounts(
@@ -267,7 +293,7 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 
 def _checked(rates: Frame) -> pd.DataFrame:
     rates = read_frame("rates", rates, ("currency", "date", "rate"))
-    currencies = rates["currency"].astype(TEXT)
+    currencies = currency_codes("rates", rates["currency"])
     dates = read_dates(rates["date"]).dt.tz_localize(None)
     # Nanoseconds cannot represent the year 9999.
     dates = dates.astype("datetime64[us]")

@@ -247,7 +247,7 @@ def test_missing_and_wrong_rates_are_refused_by_name(rates, message):
     ("options", "message"),
     [
         ({"rates": RATES}, "rates: in_currency is required with rates"),
-        ({"in_currency": 978}, "in_currency: 978 is not a currency"),
+        ({"in_currency": 978}, "in_currency: 978 is not allowed; expected a currency of ISO 4217"),
         ({"later_rate": "cash"}, "later_rate: 'cash' is not allowed.*original, own"),
         ({"adjustments": LATER.drop(columns="value")}, "adjustments: there is no column 'value'"),
         ({"adjustments": LATER.assign(value="x")}, "adjustments: the column 'value' holds string"),
