@@ -195,7 +195,10 @@ def check(way, given):
     )
     messages = [str(each.message) for each in caught if issubclass(each.category, errors.AttribWarning)]
     for topic, is_due in said(given).items():
-        words = {"orders without a user": "without a|stand for nobody|stands for nobody", "no user meets": "no user of a conversion"}[topic]
+        words = {
+            "orders without a user": "without a|stand for nobody|stands for nobody",
+            "no user meets": "no user of a conversion",
+        }[topic]
         has_said = any(word in message for message in messages for word in words.split("|"))
         assert not is_due or has_said, (topic, messages)
 

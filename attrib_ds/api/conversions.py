@@ -348,16 +348,11 @@ def _events(project: Project, tables: Tables, event_types: list[str], where: Pre
     events = tables.events.filter(tables.events.eventType.isin(event_types))
     if where is None:
         return events
-    measured = sorted({leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)})
-    keys = [name.removeprefix(STATISTICS) for name in measured]
-    if keys:
+    fields = {leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)}
+    if fields:
+        keys = [name.removeprefix(STATISTICS) for name in sorted(fields)]
         _check_keys(project, tables, event_types, {"where": keys}, [])
-    for name, key in zip(measured, keys, strict=True):
-        amounts = project_tables.current_amounts(tables, [key]).select(
-            measured_event="event_id", **{name: "value"}
-        )
-        events = events.left_join(amounts, events["_id"] == amounts.measured_event).drop("measured_event")
-    return events.filter(ibis_form.to_ibis(where, events)).drop(*measured)
+    return project_tables.filtered_events(events, tables.metrics, where)
 
 
 def _check_keys(

@@ -14,11 +14,13 @@ from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import errors, instants, schema, sql_results
+from attrib_ds.attribution.paths.project_tables import filtered_events
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.request import truncate
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_form
 from attrib_ds.filters.predicates import comparisons
+from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.filters.wire import CONDITION_PARTS
 from attrib_ds.queries.insights import within
 from attrib_ds.records.sources import literal, quoted
@@ -334,19 +336,34 @@ def _condition_of(connection: Connection, id: str, argument: str) -> ConditionRe
 
 
 def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.Table:
-    reference = condition["eventType"]
-    try:
-        user_fields.ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
-    except errors.InvalidRequest as refusal:
-        message = refusal.message.replace("eventTypesCount.", "")
-        raise errors.InvalidRequest(message, field=argument) from None
+    reference, where = condition["eventType"], None
+    project_keys = user_fields.ProjectKeys(backend.con)
+    _check_named(project_keys, f"eventTypesCount.{reference}", "eventTypesCount.", argument)
+    if condition.get("filter") is not None:
+        where = truncate(from_json(condition["filter"], kind="event"))
+        for leaf in comparisons(where):
+            if leaf.field.startswith(STATISTICS):
+                key = leaf.field.removeprefix(STATISTICS)
+                _check_named(project_keys, f"metrics.{key}.sum", "metrics.", argument)
     events = backend.table("events")
     since, until = (
         None if condition.get(name) is None else instants.parse(condition[name], argument=name)
         for name in ("since", "until")
     )
     is_counted = (events.eventType == reference) & within(events.eventDate, since, until)
-    return events.filter(is_counted).select("userId")
+    events = events.filter(is_counted)
+    if where is not None:
+        events = filtered_events(events, backend.table("metrics"), where)
+    return events.select("userId")
+
+
+def _check_named(keys: user_fields.ProjectKeys, key: str, prefix: str, argument: str) -> None:
+    """Refuse a key that the project does not have, in the words of the condition."""
+    try:
+        keys.check_key(key, argument=argument)
+    except errors.InvalidRequest as refusal:
+        message = refusal.message.replace(prefix, "").replace(".sum", "")
+        raise errors.InvalidRequest(message, field=argument) from None
 
 
 def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:
