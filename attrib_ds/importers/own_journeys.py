@@ -29,6 +29,8 @@ from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
+#: Words for several people who share a path.
+_ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
 #: Advice for repeated rows.
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
@@ -174,6 +176,12 @@ def read_journeys(
     (reference,) = journey_tables.references(event_type).values()
     named = dict(columns or {})
     for role in named:
+        if folded(role) in _ACCOUNTS:
+            raise InvalidRequest(
+                f"columns: {role!r} is not a role; if several people of an account share a path, name its "
+                f"column as the user: columns={{'user': {named[role]!r}}}",
+                field="columns",
+            )
         check_choice("columns", role, OPTIONS)
     currency = journey_tables.checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
