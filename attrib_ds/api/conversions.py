@@ -15,7 +15,7 @@ import pandas as pd
 from attrib_ds import instants, mirroring
 from attrib_ds.attribution.calendar import zone_of
 from attrib_ds.attribution.paths import inputs, project_tables
-from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts, checked_code
+from attrib_ds.attribution.paths.money import OCCURRED, Money, apply_later_amounts
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.attribution.paths.windows import DIRECT, WINDOW_NODE, Lookback, Window, pair
 from attrib_ds.errors import InvalidRequest, NotSupported, check_choice, closest
@@ -23,6 +23,8 @@ from attrib_ds.filters import Predicate, ibis_form
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.project import Project, takes_project
+from attrib_ds.queries.event_filters import filtered_events
+from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, to_pandas
 
 if TYPE_CHECKING:
@@ -352,7 +354,7 @@ def _events(project: Project, tables: Tables, event_types: list[str], where: Pre
     if fields:
         keys = [name.removeprefix(STATISTICS) for name in sorted(fields)]
         _check_keys(project, tables, event_types, {"where": keys}, [])
-    return project_tables.filtered_events(events, tables.metrics, where)
+    return filtered_events(events, tables.metrics, where)
 
 
 def _check_keys(

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
-from attrib_ds.attribution.paths.money import checked_code
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import code_of, slug_of
@@ -21,6 +20,7 @@ from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records import export_tables, written_values
+from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
 

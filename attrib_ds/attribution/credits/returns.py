@@ -12,9 +12,9 @@ import pandas as pd
 from attrib_ds import display, errors
 from attrib_ds.attribution.intervals import BOUNDS
 from attrib_ds.attribution.paths import project_tables as tree
-from attrib_ds.attribution.paths.money import currency_codes
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, UnknownCurrency, check_choice
+from attrib_ds.records.currencies import codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
@@ -261,7 +261,7 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "node_id": spend["node_id"].astype(TEXT),
-            "currency": currency_codes("spend", currencies),
+            "currency": codes_of_column("spend", currencies),
             "spend": amounts,
         }
     )

@@ -19,12 +19,10 @@ from pyarrow import parquet
 from attrib_ds import sql_results
 from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.money import OCCURRED
-from attrib_ds.contract.identifiers import CURRENCIES, NO_SIGN, SIGNS, code_of
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, closest, warn
-from attrib_ds.records import person_ids
+from attrib_ds.records import currencies, person_ids
 from attrib_ds.records.frames import read_table, with_index
-from attrib_ds.records.person_ids import EXACT, INEXACT
 from attrib_ds.records.text_files import literal, quoted
 
 #: Prefix of the conversion columns that hold milestone dates.
@@ -265,8 +263,9 @@ class Input:
             if optional:
                 values = values.isnan().ifelse(ibis.null(kind), values)
             # Not by floor(), which overflows on floats beyond 64 bits.
-            self.suspect(name, "is not a whole number", (values.abs() <= EXACT) & (values % 1 != 0))
-            self.suspect(name, INEXACT, (values.abs() > EXACT) | values.isnan())
+            most = 2 ** person_ids.EXACT[kind.nbytes]
+            self.suspect(name, "is not a whole number", (values.abs() <= most) & (values % 1 != 0))
+            self.suspect(name, person_ids.merges(kind.nbytes), (values.abs() > most) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
@@ -394,16 +393,15 @@ class Input:
 
     def currencies(self, given: str | None, *, default: str | None = None) -> Any:
         """Return currencies: those of a column, with a code instead of a column for rows without one."""
-        code = None if given is None or self.has(given) else code_of(given)
+        code = None if given is None or self.has(given) else currencies.code_of(given)
         column = given if given is not None and code is None else default
         own = ibis.null("string") if column is None else self.codes(column)
         return own if code is None else own.coalesce(code)
 
     def codes(self, name: str) -> Any:
         """Return the codes of currencies that are written in any case, or by the sign of one currency."""
-        words = self.texts(name, role="currency").strip()
-        codes = words.cases(*SIGNS.items(), ("", ibis.null("string")), else_=words.upper())
-        self.suspect(name, f"is not {NO_SIGN}", codes.notnull() & ~codes.isin(sorted(CURRENCIES)))
+        codes = currencies.codes(self.texts(name, role="currency"))
+        self.suspect(name, f"is not {currencies.NO_SIGN}", currencies.is_no_code(codes))
         return codes
 
     def has(self, name: str) -> bool:
@@ -451,8 +449,9 @@ class Input:
             first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
-        if complaint == INEXACT and math.isfinite(row[name]):
-            return person_ids.inexact(self.argument, name, row[name])
+        kind = self.table[name].type()
+        if kind.is_floating() and complaint == person_ids.merges(kind.nbytes) and math.isfinite(row[name]):
+            return person_ids.inexact(self.argument, name, row[name], size=kind.nbytes)
         rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
         return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}")
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
-from attrib_ds.contract.identifiers import NO_SIGN, code_of
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
+from attrib_ds.records.currencies import checked_code, codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
@@ -150,33 +150,6 @@ class Money:
         )
 
 
-def checked_code(argument: str, currency: object) -> str:
-    """Return the code of a currency, which may be in any case or the sign of one currency.
-
-    Raises
-    ------
-    InvalidRequest
-        If it is none.
-    """
-    code = code_of(currency) if isinstance(currency, str) else None
-    if code is None:
-        raise InvalidRequest(f"{argument}: {currency!r} is not allowed; expected {NO_SIGN}")
-    return code
-
-
-def currency_codes(argument: str, currencies: pd.Series[Any]) -> pd.Series[Any]:
-    """Return the codes of a column of currencies, missing where it is.
-
-    Raises
-    ------
-    InvalidRequest
-        If a value is no currency.
-    """
-    words = currencies.astype(TEXT)
-    codes = {word: checked_code(argument, word) for word in words.dropna().unique()}
-    return words.map(codes).astype(TEXT)
-
-
 def apply_later_amounts(
     conversions: ir.Table, later: ir.Table | None, money: Money
 ) -> tuple[ir.Table, ir.Table | None]:
@@ -293,7 +266,7 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 
 def _checked(rates: Frame) -> pd.DataFrame:
     rates = read_frame("rates", rates, ("currency", "date", "rate"))
-    currencies = currency_codes("rates", rates["currency"])
+    currencies = codes_of_column("rates", rates["currency"])
     dates = read_dates(rates["date"]).dt.tz_localize(None)
     # Nanoseconds cannot represent the year 9999.
     dates = dates.astype("datetime64[us]")

@@ -20,9 +20,6 @@ from attrib_ds import errors, schema
 from attrib_ds.attribution.calendar import starts_of
 from attrib_ds.attribution.engines.engine import double
 from attrib_ds.attribution.paths.windows import RESET, after_earlier
-from attrib_ds.filters import Predicate, ibis_form
-from attrib_ds.filters.predicates import comparisons
-from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.records.frames import TEXT, to_pandas
 
 
@@ -246,28 +243,11 @@ def current_amounts(tables: Tables, statistics: Sequence[str]) -> ir.Table:
     statistics : sequence of str
         Keys of the statistics.
     """
-    return _current(tables.metrics, statistics)
+    return amounts_of(tables.metrics, statistics)
 
 
-def filtered_events(events: ir.Table, metrics: ir.Table, where: Predicate) -> ir.Table:
-    """Keep the events that meet a predicate, which may compare their present statistics.
-
-    Parameters
-    ----------
-    events, metrics : ibis.Table
-        As in ``Tables``.
-    where : Predicate
-        On events.
-    """
-    measured = sorted({leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)})
-    for name in measured:
-        amounts = _current(metrics, [name.removeprefix(STATISTICS)])
-        amounts = amounts.select(measured_event="event_id", **{name: "value"})
-        events = events.left_join(amounts, events["_id"] == amounts.measured_event).drop("measured_event")
-    return events.filter(ibis_form.to_ibis(where, events)).drop(*measured)
-
-
-def _current(metrics: ir.Table, statistics: Sequence[str]) -> ir.Table:
+def amounts_of(metrics: ir.Table, statistics: Sequence[str]) -> ir.Table:
+    """Return the present amounts of statistics, from the table ``metrics`` of a project."""
     is_current = metrics.key.isin(list(statistics)) & (metrics.type == "statistic")
     return _amounts(metrics.filter(is_current & metrics.deletedAt.isnull()))
 

@@ -14,7 +14,6 @@ from duckdb import DuckDBPyConnection as Connection
 from ibis.backends.duckdb import Backend
 
 from attrib_ds import errors, instants, schema, sql_results
-from attrib_ds.attribution.paths.project_tables import filtered_events
 from attrib_ds.contract import Answer, json_values
 from attrib_ds.contract import users as contract
 from attrib_ds.contract.request import truncate
@@ -22,6 +21,7 @@ from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.filters.wire import CONDITION_PARTS
+from attrib_ds.queries.event_filters import filtered_events
 from attrib_ds.queries.insights import within
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store, writes
