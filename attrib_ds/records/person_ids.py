@@ -154,12 +154,13 @@ def merges(size: int) -> str:
 
 def inexact(argument: str, column: str, value: float, *, size: int = 8) -> errors.InvalidRequest:
     """Return the error of an id that is a float too large to tell it from its neighbours."""
-    first = int(value)
-    same = {2: np.float16, 4: np.float32, 8: np.float64}[size]
-    other = first + 1 if same(first + 1) == same(value) else first - 1
+    kind = {2: np.float16, 4: np.float32, 8: np.float64}[size]
+    # Right above the bound, every other float stands for itself alone.
+    pairs = ((int(value) + low, int(value) + low + 1) for low in (0, -1, -2, 1))
+    first, other = next(pair for pair in pairs if kind(pair[0]) == kind(pair[1]))
     return errors.InvalidRequest(
-        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {value!r}. Read the column as "
-        f"text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Read "
+        f"the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
         field=argument,
     )
 
