@@ -301,6 +301,15 @@ class Input:
         is_nobody = is_nobody | folded.isin(words) if words else is_nobody
         return is_nobody.ifelse(ibis.null("string"), identifiers), missing
 
+    def somebody(self, name: str, identifiers: Any) -> Any:
+        """Return identifiers, null where they always stand for nobody; a warning counts these."""
+        is_nobody = person_ids.nobody(identifiers)
+        named = self.table.filter(is_nobody).agg(count=identifiers.count(), example=identifiers.min())
+        (found,) = named.to_pyarrow().to_pylist()
+        if found["count"]:
+            person_ids.warn_of_nobody(self.argument, name, found["count"], found["example"])
+        return is_nobody.ifelse(ibis.null("string"), identifiers)
+
     def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
         """Warn of users with a tenth of the rows; a sample says whom to count.
 

@@ -71,6 +71,8 @@ TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
 }
 
 
+#: Ids of people and browsers beside raw hits.
+_IDS_OF_HITS: Final = ("trackerId", "userId")
 #: What becomes of rows without a user.
 _PEOPLE: Final = {"interactions": "they are in no path", "events": "as conversions they are unattributed"}
 
@@ -145,10 +147,13 @@ class ExternalTables:
         units = [name for name in others if name.startswith(STATISTIC) and name.endswith(_CURRENCY)]
         others |= {name: source.codes(name) for name in units}
         source.check()
-        if name in _PEOPLE:
+        for column in _IDS_OF_HITS if (like or name) in ("hits", "events of hits") else ():
+            if source.has(column) and column in converted:
+                converted[column] = source.somebody(column, converted[column])
+        if (like or name) in _PEOPLE:
             converted["userId"], count = source.people("userId", converted["userId"])
             if count:
-                warn(f"{name}: {counted(count, 'rows')} without a 'userId': {_PEOPLE[name]}")
+                warn(f"{name}: {counted(count, 'rows')} without a 'userId': {_PEOPLE[like or name]}")
         return table.select(**converted, **others)
 
     def named(self, name: str, given: Any) -> ir.Table:
