@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, errors, models, report
-from attrib_ds.plots.overview import Overview, Period, in_words
+from attrib_ds.plots.overview import Measure, Overview, Period, in_words
 from attrib_ds.plots.report import _chart, first_page, page
 
 #: Ends of the axes of charts, and powers of ten of them.
@@ -399,3 +399,17 @@ def test_every_number_of_the_workbook_is_that_of_the_function_for_it(twins, tmp_
     dates = paths.to_pandas().drop_duplicates("event_id")["event_date"].dt.tz_localize(None)
     both = overview.period.last - pd.Timedelta(days=2 * overview.period.days - 1)
     assert sheets["Over time"]["conversions"].sum() == (dates >= both).sum()
+
+
+def test_a_number_has_one_rounding_on_a_page():
+    """Browsers round halves away from zero, and show all digits of large amounts."""
+    credits = CREDITS.assign(conversions=[0.25, 0.25, 0.0, 0.0], value=[12_345_678_912.0, 2.5, 0.0, 0.0])
+    overview = Overview.of(credits)
+    text = page(overview)
+    assert "Ads (0.3, 50&nbsp;%)" in text
+    assert "12,345,678,912 EUR and 2.5 USD" in text
+    data = json.loads(re.search(r'id="numbers">(.*?)</script>', text, re.S)[1])
+    assert 12_345_678_912 in data["numbers"][0][2]
+    assert [Measure("", decimals=1).text(amount) for amount in (0.25, -0.25, 1.05, -0.04)] == [
+        "0.3", "\N{MINUS SIGN}0.3", "1.1", "0.0",
+    ]  # fmt: skip
