@@ -23,7 +23,7 @@ from attrib_ds.filters import Predicate, ibis_form
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.project import Project, takes_project
-from attrib_ds.queries.event_filters import filtered_events
+from attrib_ds.queries.insights import filtered_events
 from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, to_pandas
 

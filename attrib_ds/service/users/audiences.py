@@ -21,8 +21,7 @@ from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.filters.wire import CONDITION_PARTS
-from attrib_ds.queries.event_filters import filtered_events
-from attrib_ds.queries.insights import within
+from attrib_ds.queries.insights import filtered_events, within
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.store.tables import insert_record, sql_table
