@@ -210,6 +210,39 @@ def test_every_way_in_gives_what_the_rows_say(way, given):
     check(way, given)
 
 
+def two_clocks(hours):
+    """Return orders 40 minutes after the only click of their person; clicks are in a time zone ahead of UTC."""
+    people = [f"person-{number}@shop.example" for number in range(20)]
+    noon = datetime(2025, 3, 4, 12)
+    clicked, ordered = (noon + timedelta(hours=hours), noon + timedelta(minutes=40))
+    return Data(
+        [(user, "ads", f"{clicked.isoformat()}Z") for user in people],
+        [(user, f"{ordered.isoformat()}Z", 10.0, "EUR") for user in people],
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "hours", "shift"),
+    [
+        *((way, 2, "1.5") for way in WAYS),
+        ("frames", 1, "0.5"),
+        ("frames", 5.75, "5.5"),
+        ("files", 14, "13.5"),
+    ],
+)
+def test_two_clocks_are_named_by_every_way_in(way, hours, shift):
+    said = f"clocks: 20 of 20 conversions were before every touchpoint of their user, nearly all by at most {shift} h"
+    with pytest.warns(errors.InputWarning, match=said):
+        credits, _ = found(WAYS[way](two_clocks(hours)))
+    assert credits[None, "EUR", "value"] == 200.0
+
+
+@pytest.mark.parametrize(("way", "hours"), [("frames", 15), ("files", 0), ("frames", 0.5)])
+def test_what_no_time_zone_explains_is_no_matter_of_clocks(way, hours, recwarn):
+    found(WAYS[way](two_clocks(hours)))
+    assert not [each for each in recwarn if "clocks:" in str(each.message)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=examples(150), deadline=None)

@@ -40,16 +40,20 @@ def test_columns_of_the_types_are_read():
     assert at.list_nodes(opened(startDate="date", userId="int64")).empty
 
 
-def with_rows(users, currencies):
-    """Open a visit of each user at noon, and an order of 10 of each user an hour later."""
+def with_rows(users, currencies, amounts=None):
+    """Open a visit of each user at noon, and an order of each user an hour later, of 10 by default."""
     engine, noon = ibis.duckdb.connect(), pd.Timestamp("2025-01-01 12:00")
     ids = [str(number) for number in range(len(users))]
     visits = {"_id": ids, "userId": pa.array(users, pa.string()), "nodeId": "ads", "startDate": noon}
     orders = {"_id": ids, "userId": pa.array(users, pa.string()), "eventType": "order"}
-    orders |= {"eventDate": noon + pd.Timedelta("1h"), "statistics.turnover": 10.0}
-    orders["statistics.turnover.currency"] = currencies
-    for name, rows in (("visits", visits), ("orders", orders)):
-        engine.create_table(name, pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False))
+    orders |= {"eventDate": noon + pd.Timedelta("1h"), "statistics.turnover.currency": currencies}
+    visits, orders = (
+        pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False) for rows in (visits, orders)
+    )
+    # Arrow keeps NaN, of which pandas makes nulls.
+    amounts = pa.array([10.0] * len(users) if amounts is None else amounts, pa.float64())
+    engine.create_table("visits", visits)
+    engine.create_table("orders", orders.append_column("statistics.turnover", amounts))
     return at.open_tables(engine, interactions="visits", events="orders")
 
 
@@ -76,3 +80,12 @@ def test_g255_currencies_of_tables_are_compared_without_regard_to_case():
         InvalidRequest, match="'statistics.turnover.currency' is not a currency.*'Euro' of _id '1'"
     ):
         with_rows(["ann", "ben"], ["EUR", "Euro"])
+
+
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), float("-inf")])
+def test_g251_amounts_that_are_no_numbers_are_refused_with_an_id(amount):
+    said = (
+        r"events: 2 rows are not allowed: their 'statistics.turnover' is not finite.*for example.* of _id '1'"
+    )
+    with pytest.raises(InvalidRequest, match=said):
+        with_rows(["ann", "ben", "cleo"], ["EUR"] * 3, [1.0, amount, amount])
