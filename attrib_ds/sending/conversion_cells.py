@@ -6,8 +6,10 @@ import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import errors, instants
@@ -19,9 +21,6 @@ from attrib_ds.sending.delivery import MAX_SHOWN, details_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
-    from zoneinfo import ZoneInfo
-
-    import pandas as pd
 
 _AMOUNT: Final = TypeAdapter(Amount)
 _NUMBER: Final = "a number"
@@ -266,6 +265,29 @@ def _holds_days(column: pd.Series[Any]) -> bool:
     if not isinstance(kind, np.dtype) or kind.kind != "M":
         return False
     return bool((column.dropna().dt.time == time(0)).all())
+
+
+def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Series[Any]:
+    """Return dates of events, with the last instant of each day that has no time; others stay as they are."""
+    are_days = _holds_days(dates)
+
+    def day_of(cell: Any) -> date | None:
+        if isinstance(cell, datetime):
+            return cell.date() if are_days and cell == cell else None
+        try:
+            return instants.parse_day(cell.strip() if isinstance(cell, str) else cell, argument="eventDate")
+        except errors.InvalidRequest:
+            return None
+
+    days = [day_of(cell) for cell in dates.tolist()]
+    if not any(days):
+        return dates
+    zone = ZoneInfo(timezone())
+    ends = [
+        cell if day is None else instants.truncate(instants.last_instant(day, zone, argument="eventDate"))
+        for cell, day in zip(dates.tolist(), days, strict=True)
+    ]
+    return pd.Series(ends, index=dates.index, name=dates.name, dtype=object)
 
 
 def explained(problem: Mapping[str, Any]) -> str:
