@@ -5,11 +5,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import ROUND_HALF_UP, Context, Decimal
 from html import escape
 from typing import Final
 
 #: Runs that end sooner show no bar.
 _DELAY_SECONDS: Final = 1.0
+#: Digits of the largest double, with decimals.
+_DIGITS: Final = Context(prec=400)
 #: Control characters (C0 without tab and line feed, DEL, C1), line separators, unpaired surrogates, and the
 #: characters that reorder text (UAX #9), which can disguise what a line says.
 _UNPRINTABLE: Final = re.compile(
@@ -70,6 +73,19 @@ def progress(
         yield advance
 
 
+def half_up(amount: float, decimals: int) -> Decimal:
+    """Return a number with some decimals; halves are rounded away from zero, as browsers do.
+
+    Examples
+    --------
+    >>> str(half_up(0.25, 1)), str(half_up(-2.5, 0)), str(half_up(1.005, 2)), str(half_up(-0.04, 1))
+    ('0.3', '-3', '1.01', '0.0')
+    """
+    # The digits that JavaScript shows of a number, too, which is not exactly that in binary.
+    rounded = Decimal(f"{amount:.15g}").quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, _DIGITS)
+    return rounded if rounded else abs(rounded)
+
+
 def counted(count: float, plural: str) -> str:
     """Return a number with its noun, which is given in the plural.
 
@@ -78,7 +94,7 @@ def counted(count: float, plural: str) -> str:
     >>> counted(1, "rows"), counted(1200, "rows"), counted(1, "identities")
     ('1 row', '1,200 rows', '1 identity')
     """
-    number = f"{count:,.0f}"
+    number = f"{half_up(count, 0):,}"
     return f"{number} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if number == '1' else plural}"
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import t as student
 
 import attrib_ds as at
+from attrib_ds.plots.overview import Overview
 
 PACKAGE = Path(at.__file__).parent
 #: Functions whose result has the default width if their arguments are Python's integers or truth values.
@@ -139,3 +140,18 @@ def test_many_clusters_are_planned(narrow):
         "records"
     )
     assert 1_900 < found["withheld"] < 2_000
+
+
+@pytest.mark.parametrize("whole", [np.int32, np.int64, np.uint8])
+def test_numbers_of_numpy_are_numbers(whole):
+    rows = pd.DataFrame({"path": ["a > b", "b"], "n": [3, 2]})
+    paths = at.Paths.from_sequences(rows, path="path", conversions="n")
+    assert at.models.Markov(order=whole(2)) == at.models.Markov(order=2)
+    assert paths.summary(top=whole(1)).equals(paths.summary(top=1))
+    credits = at.attribute(paths, "linear", confidence=np.float64(0.9))
+    assert credits.equals(at.attribute(paths, "linear", confidence=0.9))
+    at.attribute(paths, "linear", confidence=np.float32(0.9))
+    touchpoints = pd.DataFrame({"user_id": ["u"], "node_id": ["ads"], "date": ["2025-01-01T10:00:00Z"]})
+    orders = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": ["2025-01-02"]})
+    dated = at.Paths.from_frames(touchpoints, orders)
+    assert Overview.of(at.attribute(dated, "linear"), dated, days=whole(7)).period.days == 7

@@ -23,6 +23,8 @@ from attrib_ds.filters import Predicate, ibis_form
 from attrib_ds.filters.predicates import comparisons
 from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.project import Project, takes_project
+from attrib_ds.queries.insights import filtered_events
+from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, to_pandas
 
 if TYPE_CHECKING:
@@ -305,6 +307,7 @@ def _require_names(adjustments: Sequence[str]) -> list[str]:
 
 
 def _money(tables: Tables, in_currency: str | None, rates: Frame | None, later_rate: str) -> Money:
+    in_currency = None if in_currency is None else checked_code("in_currency", in_currency)
     if rates is None and in_currency == tables.currency and tables.rates is not None:
         rates = to_pandas(tables.rates.select("currency", "date", "rate").to_pyarrow())
     return Money.of(in_currency, rates, later_rate=later_rate)
@@ -347,16 +350,11 @@ def _events(project: Project, tables: Tables, event_types: list[str], where: Pre
     events = tables.events.filter(tables.events.eventType.isin(event_types))
     if where is None:
         return events
-    measured = sorted({leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)})
-    keys = [name.removeprefix(STATISTICS) for name in measured]
-    if keys:
+    fields = {leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)}
+    if fields:
+        keys = [name.removeprefix(STATISTICS) for name in sorted(fields)]
         _check_keys(project, tables, event_types, {"where": keys}, [])
-    for name, key in zip(measured, keys, strict=True):
-        amounts = project_tables.current_amounts(tables, [key]).select(
-            measured_event="event_id", **{name: "value"}
-        )
-        events = events.left_join(amounts, events["_id"] == amounts.measured_event).drop("measured_event")
-    return events.filter(ibis_form.to_ibis(where, events)).drop(*measured)
+    return filtered_events(events, tables.metrics, where)
 
 
 def _check_keys(

@@ -17,7 +17,7 @@ from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
-from attrib_ds.sending.conversion_cells import explained
+from attrib_ds.sending.conversion_cells import explained, with_day_ends
 from attrib_ds.sending.delivery import (
     Delivery,
     Outcome,
@@ -57,7 +57,8 @@ def send_events(
         From :func:`attrib_ds.connect`.
     events : DataFrame
         ``eventType`` (reference of an event type), unless ``event_type`` is given; ``eventDate`` (datetime or
-        str, UTC without an offset; by default the time of reception); ``trackerId`` (of the browser, which
+        str, UTC without an offset; by default the time of reception; a day without a time stands for its end
+        in the project's time zone); ``trackerId`` (of the browser, which
         links the event to its interactions); ``nonce``; and the data of the event, by the ``ingestionKey`` of
         its event type: ``data.email``, ``data.turnover``, ``data.turnover.amount``. A missing cell is a
         property that is not given. Without the column ``nonce``, a nonce is made of the content of the row,
@@ -107,7 +108,7 @@ def send_events(
     ...     at.send_events(shop, orders, event_type="order")["status"].tolist()
     ['processed', 'trashed']
     """
-    events = read_frame("events", events)
+    events = _with_day_ends(project, read_frame("events", events))
     rows = _read_cells(events, event_type, nonce_columns)
     arguments = [_arguments(row, event_type) for row in rows]
     if nonce_columns is None:
@@ -367,7 +368,7 @@ def validate_events(project: Project, events: Frame, *, event_type: str | None =
     ...     at.admin.validate_events(shop, orders, event_type="order")["error"].tolist()
     [nan, "data.email: expected an email address, got text 'nobody'"]
     """
-    events = read_frame("events", events)
+    events = _with_day_ends(project, read_frame("events", events))
     arguments = [
         {**event, "nonce": _PLACEHOLDER if event["nonce"] is None else event["nonce"]}
         for event in (_arguments(row, event_type) for row in _read_cells(events, event_type))
@@ -597,6 +598,13 @@ def _trashed(error: AttribError) -> Outcome | None:
 def _first(errors: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the first problem of an event as text."""
     return explained(errors[0]) if errors else None
+
+
+def _with_day_ends(project: Project, events: pd.DataFrame) -> pd.DataFrame:
+    """Return events whose days are their last instants, so that touchpoints of that day count."""
+    if "eventDate" not in events.columns:
+        return events
+    return events.assign(eventDate=with_day_ends(events["eventDate"], project.timezone))
 
 
 def _read_cells(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -13,7 +13,8 @@ import pandas as pd
 
 from attrib_ds.api.events import create_event_type, get_event_type, send_events
 from attrib_ds.contract.identifiers import code_of
-from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest
+from attrib_ds.display import counted
+from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest, warn
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
 from attrib_ds.sending import conversion_cells
@@ -53,7 +54,8 @@ def send_conversions(
         One row per conversion.
     email : str
         Column with email addresses, in any case: they are sent in lower case, in which users are matched. A
-        conversion without one is stored, but has no touchpoints.
+        conversion without one, or with a placeholder such as ``(not set)``, is stored, but has no
+        touchpoints.
     date : str
         Column with the dates of the conversions (datetime or str, UTC without an offset). A day without a
         time, such as ``"2025-01-31"`` or a column of midnights without a time zone, stands for its end in the
@@ -99,6 +101,11 @@ def send_conversions(
     AttribError
         If the service fails before anything was stored; ``partial`` is the frame so far.
 
+    Warns
+    -----
+    InputWarning
+        If conversions have no email address, with their number and value.
+
     Notes
     -----
     A conversion that was sent before with other values is ``rejected``, and keeps the first ones; correct it
@@ -140,9 +147,10 @@ def send_conversions(
     for column in columns:
         reader = conversion_cells.reader(column.kind, table[column.name], decimal=decimal)
         data[f"data.{column.key}"] = cells.read(column.name, reader)
+    amounts = [None] * len(rows) if value is None else data[f"data.{columns[1].key}"]
     if value is not None and currency is not None:
         _require_money(columns[1], event_type)
-        amounts = data.pop(f"data.{columns[1].key}")
+        del data[f"data.{columns[1].key}"]
         codes = [code] * len(rows) if code else cells.read(currency, conversion_cells.currency)
         if not code:
             cells.report_missing(currency, codes, beside=amounts)
@@ -153,6 +161,7 @@ def send_conversions(
     is_fit = np.array([problem is None for problem in cells.problems], dtype=bool)
     results = pd.DataFrame({"status": "rejected", "id": None, "error": cells.problems}, dtype=TEXT)
     results.index = table.index
+    _warn_of_nobody(email, data[f"data.{columns[0].key}"], amounts, is_fit)
     if existing is None and (dry_run or not is_fit.any()):
         return results.assign(status=results["status"].mask(is_fit, "valid"))
     if existing is None:
@@ -209,6 +218,19 @@ def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str,
             )
     used = list(dict.fromkeys(named.values()))
     return read_rows(conversions[used], required=used, argument="conversions")
+
+
+def _warn_of_nobody(
+    email: str, addresses: Sequence[str | None], amounts: Sequence[Any], is_fit: Iterable[bool]
+) -> None:
+    """Warn of conversions that are stored without a user."""
+    rows = zip(addresses, amounts, is_fit, strict=True)
+    lost = [amount for address, amount, fits in rows if fits and address is None]
+    if lost:
+        known = [amount for amount in lost if amount is not None]
+        worth = f", worth {sum(known):,.2f}," if known else ""
+        verb = "is" if len(lost) == 1 else "are"
+        warn(f"conversions: {counted(len(lost), 'rows')} without a {email!r}{worth} {verb} unattributed")
 
 
 def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] | None:

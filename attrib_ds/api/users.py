@@ -159,7 +159,8 @@ def create_audience(project: Project, name: str, condition: Predicate | Mapping[
     condition : Predicate or mapping
         On users: ``user("eventCount") > 3``, or an object: ``{"type": "event", "eventType": "order",
         "operator": "greaterThanOrEquals", "value": 2}`` compares the number of events (``since`` and
-        ``until`` bound their dates), ``{"type": "interaction", "filter": ..., "operator": "equals",
+        ``until`` bound their dates; ``"filter": to_json(event("statistics.turnover") > 100)`` selects some
+        of them), ``{"type": "interaction", "filter": ..., "operator": "equals",
         "value": 0}`` the number of interactions, ``{"type": "audience", "operator": "in", "value": [id]}``
         selects members of other audiences, and ``{"type": "condition", "condition": "AND", "rules": [...]}``
         combines them.

@@ -858,7 +858,9 @@ def model_named(name: str) -> Model:
     names = {full.replace("_", ""): full for full in named}
     match = names.get(key) or short.get(key)
     if match is None:
+        roles = "; Paths.roles() counts assisted conversions" if "assist" in key else ""
+        allowed = ", ".join(sorted(named))
         raise InvalidRequest(
-            f"models: {name!r} is not a model{closest(name, named)}; allowed: {', '.join(sorted(named))}"
+            f"models: {name!r} is not a model{closest(name, named)}; allowed: {allowed}{roles}"
         )
     return named[match]

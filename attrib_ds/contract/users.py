@@ -56,6 +56,8 @@ _COMPARISONS: Final = (
     "equals", "notEquals", "greaterThan", "greaterThanOrEquals", "lessThan", "lessThanOrEquals",
 )  # fmt: skip
 _COUNT: Final = values.whole("a whole number, 0 or more", lowest=0)
+#: Conditions that count records, which a filter may select.
+_FILTERED: Final = ("event", "interaction")
 _TYPES: Final = ("audience", "event", "interaction", "condition", "operation", *_USER_TYPES)
 
 
@@ -78,8 +80,8 @@ def _predicates(node: Mapping[str, Any]) -> Iterator[Predicate]:
     """Yield the predicates in a valid condition."""
     if node["type"] in _USER_TYPES:
         yield from_json(dict(node), kind="user")
-    elif node["type"] == "interaction" and node.get("filter") is not None:
-        yield from_json(node["filter"], kind="interaction")
+    elif node["type"] in _FILTERED and node.get("filter") is not None:
+        yield from_json(node["filter"], kind=node["type"])
     for rule in node.get(wire.CONDITION_PARTS.get(node["type"], ("", ""))[1], ()):
         yield from _predicates(rule)
 
@@ -99,8 +101,10 @@ def _check_node(node: Any, *, level: int) -> int:
         _check_audience(node)
     elif kind == "event":
         _check_event(node)
+        return 1 + _check_filter(node, kind)
     elif kind == "interaction":
-        return 1 + _check_interaction(node)
+        _check_count(node)
+        return 1 + _check_filter(node, kind)
     else:
         return 1 + _check_rules(node, kind, level)
     return 1
@@ -139,12 +143,18 @@ def _check_event(node: Mapping[str, Any]) -> None:
             instants.parse(node[bound], argument=bound)
 
 
-def _check_interaction(node: Mapping[str, Any]) -> int:
-    """Check a count of interactions and return the number of nodes of its filter."""
-    _check_count(node)
+def _check_filter(node: Mapping[str, Any], kind: vocabulary.Kind) -> int:
+    """Check the filter of the records that a condition counts and return the number of its nodes."""
     if node.get("filter") is None:
         return 0
-    _, nodes = predicates.measure(from_json(node["filter"], kind="interaction"))
+    predicate = from_json(node["filter"], kind=kind)
+    for leaf in predicates.comparisons(predicate):
+        if kind == "event" and (vocabulary.is_open(kind, leaf.field) or leaf.field == "attributable"):
+            raise json_values.Refused(
+                f"filters events by {leaf.field!r}; expected a statistic, such as "
+                f"'{vocabulary.STATISTICS}turnover', or a property of all events"
+            )
+    _, nodes = predicates.measure(predicate)
     return nodes
 
 

@@ -197,6 +197,9 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
     plain = name.removeprefix("utm_")
     of_nodes = [each for each in NODE_FIELDS if kind != "node" and each in (plain, f"{plain}Name")]
     others |= {"node": of_nodes[0]} if of_nodes else {}
+    if kind == "user" and re.search("ltv|lifetime_?value", name.lower()):
+        advice = "the lifetime value of a user is metrics.<statistic>.sum, such as metrics.turnover.sum"
+        raise InvalidRequest(f"{refusal.message}; {advice}", field=argument)
     if others:
         owners = " or ".join(f'{other}("{similar}")' for other, similar in others.items())
         raise InvalidRequest(f"{refusal.message}; {owners} exists", field=argument)

@@ -15,14 +15,14 @@ import ipywidgets
 from attrib_ds import errors, plots, schema
 from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
-from attrib_ds.display import counted
+from attrib_ds.display import counted, half_up
 from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
 from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, TextInput, control_for, uploads
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
 from attrib_ds.plots.labels import name_of_rest
-from attrib_ds.plots.overview import MODELS, Overview, in_words
+from attrib_ds.plots.overview import MODELS, Measure, Overview, in_words, number
 from attrib_ds.plots.report import page
 from attrib_ds.project import Project, takes_project
 
@@ -103,7 +103,13 @@ def show_credits(credits: Any, form: Form) -> Sequence[Any]:
 
 def _in_words(answers: Overview) -> Any:
     """Return the numbers of all models as a table whose titles are words with units."""
-    numbers = answers.numbers.round({each.title: each.decimals for each in answers.measures}).reset_index()
+    rounded = {
+        each.title: answers.numbers[each.title].map(
+            lambda number, decimals=each.decimals: float(half_up(number, decimals)), na_action="ignore"
+        )
+        for each in answers.measures
+    }
+    numbers = answers.numbers.assign(**rounded).reset_index()
     numbers = numbers.assign(model=numbers["model"].map(in_words), key=numbers["key"].map(answers.names))
     # Returns are in view beside what was earned; the rest can be scrolled to.
     first = [title for name in ("Conversions", "Value", "CPA", "ROAS") for title in answers.titles(name)[:1]]
@@ -119,9 +125,9 @@ def _sums(credits: Any, paths: Any, answers: Overview) -> dict[str, str]:
     amounts = of_one_model[of_one_model["currency"].notna()].groupby("currency")["value"].sum()
     amounts = amounts.sort_index(key=lambda names: names != answers.currency, kind="stable")
     return {
-        "Conversions": f"{conversions:,.0f}",
-        **{f"Value in {currency}": f"{amount:,.0f}" for currency, amount in amounts.items()},
-        name_of_rest(answers.models): f"{unattributed:,.0f}",
+        "Conversions": number(conversions),
+        **{f"Value in {currency}": Measure("").text(amount) for currency, amount in amounts.items()},
+        name_of_rest(answers.models): number(unattributed),
     }
 
 

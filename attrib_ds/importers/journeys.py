@@ -15,11 +15,12 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
-from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
+from attrib_ds.contract.identifiers import code_of, slug_of
 from attrib_ds.project import Project
 from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records import export_tables, written_values
+from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
 
@@ -506,10 +507,7 @@ def checked_currency(currency: str | None) -> str | None:
     InvalidRequest
         If it is neither a code of ISO 4217 nor the sign of one currency.
     """
-    code = code_of(currency) if isinstance(currency, str) else None
-    if code is None and currency is not None:
-        raise errors.InvalidRequest(f"currency: {currency!r} is not allowed; expected {NO_SIGN}")
-    return code
+    return None if currency is None else checked_code("currency", currency)
 
 
 def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:

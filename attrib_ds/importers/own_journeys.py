@@ -29,6 +29,8 @@ from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
+#: Words for several people who share a path.
+_ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
 #: Advice for repeated rows.
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
@@ -174,6 +176,12 @@ def read_journeys(
     (reference,) = journey_tables.references(event_type).values()
     named = dict(columns or {})
     for role in named:
+        if folded(role) in _ACCOUNTS:
+            raise InvalidRequest(
+                f"columns: {role!r} is not a role; if several people of an account share a path, name its "
+                f"column as the user: columns={{'user': {named[role]!r}}}",
+                field="columns",
+            )
         check_choice("columns", role, OPTIONS)
     currency = journey_tables.checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
@@ -223,9 +231,7 @@ def read_journeys(
         conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
     )
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
-    # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
-    is_end = has_own and conversion_table.has_days_only()
-    _create_conversions(connection, events, reference, is_end=is_end)
+    _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
     if conversions is not None:
         # A single file for both has the same rejected rows.
@@ -453,6 +459,8 @@ def _read_conversions(
     if "conversion_date" in named:
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
+    if has_own_table:
+        table.take_days()
     identity = None
     if has_own_table or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
@@ -568,8 +576,9 @@ def _add_up(
     )
     columns = [
         "min(row) AS row, min(date) AS date, conversion",
-        *(f'min("{name}") AS "{name}"' for name in names),
+        *(f'min("{name}") AS "{name}"' for name in [*names, *GROUPS] if name in events.column_names),
     ]
+    columns += ["arg_min(is_day, date) AS is_day"] if "is_day" in events.column_names else []
     columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
     summed = sql_results.read_arrow(
         connection,
@@ -613,18 +622,22 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, rows)
 
 
-def _create_conversions(
-    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
-) -> None:
-    """Create the table ``conversions``; days count until their end if ``is_end``."""
+def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
+    """Create the table ``conversions``."""
     connection.register("events", events)
     columns = {
         "source_id": _conversion_id(events),
         "kind": sources.literal(reference),
         "account": '"user"',
-        "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
+        "occurred": "date",
         "amount": "value" if "value" in events.column_names else "NULL",
     }
+    if "is_day" in events.column_names:
+        # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
+        columns["occurred"] = (
+            "CASE WHEN is_day AND date = date_trunc('day', date) "
+            "THEN date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND ELSE date END"
+        )
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
 
 

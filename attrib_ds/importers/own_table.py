@@ -38,6 +38,9 @@ _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "linei
 #: Columns of Google Analytics that count microseconds.
 _MICROSECONDS: Final = "eventtimestamp"
 _MIDNIGHT: Final = "2000-01-01"
+#: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
+_OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9]{9,}([.][0-9]+)?$"
 #: How to write instants, and numbers that stand for them.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _AS_COUNT: Final = (
@@ -668,14 +671,19 @@ class OwnTable:
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
-    def has_days_only(self) -> bool:
-        """Return whether no row has a time of day."""
+    def take_days(self) -> None:
+        """Select whether the date of a row is a day, without a time of day."""
         column = self.columns["date"]
         kind = self.source.types[column] if isinstance(column, str) else ""
-        if not isinstance(column, str) or not re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
-            return False
-        has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
-        return self._are_days(self._select["date"], unless=has_clock)
+        is_day = "false"
+        if isinstance(column, str) and re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
+            word = f"lower({self.source.word(column)})"
+            has_offset = f"regexp_matches({word}, '{_OFFSET}')" if kind == "VARCHAR" else "false"
+            if self._are_days(self._select["date"], unless=has_offset):
+                is_day = "true"
+            elif kind == "VARCHAR":
+                is_day = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')"
+        self._select["is_day"] = is_day
 
     # -- reading rows
 

@@ -18,7 +18,7 @@ from attrib_ds.attribution.credits.series import credit_series
 from attrib_ds.attribution.models import named_models, rule_models
 from attrib_ds.attribution.paths.money import OCCURRED, local_days_of
 from attrib_ds.attribution.paths.paths import Paths
-from attrib_ds.display import counted, printable
+from attrib_ds.display import counted, half_up, printable
 from attrib_ds.errors import InvalidRequest, check_whole
 from attrib_ds.instants import naive, parse
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
@@ -73,8 +73,7 @@ class Measure:
         """Return a number with the decimals of the measure; empty if it is missing."""
         if pd.isna(number):
             return ""
-        # Adding 0 makes a negative zero positive.
-        return f"{round(number, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
+        return f"{half_up(number, self.decimals):,}".replace("-", "\N{MINUS SIGN}")
 
 
 @dataclass(frozen=True)

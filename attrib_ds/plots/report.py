@@ -482,7 +482,7 @@ def _table(overview: Overview) -> str:
         fixed.append((Measure("Before", decimals=1), by_node["before"]))
 
     def listed(numbers: pd.Series[Any]) -> list[float | None]:
-        return [None if pd.isna(each) else float(f"{each:.9g}") for each in numbers.reindex(keys)]
+        return [None if pd.isna(each) else float(f"{each:.15g}") for each in numbers.reindex(keys)]
 
     data = {
         "title": _FIRST,

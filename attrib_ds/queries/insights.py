@@ -1,4 +1,4 @@
-"""Insights on any engine: interactions counted, metrics of events summed, by calendar interval and group."""
+"""Insights on any engine: interactions counted, metrics of events summed; events that meet a predicate."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +18,7 @@ import pyarrow.compute
 
 from attrib_ds import instants, schema
 from attrib_ds.attribution.engines.engine import dialect_of
+from attrib_ds.attribution.paths.project_tables import amounts_of
 from attrib_ds.contract import Answer
 from attrib_ds.contract.events import LINEAR, EventInsights
 from attrib_ds.contract.interactions import InteractionInsights, Population
@@ -25,6 +26,8 @@ from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import InvalidRequest, NotSupported
 from attrib_ds.filters import Predicate
 from attrib_ds.filters.ibis_form import to_ibis
+from attrib_ds.filters.predicates import comparisons
+from attrib_ds.filters.vocabulary import STATISTICS
 
 #: Microseconds of a millisecond.
 _PER_MILLISECOND: Final = 1_000
@@ -513,3 +516,21 @@ def _local_day(instant: datetime, zone: Any) -> date:
         return instant.astimezone(zone).date()
     except OverflowError:  # the first or last representable day
         return instant.date()
+
+
+def filtered_events(events: ir.Table, metrics: ir.Table, where: Predicate) -> ir.Table:
+    """Keep the events that meet a predicate.
+
+    Parameters
+    ----------
+    events, metrics : ibis.Table
+        Tables of a project.
+    where : Predicate
+        On events; statistics are compared by their present amounts.
+    """
+    measured = sorted({leaf.field for leaf in comparisons(where) if leaf.field.startswith(STATISTICS)})
+    for name in measured:
+        amounts = amounts_of(metrics, [name.removeprefix(STATISTICS)])
+        amounts = amounts.select(measured_event="event_id", **{name: "value"})
+        events = events.left_join(amounts, events["_id"] == amounts.measured_event).drop("measured_event")
+    return events.filter(to_ibis(where, events)).drop(*measured)

@@ -2,20 +2,28 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from attrib_ds import errors
 from attrib_ds.display import counted, printable
 
-#: Doubles represent every integer up to here exactly.
-EXACT: Final = 2**53
-INEXACT: Final = "holds floats above 2^53, in which different ids are one"
+#: Floats represent every integer up to this power of two exactly, by their number of bytes.
+EXACT: Final = {2: 11, 4: 24, 8: 53}
 #: What programs write where they know no id, in any case.
 _WORDS: Final = (
     "nan", "None", "<NA>", "#N/A", "n/a", "-", "null", "nil", "undefined", "[object Object]", "(not set)",
     "(none)", "[deleted]", "redacted",
 )  # fmt: skip
+#: Others, of R, Hive, spreadsheets and tag managers.
+_OTHERS: Final = (
+    "na", "n.a.", "nat", r"\n", "--", "?", "not set", "not available", "not provided", "unset", "#null!",
+    "#ref!", "#value!", "#name?", "#div/0!",
+)  # fmt: skip
+#: Words that may be ids, but not in brackets.
+_BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
 #: Ids of nobody where many rows share them; a person may have each of them.
 SHARED: Final = ("guest", "anonymous", "unknown", "test", "true", "false", "0", "-1")
 #: Those of them that are ids where all others are small integers, too.
@@ -30,11 +38,22 @@ _HASHES: Final = sorted(
         for method in ("md5", "sha1", "sha256")
     }
 )
+#: What may stand around an id: quotes, and spaces that engines do not trim.
+_AROUND: Final = "[\t\u00a0\u200b\ufeff\"' ]*"
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(re.escape(word.lower()) for word in words)
+
+
+_BARE: Final = _any_of((*_WORDS, *_OTHERS))
+_IN_BRACKETS: Final = rf"[(\[<{{]({_BARE}|{_any_of(_BRACKETED)})[)\]>}}]"
 #: In folded, trimmed text: the words, ids of zeros or of f alone, and addresses that cannot exist.
 #: The regular expressions of all engines read it alike.
 _PATTERN: Final = (
-    f"^({'|'.join(re.escape(word.lower()) for word in _WORDS)}"
-    r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?$"
+    f"^{_AROUND}({_BARE}|{_IN_BRACKETS}"
+    r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?"
+    f"{_AROUND}$"
 )
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
@@ -62,7 +81,7 @@ def nobody(value: Any) -> Any:
 
 
 #: First characters of what the pattern finds, but for addresses.
-_FIRST: Final = sorted({word[0].lower() for word in _WORDS} | set("0f{"))
+_FIRST: Final = sorted({word[0].lower() for word in (*_WORDS, *_OTHERS)} | set(f"0f([<{{{_AROUND[1:-2]}"))
 
 
 def nobody_sql(word: str) -> str:
@@ -128,13 +147,20 @@ def strangers(connection: Any, relation: str, column: str, *, email: str | None 
     return several + shared(few, rows, are_integers=are_integers)
 
 
-def inexact(argument: str, column: str, value: float) -> errors.InvalidRequest:
+def merges(size: int) -> str:
+    """Return what is wrong with ids that are too large for floats of a number of bytes."""
+    return f"holds floats above 2^{EXACT[size]}, in which different ids are one"
+
+
+def inexact(argument: str, column: str, value: float, *, size: int = 8) -> errors.InvalidRequest:
     """Return the error of an id that is a float too large to tell it from its neighbours."""
-    first = int(value)
-    other = first + 1 if float(first + 1) == value else first - 1
+    kind = {2: np.float16, 4: np.float32, 8: np.float64}[size]
+    # Right above the bound, every other float stands for itself alone.
+    pairs = ((int(value) + low, int(value) + low + 1) for low in (0, -1, -2, 1))
+    first, other = next(pair for pair in pairs if kind(pair[0]) == kind(pair[1]))
     return errors.InvalidRequest(
-        f"{argument}: {column!r} {INEXACT}: {first} and {other} are both {value!r}. Read the column as text, "
-        f"such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Read "
+        f"the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
         field=argument,
     )
 

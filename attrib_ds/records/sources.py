@@ -97,13 +97,14 @@ class Source:
         """Refuse ids that are floats too large to be exact."""
         if self.types[column] not in {"DOUBLE", "FLOAT"}:
             return
-        name = quoted(column)
+        name, size = quoted(column), 4 if self.types[column] == "FLOAT" else 8
         found = sql_results.read_row(
             connection,
-            f"SELECT {name} FROM {self.relation} WHERE abs({name}) > {EXACT} AND isfinite({name}) LIMIT 1",
+            f"SELECT {name} FROM {self.relation} WHERE abs({name}) > {2 ** EXACT[size]} AND isfinite({name}) "
+            "LIMIT 1",
         )
         if found is not None:
-            raise inexact(argument, column, float(found[0]))
+            raise inexact(argument, column, float(found[0]), size=size)
 
     def number(self, column: str) -> str:
         """Return SQL for the column as DOUBLE, NULL if not a number."""

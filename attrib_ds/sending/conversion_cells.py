@@ -6,21 +6,21 @@ import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from attrib_ds import errors, instants
 from attrib_ds.contract import identifiers, json_values
 from attrib_ds.contract.values import EARLIEST, MAX_AHEAD, Amount
+from attrib_ds.records import person_ids
 from attrib_ds.records.written_values import moments, plain_numbers
 from attrib_ds.sending.delivery import MAX_SHOWN, details_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
-    from zoneinfo import ZoneInfo
-
-    import pandas as pd
 
 _AMOUNT: Final = TypeAdapter(Amount)
 _NUMBER: Final = "a number"
@@ -157,13 +157,15 @@ def text(cell: Any) -> str:
     return cell
 
 
-def email(cell: Any) -> str:
-    """Return an email address as users are matched by it, in lower case.
+def email(cell: Any) -> str | None:
+    """Return an email address as users are matched by it, in lower case; None if it stands for nobody.
 
     Files write one address in several ways, and the last one sent is the address of the user.
     """
+    if person_ids.is_nobody(text(cell)):
+        return None
     try:
-        return identifiers.normal_email(text(cell)).lower()
+        return identifiers.normal_email(cell).lower()
     except ValueError:
         raise Unfit("an email address") from None
 
@@ -263,6 +265,29 @@ def _holds_days(column: pd.Series[Any]) -> bool:
     if not isinstance(kind, np.dtype) or kind.kind != "M":
         return False
     return bool((column.dropna().dt.time == time(0)).all())
+
+
+def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Series[Any]:
+    """Return dates of events, with the last instant of each day that has no time; others stay as they are."""
+    are_days = _holds_days(dates)
+
+    def day_of(cell: Any) -> date | None:
+        if isinstance(cell, datetime):
+            return cell.date() if are_days and cell == cell else None
+        try:
+            return instants.parse_day(cell.strip() if isinstance(cell, str) else cell, argument="eventDate")
+        except errors.InvalidRequest:
+            return None
+
+    days = [day_of(cell) for cell in dates.tolist()]
+    if not any(days):
+        return dates
+    zone = ZoneInfo(timezone())
+    ends = [
+        cell if day is None else instants.truncate(instants.last_instant(day, zone, argument="eventDate"))
+        for cell, day in zip(dates.tolist(), days, strict=True)
+    ]
+    return pd.Series(ends, index=dates.index, name=dates.name, dtype=object)
 
 
 def explained(problem: Mapping[str, Any]) -> str:

@@ -179,6 +179,32 @@ def test_a_row_whose_envelope_is_wrong_is_rejected_alone(orders_shop):
     assert sent["error"][0].startswith("nonce: ")
 
 
+@pytest.mark.parametrize(
+    ("dates", "stored"),
+    [
+        (["2025-01-31", "2025-01-31T12:00:00Z"], ["2025-01-31T22:59:59.999Z", "2025-01-31T12:00:00Z"]),
+        (
+            pd.to_datetime(["2025-01-31", "2025-07-31"]),
+            ["2025-01-31T22:59:59.999Z", "2025-07-31T21:59:59.999Z"],
+        ),
+        (
+            pd.to_datetime(["2025-01-31", "2025-07-31"], utc=True),
+            ["2025-01-31T00:00:00Z", "2025-07-31T00:00:00Z"],
+        ),
+    ],
+)
+def test_g253_a_day_is_sent_as_its_end_in_the_time_zone_of_the_project(dates, stored):
+    email = {"type": "email", "entity": "user", "storageKey": "email"}
+    with connect("my-shop", path=":memory:", timezone="Europe/Paris") as shop:
+        create_event_type(shop, "order", name="Order", fields=[email])
+        rows = pd.DataFrame({"eventDate": dates, "data.email": "anna@example.com"})
+        sent = send_events(shop, rows, event_type="order")
+        assert sent["status"].tolist() == ["processed", "processed"]
+        assert [get_event(shop, id)["eventDate"] for id in sent["id"]] == [
+            pd.Timestamp(date) for date in stored
+        ]
+
+
 def test_what_no_row_can_do_is_raised(orders_shop, orders):
     orders_shop.close()
     with pytest.raises(Unavailable, match="the project is closed"):

@@ -373,3 +373,13 @@ def test_the_sign_of_a_currency_is_its_code(shop):
     all_alike = COLUMNS | {"currency": "€"}
     sent = at.send_conversions(shop, deals(deal_id=["D-5", "D-6"]), **all_alike)
     assert at.get_event(shop, sent["id"][0])["statistics.turnover.currency"] == "EUR"
+
+
+@pytest.mark.parametrize("address", [None, " ", "(not set)", "undefined", "guest@shop.invalid"])
+def test_g250_an_address_that_stands_for_nobody_is_no_user(shop, address):
+    said = "conversions: 1 row without a 'Contact', worth 450.00, is unattributed"
+    with pytest.warns(at.errors.InputWarning, match=said):
+        sent = at.send_conversions(shop, deals(Contact=["anna@example.com", address]), **COLUMNS)
+    assert sent["status"].tolist() == ["processed", "processed"]
+    users = at.search_users(shop, columns=["fields.email", "eventTypesCount.deal"])
+    assert users["fields.email"].dropna().tolist() == ["anna@example.com"]

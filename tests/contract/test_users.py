@@ -187,6 +187,7 @@ VISITORS = {
     "operator": "equals",
     "value": 0,
 }
+BIG = {"type": "predicate", "field": "statistics.turnover", "operator": "greaterThan", "value": 100}
 MEMBERS = {"type": "audience", "operator": "in", "value": ["a1", "a2"]}
 COUNTED = {"type": "counters", "field": "eventCount", "operator": "greaterThan", "value": 3}
 
@@ -199,6 +200,7 @@ def test_conditions_accepted(ask):
     for accepted in [
         BUYERS,
         BUYERS | {"since": "2025-01-01T00:00:00Z", "until": None},
+        BUYERS | {"filter": BIG},
         VISITORS,
         {"type": "interaction", "operator": "greaterThan", "value": 0},
         MEMBERS,
@@ -225,6 +227,9 @@ def test_conditions_refused(refusal):
         BUYERS | {"value": "2"},
         BUYERS | {"value": True},
         BUYERS | {"since": "2025-01-01"},
+        BUYERS | {"filter": BIG | {"field": "statistic.turnover"}},
+        BUYERS | {"filter": BIG | {"field": "event.seats"}},
+        BUYERS | {"filter": {"type": "predicate", "field": "attributable", "operator": "isNull"}},
         VISITORS | {"filter": {"type": "predicate", "field": "geo.cty", "operator": "equals", "value": "x"}},
         VISITORS | {"value": None},
         MEMBERS | {"value": []},

@@ -106,3 +106,31 @@ def test_addresses_and_times_of_visits_are_found(tmp_path):
     (tmp_path / "visits.csv").write_text(rows)
     found = find_columns(tmp_path / "visits.csv", ("user", "date"))[1]
     assert found == {"user": ["email"], "date": ["visit_time"]}
+
+
+@pytest.mark.parametrize(
+    ("dates", "credited"),
+    [
+        (["2025-01-02", "2025-01-03T10:00:00Z"], ["ads", "ads"]),
+        (["2025-01-02 00:00:00", "2025-01-03 00:00:00"], ["ads", "ads"]),
+        (["02.01.2025", "03.01.2025 10:00"], ["ads", "ads"]),
+        # A time of day, or an offset, makes an instant, which is before the visit of ten o'clock.
+        (["2025-01-02 00:00:00", "2025-01-03 10:00:00"], [None, "ads"]),
+        (["2025-01-02T00:00:00Z", "2025-01-03T00:00:00Z"], [None, "ads"]),
+        ([1735776000, 1735898400], [None, "ads"]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:clocks")
+def test_g253_a_day_is_a_day_beside_instants_too(dates, credited):
+    visits = pd.DataFrame({"user": ["u"], "channel": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
+    orders = pd.DataFrame({"order_id": ["1", "2"], "user": "u", "date": dates})
+    paths = at.read_journeys(visits, orders, dayfirst=True).paths().to_pandas()
+    nodes = [None if pd.isna(node) else node for node in paths.sort_values("event_id")["node_id"]]
+    assert nodes == credited
+
+
+def test_lines_of_an_order_keep_its_day():
+    visits = pd.DataFrame({"user": ["u"], "channel": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
+    orders = pd.DataFrame({"order_id": "1", "user": "u", "date": "2025-01-02", "value": [1.0, 2.0]})
+    paths = at.read_journeys(visits, orders, aggregate=True).paths().to_pandas()
+    assert paths["node_id"].tolist() == ["ads"]

@@ -120,3 +120,14 @@ def test_users_who_differ_by_case_or_leading_zeros_warn():
     )
     with pytest.warns(errors.InputWarning, match=said):
         read_journeys(clicks, orders)
+
+
+def test_people_of_an_account_share_a_path_if_it_is_the_user():
+    clicks = pd.DataFrame(
+        {"person_id": ["ann", "ben"], "company": "acme", "channel": ["fair", "search"], "date": "2025-01-01"}
+    )
+    deals = pd.DataFrame({"deal_id": ["d"], "company": ["acme"], "date": ["2025-01-02"], "value": [10.0]})
+    with pytest.raises(errors.InvalidRequest, match="its column as the user: columns={'user': 'company'}"):
+        read_journeys(clicks, deals, columns={"account": "company"})
+    paths = read_journeys(clicks, deals, columns={"user": "company"}).paths()
+    assert sorted(paths.to_pandas()["node_id"]) == ["fair", "search"]

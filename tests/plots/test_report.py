@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from attrib_ds import Paths, attribute, errors, models, report
-from attrib_ds.plots.overview import Overview, Period, in_words
+from attrib_ds.plots.overview import Measure, Overview, Period, in_words
 from attrib_ds.plots.report import _chart, first_page, page
 
 #: Ends of the axes of charts, and powers of ten of them.
@@ -316,3 +317,99 @@ def test_models_have_names_in_words():
     assert in_words("last_non_direct") == "Last non-direct"
     assert in_words("time_decay(half_life=3D)") == "Time decay (half life = 3D)"
     assert in_words("my_own (v2)") == "my_own (v2)"
+
+
+@pytest.fixture(scope="module")
+def twins():
+    """Paths of two currencies with spend, through two campaigns of one name; and their credits."""
+    touchpoints, conversions = journeys()
+    names = {"search": "Search", "mail": "spring", "radio": "spring", "<b>tv</b>": "<b>tv</b>"}
+    tree = pd.DataFrame({"node_id": list(names), "name": list(names.values()), "type": "campaign"})
+    conversions["currency"] = ["EUR", "eur", "USD", "EUR"] * 20
+    paths = replace(Paths.from_frames(touchpoints, conversions), nodes=tree.assign(parent_id=None))
+    spend = pd.DataFrame(
+        {"node_id": ["mail", "search", "mail"], "spend": [30.0, 20.0, 4.0], "currency": ["EUR", "EUR", "USD"]}
+    )
+    paths = paths.with_spend(spend)
+    return paths, attribute(paths, MODELS)
+
+
+def of_functions(paths, credits, name):
+    """Return a column of credits by its title in a report, the node and the model, and the roles of nodes."""
+    measure, _, unit = name.partition(", ")
+    if measure in ("Opens", "Assists", "Closes"):
+        return paths.roles().set_index("node_id")[measure.lower()]
+    rows = credits if not unit or measure == "Share" else credits[credits["currency"] == unit]
+    column = {"Share": "share"}.get(measure, measure.lower())
+    sums = rows.groupby([rows["node_id"].fillna(""), "model"])[column].sum(min_count=1)
+    return 100 * sums if measure == "Share" else sums
+
+
+def test_every_number_of_the_page_is_that_of_the_function_for_it(twins):
+    paths, credits = twins
+    overview = Overview.of(credits, paths)
+    data = json.loads(re.search(r'id="numbers">(.*?)</script>', page(overview, title="Report"), re.S)[1])
+    assert sorted(data["names"]) == ["<b>tv</b>", "Search", "spring (mail)", "spring (radio)", "unattributed"]
+    titles = [each["title"] for each in data["measures"]]
+    assert titles == [
+        "Conversions", "Share, %", "Value, EUR", "Value, USD", "Spend, EUR", "Spend, USD", "CPA, EUR", "CPA, USD",
+        "ROAS, EUR", "ROAS, USD",
+    ]  # fmt: skip
+    keys = list(overview.names)
+    for model, by_measure in zip(MODELS, data["numbers"], strict=True):
+        for title, numbers in zip(titles, by_measure, strict=True):
+            expected = of_functions(paths, credits, title)
+            wanted = [expected.get((key, model), np.nan) for key in keys]
+            shown = [np.nan if number is None else number for number in numbers]
+            assert shown == pytest.approx(wanted, nan_ok=True), (title, model)
+    for each in data["fixed"][:3]:
+        expected = of_functions(paths, credits, each["title"]).reindex(keys)
+        shown = [np.nan if number is None else number for number in each["numbers"]]
+        assert shown == pytest.approx(expected.tolist(), nan_ok=True), each["title"]
+
+
+def test_every_number_of_the_workbook_is_that_of_the_function_for_it(twins, tmp_path):
+    pytest.importorskip("xlsxwriter")
+    paths, credits = twins
+    overview = Overview.of(credits, paths)
+    keys = {name: key for key, name in overview.names.items()}
+    sheets = pd.read_excel(report(credits, tmp_path / "r.xlsx", paths=paths), sheet_name=None)
+    credit = sheets["Credit"].set_index(sheets["Credit"]["node"].map(keys))
+    titles = [*(each.title for each in overview.measures), "opens", "assists", "closes"]
+    for title in titles:
+        expected = of_functions(paths, credits, title if "," in title else title.capitalize())
+        if expected.index.nlevels > 1:
+            expected = expected.xs(overview.lead, level="model")
+        assert credit[title].tolist() == pytest.approx(
+            expected.reindex(credit.index).tolist(), nan_ok=True
+        ), title
+    for title in ("Conversions", "Value, EUR", "Value, USD"):
+        sheet = sheets[f"{title.replace(', ', ' ')} by model"]
+        expected = of_functions(paths, credits, title)
+        for model in MODELS:
+            wanted = [expected.get((keys[node], model), np.nan) for node in sheet["node"]]
+            assert sheet[in_words(model)].tolist() == pytest.approx(wanted, nan_ok=True), (title, model)
+    counts = paths.summary(top=None).groupby("path")["conversions"].sum()
+    shown = sheets["Paths"].fillna({"path": ""}).set_index("path")["conversions"]
+    assert shown.to_dict() == counts[shown.index].to_dict()
+    assert shown.min() >= counts.drop(shown.index).max()
+    assert any("spring (mail)" in path for path in shown.index)
+    every = sheets["All credits"]
+    assert every["conversions"].tolist() == pytest.approx(credits["conversions"].tolist())
+    dates = paths.to_pandas().drop_duplicates("event_id")["event_date"].dt.tz_localize(None)
+    both = overview.period.last - pd.Timedelta(days=2 * overview.period.days - 1)
+    assert sheets["Over time"]["conversions"].sum() == (dates >= both).sum()
+
+
+def test_a_number_has_one_rounding_on_a_page():
+    """Browsers round halves away from zero, and show all digits of large amounts."""
+    credits = CREDITS.assign(conversions=[0.25, 0.25, 0.0, 0.0], value=[12_345_678_912.0, 2.5, 0.0, 0.0])
+    overview = Overview.of(credits)
+    text = page(overview, title="Report")
+    assert "Ads (0.3, 50&nbsp;%)" in text
+    assert "12,345,678,912 EUR and 2.5 USD" in text
+    data = json.loads(re.search(r'id="numbers">(.*?)</script>', text, re.S)[1])
+    assert 12_345_678_912 in data["numbers"][0][2]
+    assert [Measure("", decimals=1).text(amount) for amount in (0.25, -0.25, 1.05, -0.04)] == [
+        "0.3", "\N{MINUS SIGN}0.3", "1.1", "0.0",
+    ]  # fmt: skip

@@ -80,6 +80,18 @@ def test_rows_that_break_a_rule_are_left_out_with_a_warning():
         at.conversion_paths(shop, conversion_page="/")
 
 
+def test_g250_trackers_who_stand_for_nobody_are_not_one_browser():
+    engine = ibis.duckdb.connect()
+    rows = {"trackerId": ["t", "undefined", "undefined"], "date": [NOON] * 3, "pageUrl": "https://a.example/"}
+    engine.create_table("hits", pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False))
+    with (
+        pytest.warns(errors.InputWarning, match="hits: 2 rows with a 'trackerId' that stands for nobody"),
+        pytest.warns(errors.RejectedRows, match="trackerId is missing"),
+    ):
+        shop = at.open_hits(engine, hits="hits")
+    assert int(at.interaction_insights(shop)["hitCount"].sum()) == 1
+
+
 def test_what_no_engine_does_is_refused(tmp_path):
     engine = ibis.duckdb.connect()
     hits, events = hit_streams.stream(1, hits=2, visitors=1, orders=1)

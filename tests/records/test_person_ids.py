@@ -20,11 +20,12 @@ NOBODY = [
     "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "0" * 64,
     hashlib.md5(b"").hexdigest(), hashlib.sha1(b"").hexdigest(), hashlib.sha256(b"").hexdigest().upper(),
     hashlib.md5(b"undefined").hexdigest(), hashlib.sha256(b"null").hexdigest(), hashlib.sha1(b"NULL").hexdigest(),
-    "guest@shop.invalid", "x@invalid",
+    "guest@shop.invalid", "x@invalid", "NA", "n.a.", "\\N", "(null)", "<null>", "[unknown]", "(not provided)", "(Anonymous)",
+    "(blank)", "#REF!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
 ]  # fmt: skip
 SOMEBODY = [
     "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
-    "notset", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
+    "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
 ]  # fmt: skip
 
 
@@ -124,6 +125,17 @@ def test_ids_that_a_float_has_rounded_are_refused_in_one_set_of_words(way):
     neighbours = f"{2**60} and {2**60 + 1} are both"
     with pytest.raises(InvalidRequest, match=re.escape("holds floats above 2^53") + ".*" + neighbours):
         calls[way]()
+
+
+@pytest.mark.parametrize("way", FRAMES)
+def test_ids_of_single_precision_have_fewer_digits(way):
+    """Floats of 32 bits tell integers apart up to 16,777,216 only."""
+    ids = np.array([2**24, 2**24 + 2, 7], np.float32)
+    clicks = pd.DataFrame({"user_id": ids, "node_id": "a", "date": pd.to_datetime(["2025-01-01T10:00"] * 3)})
+    orders = clicks.rename(columns={"node_id": "event_id"}).assign(event_id=["e", "f", "g"])
+    with pytest.raises(InvalidRequest, match=r"floats above 2\^24.*: 16777216 and 16777217 are both"):
+        FRAMES[way](clicks, orders)
+    assert credited(FRAMES[way](clicks[2:], orders.assign(value=1.0, currency="EUR")[2:])) == {"a": 1.0}
 
 
 def test_loaded_hits_of_nobody_and_of_rounded_trackers_are_rejected():

@@ -14,6 +14,7 @@ from attrib_ds.attribution.intervals import BOUNDS
 from attrib_ds.attribution.paths import project_tables as tree
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.errors import InvalidRequest, UnknownCurrency, check_choice
+from attrib_ds.records.currencies import codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 _CREDITS = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
@@ -258,7 +259,11 @@ def checked_spend(spend: Frame) -> pd.DataFrame:
             "in every row or in none"
         )
     return pd.DataFrame(
-        {"node_id": spend["node_id"].astype(TEXT), "currency": currencies.astype(TEXT), "spend": amounts}
+        {
+            "node_id": spend["node_id"].astype(TEXT),
+            "currency": codes_of_column("spend", currencies),
+            "spend": amounts,
+        }
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,8 @@ _TOGETHER: Final = 1 << 15
 _MOST_SESSIONS: Final = 50_000
 #: Minimum number of periods to draw: few of them would tell conversions apart by chance.
 _FEWEST: Final = 2_000
+#: A covariate separates users who converted from others by chance with less than this probability.
+_BY_CHANCE: Final = 1e-6
 #: With more rows than this, the first steps use every eighth row.
 _MANY: Final = 100_000
 
@@ -82,6 +85,7 @@ class HazardSample:
             histories = Histories.of(sequences, covariates=model.covariates)
         if not len(histories.event_user) + len(histories.unobserved.fold):
             raise InvalidRequest("paths: no conversions; an incremental model needs at least one")
+        _refuse_outcomes(histories)
         if model.interactions and nodes > model.most_interacting:
             raise InvalidRequest(
                 f"interactions: {nodes} nodes have {nodes * (nodes - 1) // 2} pairs; allowed: up to "
@@ -292,6 +296,23 @@ def _divided(weight: Numbers, cells: Codes) -> Numbers:
     equal = 1.0 / np.maximum(np.bincount(cell, minlength=count), 1)
     has_weight = total[cell] > 0
     return np.where(has_weight, weight / np.where(has_weight, total[cell], 1.0), equal[cell])
+
+
+def _refuse_outcomes(histories: Histories) -> None:
+    """Refuse a covariate that separates users who converted from all others: no effect is left beside it."""
+    converted = np.zeros(len(histories.since), bool)
+    converted[histories.event_user] = True
+    count, others = int(converted.sum()), int((~converted).sum())
+    ways = math.lgamma(count + others + 1) - math.lgamma(count + 1) - math.lgamma(others + 1)
+    if 2 * math.exp(-ways) > _BY_CHANCE:
+        return
+    for name, column in zip(histories.covariate_names, histories.covariates.T, strict=True):
+        first, second = column[converted], column[~converted]
+        if first.min() > second.max() or first.max() < second.min():
+            raise InvalidRequest(
+                f"covariates: {name!r} tells exactly who converted, so it is the outcome; allowed: columns "
+                "from before the first touchpoint"
+            )
 
 
 def half_lives_of(model: DiscreteHazard) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +21,8 @@ from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.money import OCCURRED
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, closest, warn
-from attrib_ds.records import person_ids
+from attrib_ds.records import currencies, person_ids
 from attrib_ds.records.frames import read_table, with_index
-from attrib_ds.records.person_ids import EXACT, INEXACT
 from attrib_ds.records.text_files import literal, quoted
 
 #: Prefix of the conversion columns that hold milestone dates.
@@ -84,7 +82,7 @@ def read_adjustments(source: Input, *, conversion: str, date: str) -> ir.Table:
         "currency": ibis.null("string"),
     }
     if source.has("currency"):
-        columns["currency"] = source.texts("currency", role="currency")
+        columns["currency"] = source.codes("currency")
     source.check()
     return source.table.select(**columns)
 
@@ -164,9 +162,9 @@ def anchored(conversions: ir.Table, anchor: str) -> ir.Table:
 
 _INSTANTS = "allowed: timestamps, dates or RFC 3339 text such as '2025-01-31T12:00:00Z'"
 _MISSING = "is missing; drop those rows or fill them"
-_CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _DAY = rf"{_DATE_FIRST}$"
+_MIDNIGHT = rf"{_DATE_FIRST}([ T]00:00(:00([.]0+)?)?)?$"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
 #: Rows that a sample has on average.
 _SAMPLE: Final = 2_000
@@ -265,8 +263,9 @@ class Input:
             if optional:
                 values = values.isnan().ifelse(ibis.null(kind), values)
             # Not by floor(), which overflows on floats beyond 64 bits.
-            self.suspect(name, "is not a whole number", (values.abs() <= EXACT) & (values % 1 != 0))
-            self.suspect(name, INEXACT, (values.abs() > EXACT) | values.isnan())
+            most = 2 ** person_ids.EXACT[kind.nbytes]
+            self.suspect(name, "is not a whole number", (values.abs() <= most) & (values % 1 != 0))
+            self.suspect(name, person_ids.merges(kind.nbytes), (values.abs() > most) | values.isnan())
             values = values.cast("int64")
         elif not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
             self._refuse(name, kind, "text or whole numbers")
@@ -302,6 +301,15 @@ class Input:
         is_nobody = is_nobody | folded.isin(words) if words else is_nobody
         return is_nobody.ifelse(ibis.null("string"), identifiers), missing
 
+    def somebody(self, name: str, identifiers: Any) -> Any:
+        """Return identifiers, null where they always stand for nobody; a warning counts these."""
+        is_nobody = person_ids.nobody(identifiers)
+        named = self.table.filter(is_nobody).agg(count=identifiers.count(), example=identifiers.min())
+        (found,) = named.to_pyarrow().to_pylist()
+        if found["count"]:
+            person_ids.warn_of_nobody(self.argument, name, found["count"], found["example"])
+        return is_nobody.ifelse(ibis.null("string"), identifiers)
+
     def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
         """Warn of users with a tenth of the rows; a sample says whom to count.
 
@@ -319,7 +327,7 @@ class Input:
         """Return instants in UTC without a zone; instants without an offset are read as UTC.
 
         A day stands for its start, or ``at_end`` for its end: a date, a text without a time, and each of a
-        column of midnights without a time zone, as pandas holds days.
+        column of midnights without a time zone, as pandas and databases write days.
         """
         values = self._column(name, role) if optional else self._complete(name, role)
         moments = self._moments(name, values)
@@ -333,11 +341,14 @@ class Input:
     def _are_days(self, values: Any) -> bool:
         """Return whether a column of a file or frame is midnights without a time zone."""
         kind = values.type()
-        if self.is_external or not kind.is_timestamp() or kind.timezone is not None:
+        if self.is_external or not (kind.is_string() or (kind.is_timestamp() and kind.timezone is None)):
             return False
+        rows = self.table.select(at=values)
+        is_midnight = (
+            rows["at"].re_search(_MIDNIGHT) if kind.is_string() else rows["at"] == rows["at"].truncate("D")
+        )
         # The first other instant ends the search.
-        others = self.table.select(at=values).filter(lambda row: row["at"] != row["at"].truncate("D"))
-        return not others.limit(1).to_pyarrow().num_rows
+        return not rows.filter(~is_midnight).limit(1).to_pyarrow().num_rows
 
     def _moments(self, name: str, values: Any) -> Any:
         """Return the values of a column as instants in UTC without a zone."""
@@ -391,10 +402,16 @@ class Input:
 
     def currencies(self, given: str | None, *, default: str | None = None) -> Any:
         """Return currencies: those of a column, with a code instead of a column for rows without one."""
-        is_code = given is not None and not self.has(given) and re.fullmatch(_CODE, given) is not None
-        column = given if given is not None and not is_code else default
-        own = ibis.null("string") if column is None else self.texts(column, role="currency")
-        return own.coalesce(given) if is_code else own
+        code = None if given is None or self.has(given) else currencies.code_of(given)
+        column = given if given is not None and code is None else default
+        own = ibis.null("string") if column is None else self.codes(column)
+        return own if code is None else own.coalesce(code)
+
+    def codes(self, name: str) -> Any:
+        """Return the codes of currencies that are written in any case, or by the sign of one currency."""
+        codes = currencies.codes(self.texts(name, role="currency"))
+        self.suspect(name, f"is not {currencies.NO_SIGN}", currencies.is_no_code(codes))
+        return codes
 
     def has(self, name: str) -> bool:
         """Return whether the table has a column."""
@@ -441,8 +458,9 @@ class Input:
             first = numbered.filter(is_wrong).order_by("row_of_input").limit(1)
             row = first.select("row_of_input", name).to_pyarrow().to_pylist()[0]
             shown = f"first in row {row['row_of_input']} ({row[name]!r})"
-        if complaint == INEXACT and math.isfinite(row[name]):
-            return person_ids.inexact(self.argument, name, row[name])
+        kind = self.table[name].type()
+        if kind.is_floating() and complaint == person_ids.merges(kind.nbytes) and math.isfinite(row[name]):
+            return person_ids.inexact(self.argument, name, row[name], size=kind.nbytes)
         rows = "1 row is not allowed: its" if count == 1 else f"{count:,} rows are not allowed: their"
         return InvalidRequest(f"{self.argument}: {rows} {name!r} {complaint}, {shown}")
 
@@ -452,6 +470,7 @@ class Input:
             is_further = role is not None and (role in FURTHER or role.startswith(MILESTONE))
             remedy = f"columns={{{role!r}: '…'}}" if is_further else f"{role}='…'"
             remedy = "" if role is None else f"; name another with {remedy}"
+            remedy += ", or pass a code such as 'EUR'" if role == "currency" else ""
             raise InvalidRequest(
                 f"{self.argument}: there is no column {wanted}{closest(name, self.table.columns)}; columns: "
                 f"{', '.join(self.table.columns)}{remedy}"

@@ -18,6 +18,7 @@ from attrib_ds.attribution.engines.engine import total
 from attrib_ds.attribution.paths.project_tables import lazy
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
+from attrib_ds.records.currencies import checked_code, codes_of_column
 from attrib_ds.records.frames import TEXT, Frame, read_frame
 
 #: Column of conversions: the date of the event, if windows end at the date of a state.
@@ -69,10 +70,8 @@ class Money:
         check_choice("later_rate", later_rate, _LATER_RATES)
         if currency is None and rates is not None:
             raise InvalidRequest("rates: in_currency is required with rates; pass the currency to convert to")
-        if currency is not None and (not isinstance(currency, str) or not currency):
-            raise InvalidRequest(
-                f"in_currency: {currency!r} is not a currency; allowed: a code such as 'EUR'"
-            )
+        if currency is not None:
+            currency = checked_code("in_currency", currency)
         checked = pd.DataFrame(columns=["currency", "date", "rate"]) if rates is None else _checked(rates)
         other = checked[checked["currency"] != currency].sort_values(["currency", "date"], ignore_index=True)
         until = other.groupby("currency")["date"].shift(-1).fillna(_FOREVER)
@@ -267,7 +266,7 @@ def _refuse_other_currencies(later: ir.Table) -> None:
 
 def _checked(rates: Frame) -> pd.DataFrame:
     rates = read_frame("rates", rates, ("currency", "date", "rate"))
-    currencies = rates["currency"].astype(TEXT)
+    currencies = codes_of_column("rates", rates["currency"])
     dates = read_dates(rates["date"]).dt.tz_localize(None)
     # Nanoseconds cannot represent the year 9999.
     dates = dates.astype("datetime64[us]")

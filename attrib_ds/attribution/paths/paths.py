@@ -534,7 +534,7 @@ class Paths:
         conversions: Any = self.conversions
         kept = () if self.groups is None else tuple(self.groups.columns[1:])
         if isinstance(by, str):
-            errors.check_choice("by", by, ("customer", *kept))
+            _check_by(by, ("customer", *kept))
         if isinstance(by, str) and self.groups is not None and by in kept:
             by = self.groups[["event_id", by]]
         if isinstance(by, str):
@@ -846,6 +846,17 @@ class Paths:
         named = lazy(names[["node_id", "node_name"]])
         joined = self.touches.left_join(named, "node_id")
         return joined.mutate(node_name=joined.node_name.coalesce(joined.node_id))
+
+
+def _check_by(by: str, allowed: tuple[str, ...]) -> None:
+    """Refuse other names of groups, and say how to make groups such as cohorts."""
+    if by not in allowed:
+        refusal = errors.InvalidRequest.choice("by", by, allowed)
+        raise errors.InvalidRequest(
+            f"{refusal.message}; for other groups, such as cohorts, pass a frame with 'user_id' or "
+            "'event_id' and one column with the group of each",
+            field="by",
+        )
 
 
 def _key_and_group(frame: pd.DataFrame) -> tuple[str, str]:

@@ -243,11 +243,13 @@ def current_amounts(tables: Tables, statistics: Sequence[str]) -> ir.Table:
     statistics : sequence of str
         Keys of the statistics.
     """
-    metrics = tables.metrics
-    current = metrics.filter(
-        metrics.key.isin(list(statistics)), metrics.type == "statistic", metrics.deletedAt.isnull()
-    )
-    return _amounts(current)
+    return amounts_of(tables.metrics, statistics)
+
+
+def amounts_of(metrics: ir.Table, statistics: Sequence[str]) -> ir.Table:
+    """Return the present amounts of statistics, from the table ``metrics`` of a project."""
+    is_current = metrics.key.isin(list(statistics)) & (metrics.type == "statistic")
+    return _amounts(metrics.filter(is_current & metrics.deletedAt.isnull()))
 
 
 def _versions(tables: Tables, statistic: str) -> ir.Table | None:

@@ -13,7 +13,8 @@ from ibis.common.exceptions import TableNotFound
 from attrib_ds import schema
 from attrib_ds.attribution.engines.engine import double, rebound, table_names
 from attrib_ds.attribution.paths import inputs, project_tables
-from attrib_ds.errors import InvalidRequest, closest
+from attrib_ds.display import counted
+from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.records.frames import to_pandas
 
 #: Prefixes of the columns of events that hold statistics (numbers) and states (when they were reached).
@@ -38,6 +39,7 @@ def _kinds(text: str = "", timestamp: str = "", number: str = "", flag: str = ""
 
 
 _AMOUNTS: Final = ("amount", "number", "amount.amount")
+_CURRENCIES: Final = ("currency", "amount.currency")
 _IDS: Final = ("_id", "eventId", "campaignId")
 #: Required columns of each table, and optional ones, which are null by default.
 TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
@@ -67,6 +69,12 @@ TABLES: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     ),
     "events of hits": (_kinds("_id eventType", "eventDate"), _kinds("trackerId userId")),
 }
+
+
+#: Ids of people and browsers beside raw hits.
+_IDS_OF_HITS: Final = ("trackerId", "userId")
+#: What becomes of rows without a user.
+_PEOPLE: Final = {"interactions": "they are in no path", "events": "as conversions they are unattributed"}
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,6 @@ class ExternalTables:
             if column in _AMOUNTS or column.startswith(STATISTIC):
                 source.identity = next((key for key in _IDS if key in table.columns), None)
                 source.require_finite(column)
-        source.check()
         converted = {
             column: _as(source, column, kind, like=like or name)
             if column in table.columns
@@ -135,6 +142,18 @@ class ExternalTables:
             for column in table.columns
             if column not in schema_columns
         }
+        currencies = [name for name in table.columns if name in schema_columns and name in _CURRENCIES]
+        converted |= {name: source.codes(name) for name in currencies}
+        units = [name for name in others if name.startswith(STATISTIC) and name.endswith(_CURRENCY)]
+        others |= {name: source.codes(name) for name in units}
+        source.check()
+        for column in _IDS_OF_HITS if (like or name) in ("hits", "events of hits") else ():
+            if source.has(column) and column in converted:
+                converted[column] = source.somebody(column, converted[column])
+        if (like or name) in _PEOPLE:
+            converted["userId"], count = source.people("userId", converted["userId"])
+            if count:
+                warn(f"{name}: {counted(count, 'rows')} without a 'userId': {_PEOPLE[like or name]}")
         return table.select(**converted, **others)
 
     def named(self, name: str, given: Any) -> ir.Table:

@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds.contract import identifiers
 from attrib_ds.errors import InvalidRequest, closest
-from attrib_ds.records.person_ids import EXACT, INEXACT
+from attrib_ds.records.person_ids import EXACT, merges
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.service.identity.identities import IdentitySource, identities_query
 from attrib_ds.service.identity.tombstones import IDENTITY, USER, buried_rows
@@ -155,8 +155,9 @@ class Checks:
         if self._is_verbatim and (pattern or ".").startswith("."):
             read = lambda column: f"NULLIF({self.source.text(column)}, '')"  # noqa: E731
         if self.source.types.get(name) in {"DOUBLE", "FLOAT"}:
-            is_inexact = f"abs(TRY_CAST({quoted(f'original {name}')} AS DOUBLE)) > {EXACT}"
-            self.rule(is_inexact, f"{labelled_value(name)} || {literal(f': {INEXACT}')}")
+            size = 4 if self.source.types[name] == "FLOAT" else 8
+            is_inexact = f"abs(TRY_CAST({quoted(f'original {name}')} AS DOUBLE)) > {2 ** EXACT[size]}"
+            self.rule(is_inexact, f"{labelled_value(name)} || {literal(f': {merges(size)}')}")
         # The dot matches line breaks too.
         wrong = f"NOT regexp_full_match({quoted(name)}, {literal(pattern)}, 's')" if pattern else None
         self._typed(

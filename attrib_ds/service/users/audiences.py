@@ -19,8 +19,9 @@ from attrib_ds.contract import users as contract
 from attrib_ds.contract.request import truncate
 from attrib_ds.filters import Comparison, Condition, Predicate, from_json, ibis_form
 from attrib_ds.filters.predicates import comparisons
+from attrib_ds.filters.vocabulary import STATISTICS
 from attrib_ds.filters.wire import CONDITION_PARTS
-from attrib_ds.queries.insights import within
+from attrib_ds.queries.insights import filtered_events, within
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service.store.store import Store, writes
 from attrib_ds.service.store.tables import insert_record, sql_table
@@ -334,19 +335,34 @@ def _condition_of(connection: Connection, id: str, argument: str) -> ConditionRe
 
 
 def _events(backend: Backend, condition: ConditionRecord, argument: str) -> ir.Table:
-    reference = condition["eventType"]
-    try:
-        user_fields.ProjectKeys(backend.con).check_key(f"eventTypesCount.{reference}", argument=argument)
-    except errors.InvalidRequest as refusal:
-        message = refusal.message.replace("eventTypesCount.", "")
-        raise errors.InvalidRequest(message, field=argument) from None
+    reference, where = condition["eventType"], None
+    project_keys = user_fields.ProjectKeys(backend.con)
+    _check_named(project_keys, f"eventTypesCount.{reference}", "eventTypesCount.", argument)
+    if condition.get("filter") is not None:
+        where = truncate(from_json(condition["filter"], kind="event"))
+        for leaf in comparisons(where):
+            if leaf.field.startswith(STATISTICS):
+                key = leaf.field.removeprefix(STATISTICS)
+                _check_named(project_keys, f"metrics.{key}.sum", "metrics.", argument)
     events = backend.table("events")
     since, until = (
         None if condition.get(name) is None else instants.parse(condition[name], argument=name)
         for name in ("since", "until")
     )
     is_counted = (events.eventType == reference) & within(events.eventDate, since, until)
-    return events.filter(is_counted).select("userId")
+    events = events.filter(is_counted)
+    if where is not None:
+        events = filtered_events(events, backend.table("metrics"), where)
+    return events.select("userId")
+
+
+def _check_named(keys: user_fields.ProjectKeys, key: str, prefix: str, argument: str) -> None:
+    """Refuse a key that the project does not have, in the words of the condition."""
+    try:
+        keys.check_key(key, argument=argument)
+    except errors.InvalidRequest as refusal:
+        message = refusal.message.replace(prefix, "").replace(".sum", "")
+        raise errors.InvalidRequest(message, field=argument) from None
 
 
 def _interactions(backend: Backend, condition: ConditionRecord) -> ir.Table:

@@ -414,6 +414,7 @@ def test_several_models_keep_their_order():
         ({"models": "markov", "date": "touch"}, "credits nodes, not touchpoints.*allowed: 'event'"),
         ({"confidence": 95}, "confidence: 95 is not allowed"),
         ({"models": "linaer"}, "models: 'linaer' is not a model"),
+        ({"models": "assisted"}, r"Paths.roles\(\) counts assisted conversions"),
     ],
 )
 def test_bad_input_is_refused_by_name(options, message):

@@ -8,6 +8,7 @@ import pytest
 
 from attrib_ds import Paths, attribute, estimate_effects
 from attrib_ds.attribution.models import DiscreteHazard
+from attrib_ds.errors import InvalidRequest
 from attrib_ds.records.frames import TEXT
 
 START = pd.Timestamp("2025-01-01", tz="UTC")
@@ -67,20 +68,34 @@ def test_all_users_convert_at_once(model):
     assert rows["conversions"].notna().all()
 
 
-def test_a_covariate_that_is_the_outcome_makes_no_effect_certain():
-    """Three of 400 users convert, and the covariate says who; each was reached."""
+def reached(hour, **covariates):
+    """Return paths in which three of 400 users convert, each of whom was reached the day before."""
     random = np.random.default_rng(1)
     touches = [
         (f"u{random.integers(400)}", "abc"[random.integers(3)], 20 * random.random()) for _ in range(1_200)
     ]
     touches += [(f"u{number}", "a", 19) for number in range(3)]
-    paths = paths_of(
-        touches,
-        # Not at midnight, which would stand for the end of the day.
-        [(f"u{number}", 20.001 + number) for number in range(3)],
-        [(f"u{number}", 0, 25.999) for number in range(400)],
-        is_buyer=[number < 3 for number in range(400)],
-    )
+    orders = [(f"u{number}", 20 + number + hour / 24) for number in range(3)]
+    return paths_of(touches, orders, [(f"u{number}", 0, 25.999) for number in range(400)], **covariates)
+
+
+@pytest.mark.parametrize("hour", [0, 0.024, 23.976])
+@pytest.mark.parametrize("spent", [[30.0, 30.0, 30.0], [5.0, 30.0, 90.0]])
+def test_a_covariate_that_is_the_outcome_is_refused(hour, spent):
+    with pytest.raises(InvalidRequest, match="covariates: 'spent' tells exactly who converted"):
+        estimate_effects(reached(hour, spent=[*spent, *[0.0] * 397]))
+
+
+def test_a_covariate_that_is_almost_the_outcome_makes_no_effect_certain():
+    """One user whom the covariate names did not convert."""
+    paths = reached(0.024, is_buyer=[number < 4 for number in range(400)])
     row = estimate_effects(paths).table().set_index("node_id").loc["a"]
     assert row["high"] - row["low"] > 0.1
     assert row["low"] < 0 < row["high"]
+
+
+def test_a_covariate_that_separates_a_few_users_by_chance_is_taken():
+    touches = [("u1", "a", 1), ("u2", "a", 1)]
+    users = [(f"u{number}", 0, 4) for number in range(9)]
+    paths = paths_of(touches, [("u1", 2.5)], users, age=[30, 99, *range(31, 38)])
+    assert estimate_effects(paths).table()["caused"].notna().all()

@@ -69,6 +69,8 @@ def test_groups_by_a_property_of_users_or_conversions():
             paths.split(wrong)
     with pytest.raises(errors.InvalidRequest, match="by: 'country' is not allowed.*customer"):
         paths.split("country")
+    with pytest.raises(errors.InvalidRequest, match="for other groups, such as cohorts, pass a frame"):
+        paths.split("cohort")
     sequences = Paths.from_sequences(pd.DataFrame({"path": ["a"], "n": [1]}), path="path", conversions="n")
     with pytest.raises(errors.InvalidRequest, match="groups of conversions needs the dates"):
         sequences.split("customer")

@@ -247,7 +247,7 @@ def test_missing_and_wrong_rates_are_refused_by_name(rates, message):
     ("options", "message"),
     [
         ({"rates": RATES}, "rates: in_currency is required with rates"),
-        ({"in_currency": 978}, "in_currency: 978 is not a currency"),
+        ({"in_currency": 978}, "in_currency: 978 is not allowed; expected a currency of ISO 4217"),
         ({"later_rate": "cash"}, "later_rate: 'cash' is not allowed.*original, own"),
         ({"adjustments": LATER.drop(columns="value")}, "adjustments: there is no column 'value'"),
         ({"adjustments": LATER.assign(value="x")}, "adjustments: the column 'value' holds string"),
@@ -311,3 +311,38 @@ def test_a_date_without_a_time_is_a_local_day():
         days = local_days_of(pd.Series(values), ZoneInfo("America/New_York"))
         assert days[0].day == day, (values, day)
         assert days.dt.tz is None, (values, day)
+
+
+def test_g255_currencies_are_compared_without_regard_to_case():
+    """100 and 60 are in EUR, which is written in two ways, and 40 in USD."""
+    orders = ORDERS.assign(currency=["eur", " € ", "USD"])
+    spend = pd.DataFrame({"node_id": ["email"], "spend": [10.0], "currency": ["eur"]})
+    credits = attribute(Paths.from_frames(TOUCHPOINTS, orders), "linear", spend=spend)
+    assert credits.groupby("currency")["value"].sum().to_dict() == {"EUR": 160.0, "USD": 40.0}
+    # Email has half of each order in EUR, 80 for 10.
+    assert credits.set_index("node_id").loc["email", ["currency", "roas"]].tolist() == ["EUR", 8.0]
+    rates = pd.DataFrame({"currency": ["usd"], "date": ["2025-01-01"], "rate": [0.5]})
+    converted = Paths.from_frames(TOUCHPOINTS, orders, in_currency="eur", rates=rates)
+    assert attribute(converted, "linear").groupby("currency")["value"].sum().to_dict() == {"EUR": 180.0}
+    later = LATER.assign(currency=["Eur", "EUR", "usd", "GBP"])
+    net = Paths.from_frames(TOUCHPOINTS, orders, adjustments=later)
+    assert attribute(net, "linear").groupby("currency")["value"].sum().to_dict() == {"EUR": 40.0, "USD": 50.0}
+    by_code = Paths.from_frames(TOUCHPOINTS, ORDERS.drop(columns="currency"), currency="eur")
+    assert attribute(by_code, "linear")["currency"].unique().tolist() == ["EUR"]
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "message"),
+    [
+        (["EUR", "Euro", "EUR"], {}, r"'currency' is not a currency of ISO 4217.*first in row 1 \('Euro'\)"),
+        (["EUR", "EUR", "$"], {}, r"\$, ¥ and kr mean several, first in row 2"),
+        ("EUR", {"currency": "Euro"}, "no column 'Euro' for the currency.*or pass a code such as 'EUR'"),
+        ("EUR", {"in_currency": "Euro"}, "in_currency: 'Euro' is not allowed; expected a currency"),
+    ],
+)
+def test_g255_what_is_no_currency_is_refused(column, options, message):
+    with pytest.raises(errors.InvalidRequest, match=message):
+        Paths.from_frames(TOUCHPOINTS, ORDERS.assign(currency=column), **options)
+    with pytest.raises(errors.InvalidRequest, match="spend: 'Euro' is not allowed"):
+        spend = pd.DataFrame({"node_id": ["email"], "spend": [10.0], "currency": ["Euro"]})
+        attribute(paths_of(), "linear", spend=spend)

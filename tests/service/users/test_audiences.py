@@ -8,7 +8,7 @@ import pytest
 from support.service_records import hex_id, send, table, visit
 
 from attrib_ds.errors import Conflict, InvalidRequest, NotFound
-from attrib_ds.filters import user
+from attrib_ds.filters import event, to_json, user
 from attrib_ds.service import Service
 from attrib_ds.service.users import audiences
 
@@ -33,6 +33,15 @@ def condition(combinator, *rules, **others):
         (BUYERS | {"since": "2025-01-04T00:00:00Z"}, [1, 3, 5]),
         (BUYERS | {"until": "2025-01-03T00:00:00Z"}, [1, 2]),
         (BUYERS | {"since": "2025-01-03T00:00:00Z", "until": "2025-01-03T00:00:00Z"}, [2]),
+        (BUYERS | {"filter": to_json(event("statistics.turnover") > 8)}, [1]),
+        (BUYERS | {"filter": to_json(event("statistics.turnover") > 15), "value": 2}, []),
+        (
+            BUYERS
+            | {"filter": to_json((event("statistics.items") == 2) | (event("statistics.turnover") < 6))},
+            [2, 3],
+        ),
+        (BUYERS | {"filter": to_json(event("statistics.turnover").is_null())}, [2, 5]),
+        (BUYERS | {"filter": to_json(event("eventDate") > "2025-01-04T12:00:00Z")}, [1, 5]),
         (VISITORS, [1, 6, 8]),
         (VISITORS | {"filter": FRENCH}, [1]),
         (VISITORS | {"filter": FRENCH, "operator": "equals", "value": 0}, [2, 3, 4, 5, 6, 7, 8]),

@@ -1,0 +1,261 @@
+"""The same data give the same paths, credits and money by every way in, and the same is said of them.
+
+What is expected is computed here, in plain Python over the rows, from the rules in the docs: a day is a day,
+placeholders are nobody, currencies are compared without regard to case and never mixed.
+"""
+
+import json
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import md5
+
+import ibis
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.law_examples import examples
+
+import attrib_ds as at
+from attrib_ds import errors
+from attrib_ds.records.frames import TEXT
+
+LOOKBACK = timedelta(days=30)
+DAY = timedelta(days=1)
+PEOPLE = ["ann@shop.example", "ben@shop.example", "cleo@shop.example"]
+NOBODY = [None, "", " ", "(not set)", "undefined", "00000000-0000-0000-0000-000000000000"]
+NODES = ["ads", "mail", "Radio"]
+CURRENCIES = ["EUR", "eur", "USD", " usd", "€"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows of touchpoints (user, node, date) and of orders (user, date, value, currency)."""
+
+    visits: list[tuple]
+    orders: list[tuple]
+
+
+def moments(*, has_days, has_clocks=True):
+    """Draw dates of a week as text: days, or instants at noon or later in the day."""
+    days = st.integers(1, 7).map(lambda day: f"2025-03-{day:02}")
+    clocks = st.sampled_from(["00:00:00Z", "12:00:00Z", "14:30:00+02:00", "23:59:59Z"])
+    instants = st.builds("{}T{}".format, days, clocks)
+    return st.one_of([days] * has_days + [instants] * has_clocks)
+
+
+@st.composite
+def data(draw):
+    """Draw visits and orders: people who meet or do not, nobody, days, instants or both, two currencies."""
+    users = st.sampled_from(PEOPLE * 2 + NOBODY)
+    strangers = st.sampled_from([f"not-{user}" for user in PEOPLE])
+    has_days = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    when = moments(has_days=has_days[0], has_clocks=has_days[1])
+    visits = draw(st.lists(st.tuples(users, st.sampled_from(NODES), when), min_size=1, max_size=8))
+    # One visit has a person, without whom files have no readable row.
+    visits.append((PEOPLE[0], "ads", draw(when)))
+    buyers = strangers if draw(st.integers(0, 4)) == 0 else users
+    value = st.integers(-2, 40).map(lambda quarters: quarters / 4)
+    row = st.tuples(buyers, when, value, st.sampled_from(CURRENCIES))
+    return Data(visits, draw(st.lists(row, min_size=1, max_size=6)))
+
+
+# -- what is expected
+
+
+def moment(text, *, at_end):
+    if "T" in text:
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    start = datetime.fromisoformat(f"{text}T00:00:00+00:00")
+    return start + DAY - timedelta(microseconds=1) if at_end else start
+
+
+def code(currency):
+    return {"€": "EUR"}.get(currency, currency.strip().upper())
+
+
+def expected(given):
+    """Return linear credits and the number of paths by their nodes, by node and currency."""
+    visits = [
+        (user, moment(when, at_end=False), node) for user, node, when in given.visits if user not in NOBODY
+    ]
+    credits, paths = Counter(), Counter()
+    for user, when, value, currency in given.orders:
+        end = moment(when, at_end=True)
+        # Touchpoints of one instant are in the order of their nodes in the credits of no rule that is linear.
+        path = [node for who, at, node in visits if who == user and end - LOOKBACK < at <= end]
+        paths[tuple(sorted(path)), code(currency)] += 1
+        for node in path or [None]:
+            share = 1 / max(len(path), 1)
+            credits[node, code(currency), "conversions"] += share
+            credits[node, code(currency), "value"] += share * value
+    return credits, paths
+
+
+def said(given):
+    """Return what is to be said, by a word that stands in the warning."""
+    users = [{row[0] for row in rows} - set(NOBODY) for rows in (given.visits, given.orders)]
+    return {
+        "orders without a user": any(row[0] in NOBODY for row in given.orders),
+        "no user meets": bool(users[1]) and not users[0] & users[1] and len(users[1]) > 0,
+    }
+
+
+# -- the ways in
+
+
+def visits_of(given):
+    return pd.DataFrame(given.visits, columns=["user_id", "node_id", "date"], dtype=TEXT)
+
+
+def orders_of(given):
+    rows = [(f"order-{number}", *row) for number, row in enumerate(given.orders)]
+    frame = pd.DataFrame(rows, columns=["event_id", "user_id", "date", "value", "currency"])
+    return frame.astype({"event_id": TEXT, "user_id": TEXT, "date": TEXT, "currency": TEXT})
+
+
+def by_frames(given):
+    return at.Paths.from_frames(visits_of(given), orders_of(given))
+
+
+def by_files(given):
+    # Names of nodes are not merged: they differ by more than their case.
+    return at.read_journeys(visits_of(given), orders_of(given)).paths()
+
+
+def instants_of(frame, column, *, at_end):
+    return pd.Series([moment(text, at_end=at_end) for text in frame[column]], dtype="datetime64[us, UTC]")
+
+
+def hexadecimal(user):
+    return md5(user.encode(), usedforsecurity=False).hexdigest()[:24]
+
+
+def loaded(shop, given):
+    """Load the visits, whose users the project finds by their e-mail address; rows of nobody are rejected."""
+    frame = visits_of(given)
+    is_somebody = ~frame["user_id"].isin([user for user in NOBODY if user]) & frame["user_id"].notna()
+    frame = frame[is_somebody].reset_index(drop=True)
+    visits = pd.DataFrame({"nodeId": frame["node_id"], "startDate": instants_of(frame, "date", at_end=False)})
+    visits["userId"] = [hexadecimal(user) for user in frame["user_id"]]
+    visits["userData"] = [json.dumps({"email": user}) for user in frame["user_id"]]
+    nodes = pd.DataFrame({"_id": NODES, "name": NODES, "type": "channel"})
+    assert at.load(shop, nodes=nodes, interactions=visits).rejected.empty
+
+
+def by_sending(given):
+    shop = at.connect("shop", path=":memory:")
+    loaded(shop, given)
+    columns = {"email": "user_id", "date": "date", "id": "event_id", "value": "value", "currency": "currency"}
+    sent = at.send_conversions(shop, orders_of(given), **columns)
+    assert sent["status"].eq("processed").all(), sent["error"].tolist()
+    return at.conversion_paths(shop, event_type="order", statistic="turnover")
+
+
+def by_tables(given):
+    engine = ibis.duckdb.connect()
+    visits, orders = visits_of(given), orders_of(given)
+    visits["date"] = instants_of(visits, "date", at_end=False)
+    orders["date"] = instants_of(orders, "date", at_end=True)
+    names = {"user_id": "userId", "node_id": "nodeId", "date": "startDate"}
+    visits = visits.rename(columns=names).assign(_id=[str(number) for number in range(len(visits))])
+    names = {"event_id": "_id", "user_id": "userId", "date": "eventDate", "value": "statistics.turnover"}
+    names |= {"currency": "statistics.turnover.currency"}
+    orders = orders.rename(columns=names).assign(eventType="order")
+    for name, frame in (("visits", visits), ("orders", orders)):
+        engine.create_table(name, pa.Table.from_pandas(frame, preserve_index=False))
+    shop = at.open_tables(engine, interactions="visits", events="orders")
+    return at.conversion_paths(shop, event_type="order", statistic="turnover")
+
+
+WAYS = {"frames": by_frames, "files": by_files, "sent": by_sending, "tables": by_tables}
+
+
+def found(paths):
+    credits = Counter()
+    for row in at.attribute(paths, "linear").itertuples():
+        for name in ("conversions", "value"):
+            credits[None if pd.isna(row.node_id) else row.node_id, row.currency, name] += getattr(row, name)
+    of_event = paths.to_pandas().groupby(["event_id", "currency"])["node_id"]
+    lists = Counter((tuple(sorted(nodes.dropna())), currency) for (_, currency), nodes in of_event)
+    return credits, lists
+
+
+def heard(way, given):
+    """Return credits, paths and what was said of them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        credits, paths = found(WAYS[way](given))
+    return (
+        credits,
+        paths,
+        [str(each.message) for each in caught if each.category.__module__ == errors.__name__],
+    )
+
+
+#: A part of the warnings of each topic, in the words of the ways in.
+_WORDS = {
+    "orders without a user": ("without a", "stand for nobody", "stands for nobody"),
+    "no user meets": ("no user of a conversion",),
+}
+
+
+def check(way, given):
+    credits, paths = expected(given)
+    found_credits, found_paths, messages = heard(way, given)
+    assert found_paths == paths
+    assert {key: value for key, value in found_credits.items() if value} == pytest.approx(
+        {key: value for key, value in credits.items() if value}
+    )
+    for topic, is_due in said(given).items():
+        assert not is_due or any(word in message for message in messages for word in _WORDS[topic]), topic
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=2, deadline=None)
+@given(data())
+def test_every_way_in_gives_what_the_rows_say(way, given):
+    check(way, given)
+
+
+def two_clocks(hours):
+    """Return orders 40 minutes after the only click of their person; clicks are in a time zone ahead of UTC."""
+    people = [f"person-{number}@shop.example" for number in range(20)]
+    noon = datetime(2025, 3, 4, 12)
+    clicked, ordered = (noon + timedelta(hours=hours), noon + timedelta(minutes=40))
+    return Data(
+        [(user, "ads", f"{clicked.isoformat()}Z") for user in people],
+        [(user, f"{ordered.isoformat()}Z", 10.0, "EUR") for user in people],
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "hours", "shift"),
+    [
+        *((way, 2, "1.5") for way in WAYS),
+        ("frames", 1, "0.5"),
+        ("frames", 5.75, "5.5"),
+        ("files", 14, "13.5"),
+    ],
+)
+def test_two_clocks_are_named_by_every_way_in(way, hours, shift):
+    said = f"clocks: 20 of 20 conversions were before every touchpoint of their user, nearly all by at most {shift} h"
+    credits, _, messages = heard(way, two_clocks(hours))
+    assert any(message.startswith(said) for message in messages), messages
+    assert credits[None, "EUR", "value"] == 200.0
+
+
+@pytest.mark.parametrize(("way", "hours"), [("frames", 15), ("files", 0), ("frames", 0.5)])
+def test_what_no_time_zone_explains_is_no_matter_of_clocks(way, hours):
+    assert not [message for message in heard(way, two_clocks(hours))[2] if "clocks:" in message]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=examples(150), deadline=None)
+@given(data())
+def test_every_way_in_gives_what_the_rows_say_in_many_cases(way, given):
+    check(way, given)
