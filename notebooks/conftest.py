@@ -1,4 +1,4 @@
-"""Each notebook runs in the environment that its first cell names, in an empty folder, on slow machines as on fast ones."""
+"""Each notebook runs in the environment that its first cell names, in an empty folder."""
 
 import importlib.util
 import shutil

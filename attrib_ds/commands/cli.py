@@ -218,7 +218,7 @@ def _add_projects(actions: Actions) -> None:
         actions, "load", "administration.load", "load files into an embedded project",
         _PROJECT,
         *(
-            # A bucket is no path.
+            # A bucket is not a path.
             _argument(
                 f"--{resource}", metavar="FILE",
                 help=f"NDJSON, Parquet or CSV of {resource}"

@@ -530,7 +530,7 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         if len(rules) == len(overview.models)
         else ", unless the model of effects holds"
     )
-    # The baseline of a model of effects is no lack of visits.
+    # The baseline of a model of effects is not a lack of visits.
     without = float(overview.across("Conversions").reindex(index=[""], columns=rules).iloc[0].min())
     if without > 1e-6:
         lookback = "" if paths is None else paths.settings.get("lookback", "")
@@ -540,4 +540,4 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         missed = 0.0 if paths is None else paths.beyond_lookback()
         if missed > 1e-6:
             parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"
-    return f"These data cannot tell {'; nor '.join(parts)}."
+    return f"These data cannot tell {', or '.join(parts)}."
