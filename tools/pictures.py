@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,7 +94,7 @@ def _app() -> Iterator[Page]:
     with tempfile.TemporaryDirectory() as folder, _page(width=1120, height=1080) as page:
         environment = {**os.environ, "ATTRIB_DS_HOME": folder}
         with subprocess.Popen(command, env=environment) as server:
-            _wait_for(port)
+            _wait_for(port, page)
             page.goto(f"http://127.0.0.1:{port}/")
             page.get_by_role("button", name="Open the sample").click()
             page.locator(".answers[aria-busy=false] .said li").first.wait_for()
@@ -103,13 +102,13 @@ def _app() -> Iterator[Page]:
             server.terminate()
 
 
-def _wait_for(port: int) -> None:
+def _wait_for(port: int, page: Page) -> None:
     """Wait until a server on this machine listens."""
     for _ in range(PATIENCE // 1000):
         with socket.socket() as tried:
             if tried.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(1)
+        page.wait_for_timeout(1000)
     raise TimeoutError(f"nothing listens on port {port}")
 
 
