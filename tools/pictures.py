@@ -7,6 +7,7 @@ It needs Playwright and Chromium. ``layers.py`` draws ``layers.svg``; ``live-pag
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import attrib_ds as at
@@ -51,16 +53,16 @@ def _save(axes: Any, name: str) -> None:
 
 def report() -> None:
     """Show the top of the demo's report."""
-    with tempfile.TemporaryDirectory() as folder, _page(width=840, height=1029, scale=2) as page:
+    with tempfile.TemporaryDirectory() as folder, _page(width=1120, height=1372, scale=1.5) as page:
         subprocess.run([sys.executable, "-m", "attrib_ds", "demo", "--out", folder], check=True)
         page.goto((Path(folder) / "report.html").as_uri())
-        page.screenshot(path=IMAGES / "report.png")
+        _show(page, "report")
 
 
 def app_overview() -> None:
     """Show the first page of the app on the sample shop."""
     with _app() as page:
-        page.screenshot(path=IMAGES / "app-overview.png", full_page=True)
+        _show(page, "app-overview", full_page=True)
 
 
 def form_attribution() -> None:
@@ -71,11 +73,17 @@ def form_attribution() -> None:
         page.get_by_role("button", name="Credit", exact=True).click()
         page.get_by_role("heading", name="Credits: 30 rows").wait_for()
         page.get_by_role("table").first.wait_for()
-        page.screenshot(path=IMAGES / "form-attribution.png", full_page=True)
+        _show(page, "form-attribution", full_page=True)
+
+
+def _show(page: Page, name: str, *, full_page: bool = False) -> None:
+    """Write a screenshot with few colours, which makes its file small."""
+    screenshot = Image.open(io.BytesIO(page.screenshot(full_page=full_page)))
+    screenshot.quantize(128, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
 
 
 @contextmanager
-def _page(*, width: int, height: int, scale: int = 1) -> Iterator[Page]:
+def _page(*, width: int, height: int, scale: float = 1) -> Iterator[Page]:
     """Open a browser of this size until the block ends."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

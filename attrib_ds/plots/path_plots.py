@@ -299,7 +299,7 @@ _COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsim
 
 
 def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
-    """Draw the held-out log-likelihood of Markov chains by order, relative to the best.
+    """Draw the held-out log-likelihood by Markov order, relative to the best.
 
     Parameters
     ----------
