@@ -496,11 +496,11 @@ def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:
 
 def _disagreement(overview: Overview) -> str:
     if len(overview.models) == 1:
-        return f"Only {in_words(overview.lead)} was asked; other models may divide the conversions otherwise."
+        return f"Only {in_words(overview.lead)} was used; other models may divide the conversions differently."
     wide = overview.across("Share, %").fillna(0.0).drop(index="", errors="ignore")
     spread = wide.max(axis=1) - wide.min(axis=1)
     if spread.empty:
-        return "There is nothing that models could divide otherwise."
+        return "Models cannot divide these conversions differently."
     if spread.max() < 0.5:
         return f"All {len(overview.models)} models agree to within half a percent of the conversions."
     key = str(spread.idxmax())
