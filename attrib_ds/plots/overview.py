@@ -496,7 +496,8 @@ def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:
 
 def _disagreement(overview: Overview) -> str:
     if len(overview.models) == 1:
-        return f"Only {in_words(overview.lead)} was used; other models may divide the conversions differently."
+        used = in_words(overview.lead)
+        return f"Only {used} was used; other models may divide the conversions differently."
     wide = overview.across("Share, %").fillna(0.0).drop(index="", errors="ignore")
     spread = wide.max(axis=1) - wide.min(axis=1)
     if spread.empty:
