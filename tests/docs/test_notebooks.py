@@ -69,10 +69,12 @@ def test_links_lead_somewhere():
 
 
 @pytest.mark.slow
-def test_a_notebook_has_what_its_reader_has(monkeypatch):
-    code = "import importlib.util, os\nprint(importlib.util.find_spec('pytest'), os.listdir())"
+def test_a_notebook_has_what_its_reader_has(monkeypatch, tmp_path):
+    (tmp_path / "kernel").mkdir()
+    code = "print('os' in globals())\nimport importlib.util, os\nprint(importlib.util.find_spec('pytest'), os.listdir())"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     monkeypatch.setenv("PYTHONSTARTUP", str(ROOT / "tests/support/bare_kernel.py"))
     monkeypatch.setenv("NOTEBOOK_EXTRAS", "")
+    monkeypatch.setenv("NOTEBOOK_FOLDER", str(tmp_path / "kernel"))
     NotebookClient(notebook, kernel_name="python3").execute()
-    assert [output.text for output in notebook.cells[0].outputs] == ["None []\n"]
+    assert [output.text for output in notebook.cells[0].outputs] == ["False\nNone []\n"]
