@@ -195,7 +195,7 @@ class Forbidden(AttribError, PermissionError):
 
 
 class NotFound(_OfField, LookupError):
-    """No such record."""
+    """The record does not exist."""
 
     status = 404
 
@@ -219,7 +219,7 @@ class ServiceFailure(AttribError):
 
 
 class NotSupported(AttribError, NotImplementedError):
-    """The project is of a kind that cannot do it; the message names the kind that can."""
+    """The call needs another kind of project; the message names it."""
 
     status = 501
 
@@ -239,11 +239,11 @@ class UnknownFields(UserWarning):
 
 
 class UnknownCurrency(UserWarning):
-    """Values without a currency cannot be compared with spend in one, or their currency does not exist."""
+    """Values without a currency cannot be compared with spend, or a currency does not exist."""
 
 
 class InputWarning(UserWarning):
-    """A file, frame or export was read, but perhaps not as it is meant, or it lacks what is needed."""
+    """A file, frame or export may have been misread, or lacks something."""
 
 
 class RejectedRows(UserWarning):
@@ -251,11 +251,11 @@ class RejectedRows(UserWarning):
 
 
 class ConfoundingWarning(UserWarning):
-    """The data contradict a model of effects: negative controls earn credit, for instance."""
+    """The data contradict a model of effects, for example because negative controls earn credit."""
 
 
 class TruncatedUsers(UserWarning):
-    """The table of observed users lacks those who were never touched."""
+    """The table of observed users lacks users without touchpoints."""
 
 
 class HoldoutWarning(UserWarning):

@@ -74,7 +74,7 @@ def parse(value: object, *, argument: str) -> datetime:
     Raises
     ------
     InvalidRequest
-        If the value is a date without a time, is no such instant, or leaves the years 0001 to
+        If the value is a date without a time, is not such an instant, or leaves the years 0001 to
         9999 once it is in UTC.
 
     Examples

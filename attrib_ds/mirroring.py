@@ -196,7 +196,7 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     for name, value in properties.items():
         if requested[name] not in (None, value):
             raise InvalidRequest(
-                f"{name}: {requested[name]!r} is not that of the project, which is {value!r}; leave it out"
+                f"{name}: got {requested[name]!r}, but the project has {value!r}; leave it out"
             )
     return properties
 
@@ -606,7 +606,7 @@ def _users(copier: Copier, where: Predicate | None, *, limit: int) -> tuple[pa.T
             answer = copier.source.send("search_users", columns=copier.user_columns, where=asked, **options)
         except InvalidRequest as error:
             if not error.details and "createdAt" in copier.user_columns:
-                # It is no counter, and not all services take it for a key.
+                # It is not a counter, and not all services take it for a key.
                 copier.user_columns.remove("createdAt")
             else:
                 copier.give_up_filters(error, asked)

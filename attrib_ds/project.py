@@ -516,7 +516,7 @@ def open_embedded(
             held = getattr(opened, name)
             if held != value:
                 raise errors.InvalidRequest(
-                    f"{name}: {value!r} is not that of the project, which is {held!r}, and never changes"
+                    f"{name}: got {value!r}, but the project has {held!r}, which cannot change"
                 )
         if not is_synced:
             warn_of_gaps("connect", opened.kept_out())

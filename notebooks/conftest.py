@@ -1,11 +1,17 @@
-"""Cells print the same on a slow machine as on a fast one, and without Spark what does not need Spark."""
+"""Each notebook runs in the environment that its first cell names, in an empty folder."""
 
 import importlib.util
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
+from support.page_scripts import ROOT, named_extras
 
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None and shutil.which("java") is not None
+
+#: Removed when the tests end; each notebook has a folder in it.
+_FOLDERS = tempfile.TemporaryDirectory(prefix="notebooks-")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -15,7 +21,13 @@ def pytest_runtest_setup(item):
         # Java logs there as it starts.
         item.parent.skip_compare = (*item.parent.skip_compare, "stderr")
     with pytest.MonkeyPatch.context() as patch:
-        # The kernel starts with the first cell. A bar shows where a cell takes more than a second.
+        # The kernel starts with the first cell.
+        patch.setenv("PYTHONSTARTUP", str(ROOT / "tests/support/bare_kernel.py"))
+        patch.setenv("NOTEBOOK_EXTRAS", " ".join(named_extras(item.path)))
+        folder = Path(_FOLDERS.name) / item.path.stem
+        folder.mkdir(exist_ok=True)
+        patch.setenv("NOTEBOOK_FOLDER", str(folder))
+        # A bar shows where a cell takes more than a second.
         patch.setenv("TQDM_DISABLE", "1")
         return (yield)
 

@@ -469,7 +469,7 @@ def create_key(
     scopes: Sequence[str] = (FULL_ACCESS,),
     expires_at: datetime | str | None = None,
 ) -> pd.Series[Any]:
-    """Create a service account of this project alone, and the file of its key.
+    """Create a service account for this project only, and write its key file.
 
     The key pair is made on this machine. Only its public half is sent to the service, so that the file is the
     only copy of the private key. If the file cannot be written, the key is revoked.
@@ -537,7 +537,7 @@ def create_key(
 
 @takes_project
 def list_keys(project: Project) -> pd.DataFrame:
-    """List the keys of service accounts whose only project is this one, oldest first.
+    """List the service account keys that open only this project, oldest first.
 
     Keys that also open other projects are listed by ``attrib-ds keys list`` on the server's machine.
 
@@ -677,7 +677,7 @@ def list_audit(
 
 @takes_project
 def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
-    """Check the consistency of a project, and repair what can be computed from its hits.
+    """Check the consistency of a project, and repair what its hits determine.
 
     Ids are unique and references exist; each received event is pending, processed or trashed; users,
     locations and counts agree with the records they are computed from; JSON is valid; and every block of the
@@ -721,7 +721,7 @@ def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
 
 @takes_project
 def compact(project: Project) -> pd.Series[Any]:
-    """Rewrite the files of a project, so that nothing of erased persons is left in them.
+    """Rewrite the files of a project without the data of erased persons.
 
     The service does so by itself within a day after :func:`attrib_ds.admin.delete_user`, while it runs.
     Requests wait meanwhile; a gigabyte takes about 20 seconds, and as much free room on the disk. After a

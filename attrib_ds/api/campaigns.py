@@ -422,7 +422,7 @@ def update_outlay(
 
 @takes_project
 def delete_outlay(project: Project, vendor_id: str, campaign_id: str, outlay_id: str) -> int:
-    """Delete an outlay, so that no cost includes it.
+    """Delete an outlay.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def send_events(
         processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid.
     nonce_columns : sequence of str, optional
         Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
-        them. A column named here that is no property of events is not sent.
+        them. A column named here that is not a property of events is not sent.
     dry_run : bool, default False
         Only validate the rows, also against their event types if the service offers that; nothing is stored.
 

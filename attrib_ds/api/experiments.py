@@ -165,7 +165,7 @@ def delete_holdout(project: Project, holdout: str) -> int:
 def assign(
     project: Project, ids: Frame | Iterable[str], *, holdout: str, column: str = "user_id"
 ) -> pd.DataFrame:
-    """Draw from whom a holdout withholds its node, for a list of ids.
+    """Draw which ids of a list a holdout withholds its node from.
 
     Use it for a list of e-mails or a retargeting audience. The draw depends on the project's key, the name of
     the holdout and the id alone, so it is the same each time and the same as that of a page. Nothing is

@@ -130,7 +130,7 @@ def get_interaction(project: Project, id: str) -> pd.Series[Any]:
 
 @takes_project
 def list_hits(project: Project, first_hit_id: str) -> pd.DataFrame:
-    """List the hits of a session in the order in which they arrived.
+    """List the hits of a session in order of arrival.
 
     Parameters
     ----------
@@ -431,7 +431,7 @@ def funnel(
     filtered: bool | None = False,
     bots: bool | None = False,
 ) -> pd.DataFrame:
-    """Count the users, or visits, that take steps in their order.
+    """Count the users, or visits, that take steps in order.
 
     Parameters
     ----------

@@ -199,7 +199,7 @@ class _Column:
 
 
 def _code(conversions: pd.DataFrame, value: str | None, currency: str | None) -> str | None:
-    """Return the currency of all values, if it is no column."""
+    """Return the currency of all values, if it is not a column."""
     if currency is None:
         return None
     if value is None:

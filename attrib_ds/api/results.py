@@ -397,7 +397,7 @@ def load(
     Loaded
         Counts of loaded rows, and the rejected rows. With raw hits, ``interactions`` is the change of the
         number of sessions: a late hit may join two. ``skipped_requests`` of access logs and
-        ``skipped_events`` of exports count what is no page view.
+        ``skipped_events`` of exports count what is not a page view.
 
     Raises
     ------

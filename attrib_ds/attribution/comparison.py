@@ -35,7 +35,7 @@ def compare_orders(
     folds: int = 5,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare the orders of Markov chains by cross-validation over users.
+    """Compare Markov orders by cross-validation over users.
 
     A chain of higher order always fits the paths it was estimated from better. What counts is the likelihood
     of the paths of other users, so each group of users is left out in turn.

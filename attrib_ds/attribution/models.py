@@ -192,7 +192,7 @@ class LinearRamp(Model):
 
 @dataclass(frozen=True)
 class TimeDecay(Model):
-    """Halve the credit with every ``half_life`` that a touchpoint is older than the conversion.
+    """Halve a touchpoint's credit with each ``half_life`` before the conversion.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ class PathModel(Model):
 
 @dataclass(frozen=True)
 class ConversionRateShapley(PathModel):
-    """Credit nodes by the Shapley value of a game whose worth is the conversion rate of a set of nodes.
+    """Credit nodes by Shapley values of the conversion rates of sets of nodes.
 
     The worth of a set of nodes is the conversion rate of the users who touched exactly these nodes. The
     conversions of a set are divided in proportion to the Shapley values of its nodes within the set. A value

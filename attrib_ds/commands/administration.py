@@ -115,7 +115,7 @@ def back_up(options: argparse.Namespace) -> None:
 
 
 def compact(options: argparse.Namespace) -> None:
-    """Rewrite the files of a project, so that nothing of erased persons is left in them."""
+    """Rewrite the files of a project without the data of erased persons."""
     with _administered(options) as project:
         before, after = at.admin.compact(project)
     show(f"Compacted {options.project}: {before:,} bytes before, {after:,} after")

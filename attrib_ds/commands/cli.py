@@ -157,13 +157,13 @@ def _add_credits(actions: Actions) -> None:
             "--aggregate", action="store_true", help="add up the rows of a conversion, such as order lines"
         ),
         _argument("--dayfirst", action=argparse.BooleanOptionalAction, help="03/04/2025 is in April"),
-        _argument("--decimal", choices=(".", ","), help="decimal mark of numbers, if they do not tell"),
+        _argument("--decimal", choices=(".", ","), help="decimal mark, if the numbers are ambiguous"),
         _argument(
             "--encoding", metavar="NAME", help="encoding of CSV files that are not UTF-8, such as cp1252"
         ),
         _argument(
             "--ignore-case", action=argparse.BooleanOptionalAction, default=True,
-            help="names of nodes that differ by case only are one",
+            help="treat names of nodes that differ only by case as one",
         ),
         *(
             _argument(
@@ -175,7 +175,7 @@ def _add_credits(actions: Actions) -> None:
         _path("--spend", "spend per node, or reports of ad platforms as they come", nargs="+"),
         _argument(
             "--conversion-page", metavar="PATH",
-            help="page that tells of a conversion, such as /thank-you, if the touchpoints are page views or "
+            help="page that counts as a conversion, such as /thank-you, if the touchpoints are page views or "
             "an access log",
         ),
         _argument("--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"),
@@ -218,7 +218,7 @@ def _add_projects(actions: Actions) -> None:
         actions, "load", "administration.load", "load files into an embedded project",
         _PROJECT,
         *(
-            # A bucket is no path.
+            # A bucket is not a path.
             _argument(
                 f"--{resource}", metavar="FILE",
                 help=f"NDJSON, Parquet or CSV of {resource}"
@@ -369,7 +369,7 @@ _LISTENING: Final = (
     *_DATABASES,
     _argument(
         "--metrics", type=_endpoint, metavar="[HOST:]PORT",
-        help="metrics for Prometheus at /metrics of this port, by default of this machine alone",
+        help="serve Prometheus metrics at /metrics on this port, by default on this machine only",
     ),
     _argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning",
@@ -403,7 +403,7 @@ def _add_serving(actions: Actions) -> None:
             help="folder of the parts, or a bucket such as s3://bucket/shop or gs://bucket/shop",
         ),
         _path("--settings", "the project's settings in JSON, as `attrib-ds settings` names them"),
-        _argument("--url", help="address of the project's service, which is asked for the settings instead"),
+        _argument("--url", help="address of the service to read the settings from"),
         _path("--key", "key file of a service account with the scope hits:write"),
         _path(
             "--journal", "folder of what is not yet in a part, on a disk of this machine "

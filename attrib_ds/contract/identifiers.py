@@ -189,7 +189,7 @@ def normal_email(value: str) -> str:
     Raises
     ------
     ValueError
-        If the text is no email address.
+        If the text is not an email address.
 
     Examples
     --------

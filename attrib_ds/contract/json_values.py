@@ -259,7 +259,7 @@ def is_unicode(value: str) -> bool:
 
 
 def nearest(value: object, names: tuple[str, ...]) -> str:
-    """Return a hint at the closest name, or an empty string if the value is no text or too long for a typo.
+    """Return a hint at the closest name, or an empty string if the value is not text or too long for a typo.
 
     Examples
     --------

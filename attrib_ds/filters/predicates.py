@@ -409,7 +409,7 @@ class Field:
         raise AttributeError(f"{self.kind}({self.name!r}) is a field, not a column of pandas: {advice}")
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} is a field, neither true nor false; compare it: {self!r} == value")
+        raise TypeError(f"{self!r} is a field and not true or false; compare it: {self!r} == value")
 
     def __iter__(self) -> NoReturn:
         raise TypeError(f"{self!r} is a field and has no members; compare it: {self!r} == value")
@@ -651,7 +651,7 @@ class Predicate:
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
-            "a predicate is neither true nor false by itself: write & | ~ for and, or, not "
+            "a predicate is not true or false by itself: write & | ~ for and, or, not "
             "(each comparison in parentheses), field.between(1, 3) for 1 < field < 3, "
             "and field.isin([...]) for `in`"
         )

@@ -200,8 +200,8 @@ def own_files() -> Form:
         return files[form_field.name]
 
     words = {
-        "touchpoints": ("Visits", "One row per visit or ad contact: who, which channel, when."),
-        "conversions": ("Conversions", "One row per order or lead: who, when and, if known, its value."),
+        "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
+        "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
         "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
     }
     inputs: Inputs = {"touchpoints": file, "conversions": file, "columns": partial(ColumnChoice, files)}

@@ -116,7 +116,7 @@ def disclosure(label: str, *children: Any) -> Any:
     return box("disclosure", toggle, content)
 
 
-#: Titles of columns, if their names do not tell the unit or are no words.
+#: Titles of columns, if their names do not tell the unit or are not words.
 _TITLES: Final = {
     "duration": "Duration (seconds)",
     "durationSum": "Duration (seconds)",

@@ -244,7 +244,7 @@ class Form(elements.Displayed):
     def _refresh(self) -> None:
         """Show the code of the current values, or why there is none.
 
-        A field that is still empty is no problem before the first press.
+        A field that is still empty is not a problem before the first press.
         """
         self.error = None
         for control in self._by_argument().values():

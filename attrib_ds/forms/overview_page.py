@@ -302,7 +302,7 @@ class OverviewPage(elements.Displayed):
         kept = parts[chosen].conversions.count().to_pyarrow().as_py()  # type: ignore[union-attr]
         note = f"{meaning}: {kept:,} of {conversions:,} conversions."
         if paths.spend is not None:
-            note += " Spend is known for everyone alone, so there are no returns here."
+            note += " Spend is known only for everyone together, so there are no returns here."
         return parts[chosen], [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
 
     def _last_visits(self, field: str) -> pd.DataFrame:
@@ -396,7 +396,7 @@ def _menu(label: str, options: list[str], chosen: str | None) -> Any:
 
 @takes_project
 def overview(project: Project) -> OverviewPage:
-    """Make the page that answers first: what brought the conversions of a project in a period.
+    """Make a page on what brought the conversions of a period.
 
     Parameters
     ----------

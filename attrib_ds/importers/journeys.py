@@ -519,7 +519,7 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
     ).fetchall()
     unknown = {word: amounts for word, amounts in found if code_of(word) is None}
     for word, _ in found:
-        # Amounts in something that is no currency are left out.
+        # Amounts in something that is not a currency are left out.
         amount = "NULL" if word in unknown else "amount"
         connection.execute(
             f"UPDATE user_conversions SET currency = ?, amount = {amount} WHERE currency = ?",

@@ -12,7 +12,7 @@ from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.queries import page_views
 from attrib_ds.records import sources, text_files
 
-#: Names of numbers that are no amounts of money.
+#: Names of numbers that are not amounts of money.
 _NO_AMOUNT: Final = re.compile(
     r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
     r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
@@ -114,7 +114,7 @@ def warn_of_refunds(table: own_table.OwnTable) -> None:
     for column in table.with_names(columns.COMMON_NAMES["refund"]):
         refunded = f"NOT regexp_full_match(lower({table.source.word(column)}), '{_NO_REFUND}')"
         if count := table.scalar(f"count(*) FILTER ({refunded})"):
-            advice = "Leave them out if they are no conversions"
+            advice = "Leave them out if they are not conversions"
             if _is_numeric(table, column):
                 advice = f"If the value includes them, name them with columns={{'refund': {column!r}}}"
             errors.warn(
@@ -170,8 +170,8 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
     left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
         errors.warn(
-            f"no column of {table.name} is known as the value, so that conversions have none; columns of "
-            f"numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}"
+            f"no column of {table.name} was recognized as the value, so conversions have no value; "
+            f"columns of numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}"
         )
 
 
@@ -200,6 +200,6 @@ def warn_of_statuses(table: own_table.OwnTable) -> None:
         if is_known and counts:
             errors.warn(
                 f"{table.name} has rows whose {column} is "
-                f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}, "
-                "and they count as conversions. Leave them out of the file if they are none"
+                f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}. "
+                "They count as conversions; leave them out of the file if they are not"
             )

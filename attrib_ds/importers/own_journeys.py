@@ -134,7 +134,7 @@ def read_journeys(
     ------
     InvalidRequest
         If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
-        conversions are not unique, a flag is neither yes nor no, the decimal mark or the encoding is unclear,
+        conversions are not unique, a flag is not a yes or no, the decimal mark or the encoding is unclear,
         or ``currency`` is not a currency.
 
     Warns

@@ -138,7 +138,7 @@ class OwnTable:
         if self._workbook is None:
             name = self.argument if self.name == self.argument else repr(self.name)
             raise errors.InvalidRequest(
-                f"{called}: {name} is no workbook with sheets; allowed with the path of an .xlsx file"
+                f"{called}: {name} is not a workbook with sheets; allowed with the path of an .xlsx file"
             )
         return written_files.read_sheet(self._workbook, sheet, argument=self.argument, called=called)
 
@@ -394,7 +394,7 @@ class OwnTable:
         example = self.scalar(f"min({self.source.word(column)}) FILTER ({self._clock(column)} IS NULL)")
         errors.warn(
             f"the column {column!r} of {self.name} is not used: its values, such as "
-            f"{display.printable(repr(example))}, are no times of day such as 14:05, so that the days of "
+            f"{display.printable(repr(example))}, are not times of day such as 14:05, so that the days of "
             f"{day!r} "
             "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
         )
@@ -430,7 +430,7 @@ class OwnTable:
         Raises
         ------
         InvalidRequest
-            If any cell is neither yes nor no.
+            If a cell is not a yes or no.
         """
         if self.source.types[column] == "BOOLEAN":
             return f"coalesce({sources.quoted(column)}, false)"
@@ -439,7 +439,7 @@ class OwnTable:
         other = self.scalar(f"min({word}) FILTER ({word} NOT IN ({yes}, {no}))")
         if other is not None:
             raise errors.InvalidRequest(
-                f"flag: {other!r} in the column {column!r} of {self.name} is neither yes nor no; allowed: "
+                f"flag: {other!r} in the column {column!r} of {self.name} is not a yes or no; allowed: "
                 "yes and no, y and n, true and false, t and f, 1 and 0; name another column with "
                 "columns={'flag': COLUMN}"
             )
@@ -482,7 +482,7 @@ class OwnTable:
             self.columns[role] = column
             self._select[role] = word
             if not optional:
-                self._reject(f"{word} IS NULL", column, "stands for nobody")
+                self._reject(f"{word} IS NULL", column, "is a placeholder")
 
     def take_groups(self) -> None:
         """Select the columns that divide conversions into groups, unless they have another role."""
@@ -495,7 +495,7 @@ class OwnTable:
                 self._select[role] = self.source.word(column)
 
     def _person(self, column: str) -> str:
-        """Return SQL for the id of a person or device, NULL where it stands for nobody."""
+        """Return SQL for the id of a person or device, NULL where it is a placeholder."""
         word = self.source.word(column)
         known = f"lower({word})" if "mail" in folded(column) else word
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
@@ -548,9 +548,9 @@ class OwnTable:
         if optional:
             return
         if user is None:
-            self._reject(f"{words['device']} IS NULL", device, "stands for nobody")
+            self._reject(f"{words['device']} IS NULL", device, "is a placeholder")
         else:
-            missing = sources.literal(f"{user} and {device} are missing or stand for nobody")
+            missing = sources.literal(f"{user} and {device} are missing or placeholders")
             self._rules.append((f"coalesce({', '.join(words.values())}) IS NULL", missing))
 
     def take_node(self, columns: Sequence[str]) -> None:

@@ -196,7 +196,7 @@ def _draw_ranges(ax: Axes, shown: pd.DataFrame, results: list[pd.DataFrame]) -> 
 def sensitivity(
     effects: Frame, *, node: str | None = None, currency: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw how strong an unobserved cause must be to explain the effect of a node away.
+    """Draw how strong an unobserved cause must be to explain away a node's effect.
 
     Parameters
     ----------

@@ -495,11 +495,12 @@ def _what_brought(overview: Overview, shown: pd.DataFrame, total: float) -> str:
 
 def _disagreement(overview: Overview) -> str:
     if len(overview.models) == 1:
-        return f"Only {in_words(overview.lead)} was asked; other models may divide the conversions otherwise."
+        used = in_words(overview.lead)
+        return f"Only {used} was used; other models may divide the conversions differently."
     wide = overview.across("Share, %").fillna(0.0).drop(index="", errors="ignore")
     spread = wide.max(axis=1) - wide.min(axis=1)
     if spread.empty:
-        return "There is nothing that models could divide otherwise."
+        return "Models cannot divide these conversions differently."
     if spread.max() < 0.5:
         return f"All {len(overview.models)} models agree to within half a percent of the conversions."
     key = str(spread.idxmax())
@@ -529,7 +530,7 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         if len(rules) == len(overview.models)
         else ", unless the model of effects holds"
     )
-    # The baseline of a model of effects is no lack of visits.
+    # The baseline of a model of effects is not a lack of visits.
     without = float(overview.across("Conversions").reindex(index=[""], columns=rules).iloc[0].min())
     if without > 1e-6:
         lookback = "" if paths is None else paths.settings.get("lookback", "")
@@ -539,4 +540,4 @@ def _unknown(overview: Overview, total: float, paths: Paths | None) -> str:
         missed = 0.0 if paths is None else paths.beyond_lookback()
         if missed > 1e-6:
             parts[-1] += f" ({number(missed)} had visits before that, which a longer lookback would credit)"
-    return f"These data cannot tell {'; nor '.join(parts)}."
+    return f"These data cannot tell {', or '.join(parts)}."

@@ -299,7 +299,7 @@ _COLUMNS = ("order", "held_out", "behind", "behind_error", "is_best", "is_parsim
 
 
 def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
-    """Draw the held-out log-likelihood of Markov chains by order, relative to the best.
+    """Draw the held-out log-likelihood by Markov order, relative to the best.
 
     Parameters
     ----------
@@ -328,11 +328,11 @@ def orders(compared: Frame, *, ax: Axes | None = None) -> Axes:
     ...     "behind_error": [0.1, 0.0, 0.1], "is_best": [False, True, False],
     ...     "is_parsimonious": [False, True, False]})
     >>> at.plots.orders(frame, ax=Figure().subplots()).get_xlabel()
-    'order: touchpoints that the next step depends on'
+    'Markov order: touchpoints that the next step depends on'
     """
     compared = read_frame("compared", compared, _COLUMNS)
     title, y = "Markov chains by order, on held-out users", "log-likelihood per path minus the best"
-    x = "order: touchpoints that the next step depends on"
+    x = "Markov order: touchpoints that the next step depends on"
     ax = style.start(ax, (6.2, 4.2), title, grid="y", x=x, y=y)
     if compared.empty:
         return style.write_empty(ax, "nothing to compare")

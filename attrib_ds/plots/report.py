@@ -328,7 +328,7 @@ def _roles(overview: Overview) -> str:
         "one. Assists: stood between. Counted in conversions."
     )
     head = ["", "Opens", "|half", "|half", "Closes", "Assists"]
-    return _section("Who opens journeys, who closes them", text, head, rows)
+    return _section("How journeys open and close", text, head, rows)
 
 
 def _returns(overview: Overview) -> str:

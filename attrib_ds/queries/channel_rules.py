@@ -52,7 +52,7 @@ def _rows(file: str) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()[2:]]
 
 
-#: Search engines have subdomains that are no search, such as ``docs.google.com``.
+#: Search engines have subdomains that are not search, such as ``docs.google.com``.
 _WITH_SUBDOMAINS: Final = frozenset(KINDS) - {"search"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
 #: Of a name in DNS: characters and labels.
@@ -109,7 +109,7 @@ def host_pattern(kind: str) -> str:
 
 
 def referrer_host(referrer: str) -> str:
-    """Return the host of a URL in lower case; empty if it is no URL.
+    """Return the host of a URL in lower case; empty if it is not a URL.
 
     Examples
     --------
@@ -258,8 +258,8 @@ def channel_rules() -> pd.DataFrame:
     DataFrame
         One row per rule, in order: the first rule that matches assigns its ``channel``. ``source``,
         ``medium``, ``campaign`` and ``referrer`` hold regular expressions that must match the whole value,
-        without regard to case; a missing one is no condition, and all of a row must match. A blank value is
-        an empty text.
+        without regard to case; a missing one matches everything. All of a row must match. A blank value is an
+        empty text.
 
     See Also
     --------

@@ -49,7 +49,7 @@ _PARTS: Final = {
     "search": (r"^[^?#]*(\?[^#]*)", 1),
     "hash": ("^[^#]*(#.*)", 1),
 }
-#: Fragments do not continue after a line break, so that the text is no URL.
+#: Fragments do not continue after a line break, so that the text is not a URL.
 _BROKEN: Final = "#.*\n"
 
 

@@ -27,7 +27,7 @@ _REFERRER_TYPES: Final = {
 }
 #: Unpaid channels with the id of their node.
 _UNPAID: Final = {name: name.lower().replace(" ", "-") for name in _REFERRER_TYPES if name != "Direct"}
-#: Roots that are no source and medium. A source of the same name is written differently.
+#: Roots that are not source and medium. A source of the same name is written differently.
 _ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 #: Types of the levels of users' own columns, from the root down.
 LEVELS: Final = ("channel", "campaign", "adset", "ad", "keyword")

@@ -217,9 +217,9 @@ def create_page_views(
     Returns
     -------
     source : Source
-        The raw hits. Rows are numbered across all exports; unreadable are those that are no events.
+        The raw hits. Rows are numbered across all exports; unreadable are those that are not events.
     skipped : int
-        Number of events that are no page views.
+        Number of events that are not page views.
     """
     number = _number(exports)
     selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items())
@@ -319,7 +319,7 @@ _ORIGIN: Final = r"^([a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)"
 
 
 def selected_url_parts(page: str, prefix: str) -> str:
-    """Return the parts of a URL as columns ``<prefix>.<part>`` of a SELECT; all are null if it is no URL.
+    """Return the parts of a URL as columns ``<prefix>.<part>`` of a SELECT; all are null if it is not a URL.
 
     Examples
     --------
@@ -374,7 +374,7 @@ class AccessLog:
     statuses : tuple of int, default (200, 304)
         Statuses of the responses that are page views.
     static : tuple of str
-        Endings of paths that are no page views; by default those of images, styles, scripts and other files.
+        Endings of paths that are not page views; by default those of images, styles, scripts and other files.
 
     Notes
     -----
@@ -433,7 +433,7 @@ def open_access_log(
         With the columns ``trackerId``, ``date``, ``pageUrl``, ``referrer``, ``userAgent`` and ``ip``. Rows
         are lines, numbered across all files; unreadable are those of another format.
     skipped : int
-        Number of requests that are no page views.
+        Number of requests that are not page views.
 
     Raises
     ------
@@ -490,7 +490,7 @@ def open_access_log(
 
 
 def _lines(paths: Sequence[Path]) -> pa.RecordBatchReader:
-    """Return the lines of files, a block at a time; bytes that are no UTF-8 are replaced."""
+    """Return the lines of files, a block at a time; bytes that are not UTF-8 are replaced."""
     columns = pa.schema([pa.field("line", pa.string())])
 
     def batches() -> Iterator[pa.RecordBatch]:

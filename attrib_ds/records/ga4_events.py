@@ -47,7 +47,7 @@ MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term"
 def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> list[export_tables.Export]:
     """Create the table ``source_events``: each event once, with its parameters and its traffic source.
 
-    Rows that are no events are in the table ``rejected``.
+    Rows that are not events are in the table ``rejected``.
 
     Parameters
     ----------
@@ -223,9 +223,9 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
     Returns
     -------
     source : Source
-        The raw hits; unreadable rows are those that are no events.
+        The raw hits; unreadable rows are those that are not events.
     skipped : int
-        Number of events that are no page views.
+        Number of events that are not page views.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Ids of people and devices that stand for nobody, such as ``(not set)``, or that a float has rounded."""
+"""Ids of people and devices that are placeholders, such as ``(not set)``, or that a float has rounded."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ _OTHERS: Final = (
 )  # fmt: skip
 #: Words that may be ids, but not in brackets.
 _BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
-#: Ids of nobody where many rows share them; a person may have each of them.
+#: Placeholders where many rows share them; a single person may have each of them.
 SHARED: Final = ("guest", "anonymous", "unknown", "test", "true", "false", "0", "-1")
 #: Those of them that are ids where all others are small integers, too.
 _INTEGERS: Final = ("0", "-1")
@@ -61,7 +61,7 @@ _SHARE: Final = 0.1
 
 
 def is_nobody(text: str) -> bool:
-    """Return whether an id always stands for nobody.
+    """Return whether an id is always a placeholder.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def is_nobody(text: str) -> bool:
 
 
 def nobody(value: Any) -> Any:
-    """Return whether a column of text always stands for nobody, as an Ibis expression."""
+    """Return whether text is always a placeholder, as an Ibis expression."""
     folded = value.strip().lower()
     # Most ids are neither as short as the words nor begin as they do, which is faster to see.
     may_be = folded.length().isin([0, 32, 40, 64]) | folded.left(1).isin(_FIRST) | folded.endswith("invalid")
@@ -85,7 +85,7 @@ _FIRST: Final = sorted({word[0].lower() for word in (*_WORDS, *_OTHERS)} | set(f
 
 
 def nobody_sql(word: str) -> str:
-    """Return whether SQL for a text always stands for nobody, as SQL of DuckDB."""
+    """Return SQL of DuckDB for whether text is always a placeholder."""
     folded = f"lower(trim({word}))"
     hashes = ", ".join(f"'{each}'" for each in _HASHES)
     pattern = _PATTERN.replace("'", "''")
@@ -93,7 +93,7 @@ def nobody_sql(word: str) -> str:
 
 
 def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool) -> list[str]:
-    """Return the words of ``SHARED`` that stand for nobody in a table, from the number of rows of each.
+    """Return the words of ``SHARED`` that are placeholders in a table, from the number of rows of each.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def shared(counts: Mapping[str, int], rows: int, *, are_integers: bool) -> list[
 
 
 def strangers(connection: Any, relation: str, column: str, *, email: str | None = None) -> list[str]:
-    """Return the words of ``SHARED`` that stand for nobody in a table of DuckDB.
+    """Return the words of ``SHARED`` that are placeholders in a table of DuckDB.
 
     Parameters
     ----------
@@ -166,10 +166,10 @@ def inexact(argument: str, column: str, value: float, *, size: int = 8) -> error
 
 
 def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
-    """Warn of rows whose id stands for nobody, and which count as rows without an id."""
+    """Warn of rows whose id is a placeholder; they count as rows without an id."""
     errors.warn(
-        f"{place}: {counted(count, 'rows')} with a {column!r} that stands for nobody, such as "
-        f"{printable(repr(example))}: they count as missing, so that strangers are not one person"
+        f"{place}: {counted(count, 'rows')} with a placeholder in {column!r}, such as "
+        f"{printable(repr(example))}: they count as missing, so that different people are not merged"
     )
 
 

@@ -33,7 +33,7 @@ _ROBOT: Final = "com.iab.snowplow/spiders_and_robots"
 def open_snowplow_events(connection: duckdb.DuckDBPyConnection, events: object) -> list[export_tables.Export]:
     """Create the table ``source_events``: each event once.
 
-    Rows that are no events are in the table ``rejected``.
+    Rows that are not events are in the table ``rejected``.
 
     Parameters
     ----------
@@ -206,9 +206,9 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
     Returns
     -------
     source : Source
-        The raw hits; unreadable rows are those that are no events.
+        The raw hits; unreadable rows are those that are not events.
     skipped : int
-        Number of events that are no page views.
+        Number of events that are not page views.
 
     Raises
     ------

@@ -30,7 +30,7 @@ _FORMULA_PREFIXES: Final = (
     *("\uff1d", "\uff0b", "\uff0d", "\uff20"),
 )
 _BYTE_ORDER_MARK: Final = "\ufeff"
-#: Cells with such a prefix that are no formulas: numbers, and phone numbers in E.164 format.
+#: Cells with such a prefix that are not formulas: numbers, and phone numbers in E.164 format.
 _HARMLESS: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\+[1-9][0-9]{1,14}")
 #: Text stays text: XlsxWriter would make formulas, links and numbers of some.
 _TEXT_ONLY: Final[dict[str, Any]] = {f"strings_to_{kind}": False for kind in ("formulas", "urls", "numbers")}
@@ -228,7 +228,7 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
     Raises
     ------
     InvalidRequest
-        If the file is no workbook, or has no such sheet, or the sheet is empty; the message names the
+        If the file is not a workbook, or has no such sheet, or the sheet is empty; the message names the
         ``argument`` of the file, or that of the sheet (``called``).
     """
     with _opened(path, argument) as book:

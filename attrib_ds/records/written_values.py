@@ -46,7 +46,7 @@ def moment(word: str, *, dayfirst: bool | None) -> str:
 
 
 def advice(word: str, *, dayfirst: bool | None) -> str:
-    """Return SQL for the advice to give with text that is no instant."""
+    """Return SQL for the advice to give with text that is not an instant."""
     is_unclear = f"{str(dayfirst is None).lower()} AND regexp_matches({word}, '{_LOCAL}')"
     is_short = f"regexp_matches({word}, '{_SHORT}')"
     return (

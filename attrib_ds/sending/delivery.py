@@ -356,8 +356,8 @@ def refuse(problems: Sequence[str | None], labels: Sequence[Hashable], *, by_col
             if detail["problem"] != _UNDATED:
                 raise errors.InvalidRequest(str(detail["problem"]), details=details)
         raise errors.InvalidRequest(
-            f"{_UNDATED}; {display.counted(len(details), 'rows')} {'has' if len(details) == 1 else 'have'} "
-            "neither, and would be stored twice or not at all if sent again",
+            f"{_UNDATED}; {display.counted(len(details), 'rows')} {'lacks' if len(details) == 1 else 'lack'} "
+            "both, and would be stored twice or not at all if sent again",
             field="events",
             details=details,
         )

@@ -178,7 +178,7 @@ def in_project_currency(backend: Backend, metrics: ir.Table, currency: str) -> i
     -------
     ibis.Table
         The same rows and columns, and ``converted`` (DECIMAL(24, 6)): exact for amounts in the project's
-        currency; null without a rate, and for metrics that are no amounts. An amount could not be converted
+        currency; null without a rate, and for metrics that are not amounts. An amount could not be converted
         if ``amount`` is not null and ``converted`` is.
 
     Examples

@@ -162,7 +162,7 @@ def test_frames_that_cannot_be_sent(orders_shop, orders):
         send_events(orders_shop, orders.drop(columns="eventType"))
     with pytest.raises(InvalidRequest, match="events: has an unknown column 'email'"):
         send_events(orders_shop, orders.rename(columns={"data.email": "email"}))
-    with pytest.raises(InvalidRequest, match="events: nonce or eventDate is required; 4 rows have neither"):
+    with pytest.raises(InvalidRequest, match="events: nonce or eventDate is required; 4 rows lack both"):
         send_events(orders_shop, orders.drop(columns="eventDate"))
     with pytest.raises(InvalidRequest, match="conflicts with another column"):
         send_events(orders_shop, orders.assign(**{"data.turnover": 5}))

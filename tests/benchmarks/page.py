@@ -88,7 +88,7 @@ def _decisions(figures: dict) -> str:
 
 def verdicts(rows: list[dict]) -> str:
     """Return a table of what the controls say about the discrete hazard, and how far that is true."""
-    header = ["", "clear", "cannot tell", "confounded", "level", "share error", "right decisions"]
+    header = ["", "clear", "cannot tell", "confounded", "effect size", "share error", "right decisions"]
     lines = [header]
     for row in rows:
         figures = row["figures"]

@@ -231,9 +231,9 @@ def test_a_project_has_the_currency_and_time_zone_of_the_options(tmp_path, capsy
     assert main([*create, "--timezone", "Europe/Oslo"]) == 0
     with connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="NOK") as shop:
         assert shop.tables().currency == "NOK"
-    with pytest.raises(InvalidRequest, match="currency: 'EUR' is not that of the project, which is 'NOK'"):
+    with pytest.raises(InvalidRequest, match="currency: got 'EUR', but the project has 'NOK'"):
         connect("my-shop", path=tmp_path / "my-shop.duckdb", currency="EUR")
-    with pytest.raises(InvalidRequest, match="timezone: 'UTC' is not that of the project"):
+    with pytest.raises(InvalidRequest, match="timezone: got 'UTC'"):
         connect("my-shop", path=tmp_path / "my-shop.duckdb", timezone="UTC")
     invalid = ["projects", "create", "other", "--home", str(tmp_path), "--timezone", "Oslo"]
     assert main(invalid) == 1

@@ -4,18 +4,9 @@ import inspect
 import re
 from pathlib import Path
 
-import pytest
-
 import attrib_ds as at
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "money-and-time.md"
-
-
-@pytest.mark.slow
-def test_its_python_runs_as_it_is_written():
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 6
-    exec(compile("\n".join(blocks), str(PAGE), "exec"), {})
 
 
 def test_its_choices_are_those_of_both_functions_and_have_their_defaults():

@@ -5,6 +5,10 @@ import json
 import re
 from pathlib import Path
 
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 
@@ -62,3 +66,15 @@ def test_links_lead_somewhere():
         for text in cells_of(notebook, "markdown"):
             for target in re.findall(r"\]\(([^)#\s]+)\)", text):
                 assert (notebook.parent / target).exists(), target
+
+
+@pytest.mark.slow
+def test_a_notebook_has_what_its_reader_has(monkeypatch, tmp_path):
+    (tmp_path / "kernel").mkdir()
+    code = "print('os' in globals())\nimport importlib.util, os\nprint(importlib.util.find_spec('pytest'), os.listdir())"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    monkeypatch.setenv("PYTHONSTARTUP", str(ROOT / "tests/support/bare_kernel.py"))
+    monkeypatch.setenv("NOTEBOOK_EXTRAS", "")
+    monkeypatch.setenv("NOTEBOOK_FOLDER", str(tmp_path / "kernel"))
+    NotebookClient(notebook, kernel_name="python3").execute()
+    assert [output.text for output in notebook.cells[0].outputs] == ["False\nNone []\n"]

@@ -1,12 +1,16 @@
-"""Each page with Python, and each notebook, runs from top to bottom in the environment that it names."""
+"""Each page with Python runs from top to bottom in the environment that it names, and its results are right.
 
+Notebooks run with nbval; ``notebooks/conftest.py`` gives them the same environment.
+"""
+
+import json
 import re
 import shlex
 from contextlib import contextmanager
 
 import pandas as pd
 import pytest
-from support.page_scripts import continued, named_extras, notebooks, pages, python_of, run, script_of
+from support.page_scripts import ROOT, continued, pages, python_of, run, script_of
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
@@ -17,6 +21,89 @@ from attrib_ds.service.http.server import ServerOptions, running
 ADDRESSES = ("https://attribution.example", "https://stats.shop.example")
 #: Its last block needs visitors, whom ``test_withhold_at_random.py`` lets come.
 _WITH_VISITORS = "how-to/withhold-at-random"
+#: What a page has computed at its end: expressions and their values.
+RESULTS = {
+    "README": {"len(credits) > 0": True},
+    "how-to/bring-your-own-data": {
+        'len(at.search_interactions(at.connect("exported", path="exported.duckdb")))': 2,
+    },
+    "how-to/crm-conversions": {
+        # Noah's 900 EUR: display and search; Jonas's 450.50 EUR: display, twice search, twice organic.
+        'credits[credits["value"] > 0].set_index("node_name")["value"].round(6).to_dict()': {
+            "Display": 450 + 90.1,
+            "Paid Search": 450 + 180.2,
+            "Organic Search": 180.2,
+        },
+    },
+    "how-to/large-results": {
+        "[str(visits), str(users)]": ["visits.parquet", "users.parquet"],
+        "list(pd.read_parquet(visits).columns)": ["_id", "userId", "startDate"],
+        'int(pd.read_parquet(users)["interactionCount"].sum())': 2,
+    },
+    "how-to/other-engines": {
+        '[credits.loc[credits["model"] == "linear"].set_index("node_id")[name].to_dict()'
+        ' for name in ("conversions", "value")]': [
+            {"email": 1.5, "search": 0.5},
+            {"email": 35.0, "search": 15.0},
+        ],
+        "same.round(9).equals(credits.round(9))": True,
+        '[again[name].round(9).equals(credits[name].round(9)) for name in ("model", "node_id", "conversions", "value")]': [
+            True
+        ]
+        * 4,
+        'days["sessionCount"].tolist()': [2, 1, 1],
+    },
+    "how-to/questions": {
+        # Opens are first touch, and closes last touch.
+        '[bool(roles.set_index("node_id")[role].sub(credits[credits["model"] == model].groupby("node_id")'
+        '["conversions"].sum()).abs().max() < 1e-9)'
+        ' for role, model in (("opens", "first_touch"), ("closes", "last_touch"))]': [True, True],
+        'bool(months["low"].notna().all())': True,
+        'sorted(by_customer.index.unique("customer"))': ["first", "returning"],
+        'pd.ExcelFile("report.xlsx").sheet_names[:2]': ["Overview", "Credit"],
+    },
+    "how-to/raw-hits": {
+        # Anna's two sessions, Ben's one, the visitor of the log, and Carl of the export.
+        'at.search_interactions(shop, sort="startDate")[["nodeId", "hitCount", "referrerType"]].values.tolist()': [
+            ["newsletter/email/january", 2, "campaign"],
+            ["google/cpc", 1, "campaign"],
+            ["ai-assistants/chatgpt", 1, "ai"],
+            ["google/cpc", 2, "campaign"],
+            ["google/cpc", 1, "campaign"],
+        ],
+        'at.search_interactions(shop)["userId"].nunique()': 4,
+        'at.list_nodes(shop).dropna(subset="channel").set_index("_id")["channel"].to_dict()': {
+            "newsletter/email/january": "Email",
+            "google/cpc": "Paid Search",
+            "ai-assistants/chatgpt": "AI Assistants",
+        },
+        'at.list_hits(shop, at.search_interactions(shop, sort="startDate")["firstHitId"].iloc[0])'
+        '["pageUrl.pathname"].tolist()': ["/", "/boots"],
+    },
+    "how-to/segments": {'"Paid Search" in shares["all"]': True},
+    "how-to/sending-frames": {
+        'len(at.list_trashed_events(at.connect("phone-orders", path="phone-orders.duckdb")))': 0,
+    },
+    "how-to/users-and-events": {
+        '{name: str(kind) for name, kind in events.dtypes.items() if name.startswith(("event.", "user.", "stat"))}': {
+            "event.delivery": "datetime64[us, UTC]",
+            "user.email": "str",
+            "user.age": "float64",
+            "statistics.turnover.amount": "float64",
+            "statistics.turnover.currency": "str",
+            "states.confirmed": "Int64",
+            "states.confirmed.date": "datetime64[us, UTC]",
+        },
+    },
+    "how-to/weekly-report": {
+        'pd.ExcelFile("weekly.xlsx").sheet_names': ["Credits", "Weeks"],
+        'list(pd.read_excel("weekly.xlsx", sheet_name="Weeks").columns)': [
+            *("model", "week", "start", "node_id", "node_name", "currency"),
+            *("conversions", "value", "share", "spend", "cpa", "roas", "is_partial"),
+        ],
+        '"Last 7 days" in open("weekly.html", encoding="utf-8").read()': True,
+    },
+}
 _REMOTE = re.compile(r'at\.connect\("([\w-]+)", url="([^"]+)"')
 _OWN = re.compile(r'at\.connect\(\s*"([\w-]+)"(?:, path="([^"]+)")?(?!, url)[,)]')
 _SETUP = re.compile(r"^\$ attrib-ds (?=projects create|settings|integrations create)(.+)$", re.MULTILINE)
@@ -24,7 +111,7 @@ _FILE = re.compile(r"such as `([\w.]+)`:\n\n```(?:text|toml)\n(.*?)```", re.DOTA
 
 
 def name_of(page):
-    return page.stem if page.suffix == ".ipynb" else f"{page.parent.name}/{page.stem}"
+    return page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
 
 
 def fill(home, project):
@@ -64,28 +151,23 @@ def service(page, folder):
         yield dict.fromkeys(ADDRESSES, url)
 
 
-def runs_always(page):
-    """Notebooks that need an extra run always; nbval runs the others with all extras at hand."""
-    return page.suffix == ".md" or bool(named_extras(page))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=name_of(page), marks=() if runs_always(page) else pytest.mark.large)
-        for page in (*pages(), *notebooks())
-        if name_of(page) != _WITH_VISITORS
-    ],
-)
+@pytest.mark.parametrize("page", [page for page in pages() if name_of(page) != _WITH_VISITORS], ids=name_of)
 def test_a_page_runs_as_it_is_printed(page, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
-    if page.suffix == ".md":
-        for name, content in _FILE.findall(page.read_text(encoding="utf-8")):
-            (folder / name).write_text(content, encoding="utf-8")
+    for name, content in _FILE.findall(page.read_text(encoding="utf-8")):
+        (folder / name).write_text(content, encoding="utf-8")
+    results = RESULTS.get(name_of(page), {})
+    shown = f"\nimport json, pandas as pd\nprint(json.dumps([{', '.join(results)}]))" if results else ""
     with service(page, folder) as replaced:
-        run(page, folder, replaced)
+        printed = run(page, folder, replaced, shown)
+    if results:
+        assert dict(zip(results, json.loads(printed.splitlines()[-1]), strict=True)) == results
+
+
+def test_results_are_of_pages():
+    assert set(RESULTS) <= {name_of(page) for page in pages()}
 
 
 def test_pages_do_not_share_a_project():

@@ -63,7 +63,7 @@ CALLS = {
     "UnknownCurrency": lambda: at.attribute(
         paths_of(conversions=CONVERSIONS.drop(columns="currency")), "linear", spend=OF_ADS
     ),
-    "spend: has nodes": lambda: at.attribute(
+    "spend: these nodes": lambda: at.attribute(
         paths_of(), "linear", spend=pd.concat([OF_ADS.assign(node_id="Adds"), OF_ADS])
     ),
 }

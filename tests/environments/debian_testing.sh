@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the README's two commands on Debian's testing release, under each Python that it has from 3.14 on. Run by
-# hand as root before a release; docs/reference/installation.md has the last result.
+# hand as root before a release; docs/reference/platforms.md has the last result.
 #
 #   bash tests/environments/debian_testing.sh [FOLDER] [PYTHON…]     such as /tmp/testing 3.14 3.15
 set -euo pipefail

@@ -147,7 +147,7 @@ def test_a_part_opens_the_credits_that_made_it(shop):
     bench = workbench()
     bench.open(shop)
     overview = bench.forms["Overview"]
-    bench.show("Overview")._open_part("Who opens journeys, who closes them")
+    bench.show("Overview")._open_part("How journeys open and close")
     form = bench.forms["Credits"]
     since = {"since": "2025-04-08", "until": "2025-06-30"}
     assert form.value == {**ASKED, **since, "models": ["first_touch", "last_touch"]}

@@ -214,7 +214,7 @@ class TestPeople:
     def test_a_word_for_nobody_is_no_person(self):
         clicks, bought = CLICKS.assign(user=["(not set)", "v"]), orders(user=["(not set)", "v"])
         with (
-            pytest.warns(at.errors.RejectedRows, match="user stands for nobody: '\\(not set\\)'"),
+            pytest.warns(at.errors.RejectedRows, match="user is a placeholder: '\\(not set\\)'"),
             pytest.warns(
                 InputWarning, match=r"conversions has 1 conversion without a user in 'user'.* is unattributed"
             ),
@@ -313,7 +313,7 @@ class TestAdjustments:
 def test_spend_of_nodes_that_do_not_exist_is_named(credit):
     paths = at.read_journeys(CLICKS, orders(value=[10.0, 20.0]), currency="EUR").paths()
     spend = pd.DataFrame({"node_id": ["serch", "email"], "date": DAYS, "spend": [1.0, 2.0]})
-    with pytest.warns(InputWarning, match=r"earn nothing: 'serch' \(did you mean 'search'\?\)"):
+    with pytest.warns(InputWarning, match=r"get no credit: 'serch' \(did you mean 'search'\?\)"):
         credit(paths, "linear", spend=spend)
     credit(paths, "linear", spend=spend[spend["node_id"] == "email"])
 

@@ -123,7 +123,7 @@ class TestFlags:
 
     @pytest.mark.parametrize("other", ["ja", "2", "maybe"])
     def test_other_words_are_refused(self, tmp_path, other):
-        expected = f"flag: '{other}' in the column .* is neither yes nor no; .*'flag': COLUMN"
+        expected = f"flag: '{other}' in the column .* is not a yes or no; .*'flag': COLUMN"
         with pytest.raises(errors.InvalidRequest, match=expected):
             read_journeys(CLICKS.assign(conversion=other))
         (tmp_path / "wide.csv").write_text(f"T_1,T_2,conv_flag\na,b,{other}\n")

@@ -69,7 +69,7 @@ def test_rows_without_user_and_device_are_rejected():
     with pytest.warns(errors.RejectedRows, match=expected) as caught:
         rejected = read_journeys(pages, ORDERS).rejected
     assert [warning.filename for warning in caught if warning.category is errors.RejectedRows] == [__file__]
-    assert rejected["reason"].tolist() == ["user_id and anonymous_id are missing or stand for nobody"]
+    assert rejected["reason"].tolist() == ["user_id and anonymous_id are missing or placeholders"]
 
 
 @pytest.mark.slow

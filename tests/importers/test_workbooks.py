@@ -62,7 +62,7 @@ def test_an_empty_sheet_is_named(book):
 def test_only_workbooks_have_sheets(tmp_path):
     VISITS.to_csv(tmp_path / "visits.csv", index=False)
     for touchpoints, name in ((VISITS, "touchpoints"), (tmp_path / "visits.csv", "'visits.csv'")):
-        with pytest.raises(InvalidRequest, match=f"sheet: {name} is no workbook"):
+        with pytest.raises(InvalidRequest, match=f"sheet: {name} is not a workbook"):
             at.read_journeys(touchpoints, ORDERS, sheet="Visits")
 
 

@@ -474,7 +474,7 @@ def other_currency(shop, file, tmp_path):
         (own_records, "to: the project is not a mirror: it has its own nodes"),
         (own_events, "to: events were sent to the mirror instead of its source"),
         (other_project, "holds the project 'another', not 'shop'"),
-        (other_currency, "currency: 'NOK' is not that of the project, which is 'EUR'"),
+        (other_currency, "currency: got 'NOK', but the project has 'EUR'"),
         (lambda shop, file, _: at.sync(shop, shop.transport.address), "to: .* is the source itself"),
         (lambda shop, file, _: at.sync(shop, file, since="yesterday"), "since: 'yesterday'"),
     ],
@@ -518,9 +518,7 @@ def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp
         for each in (northern, source):
             with at.sync(each, ":memory:") as mirror, at.sync(mirror, ":memory:") as second:
                 assert made_with(mirror) == made_with(second) == ["NOK", "Europe/Oslo"]
-            with pytest.raises(
-                errors.InvalidRequest, match="currency: 'USD' is not that of the project, which is 'NOK'"
-            ):
+            with pytest.raises(errors.InvalidRequest, match="currency: got 'USD', but the project has 'NOK'"):
                 at.sync(each, ":memory:", currency="USD")
 
 

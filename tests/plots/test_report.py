@@ -198,9 +198,9 @@ def test_sentences_say_what_brought_the_conversions_and_what_cannot_be_told():
     assert Overview.of(CREDITS).sentences == [
         "5 conversions worth 1,560 EUR and 10 USD: under Linear, the most credit goes to Ads (3, 60 %) and Mail "
         "(1, 20 %).",
-        "Only Linear was asked; other models may divide the conversions otherwise.",
+        "Only Linear was used; other models may divide the conversions differently.",
         "These data cannot tell how many of these conversions would have happened anyway, since models "
-        "only divide them; nor what brought the 1 (20 %) without a known visit before.",
+        "only divide them, or what brought the 1 (20 %) without a known visit before.",
     ]
     assert Overview.of(CREDITS[:0]).sentences == ["No conversions."]
     assert Overview.of(CREDITS[:1].assign(value=3.0, currency=None)).sentences[0] == (

@@ -1,4 +1,4 @@
-"""Ids that stand for nobody, and ids that a float has rounded, by every way in."""
+"""Placeholders as ids, and ids that a float has rounded, by every way in."""
 
 import hashlib
 import re
@@ -89,7 +89,7 @@ def test_strangers_are_not_one_person(way, user):
 def test_words_count_as_nobody_where_many_rows_share_them(way):
     clicks, orders = frames("guest", rows=99)
     others = clicks.assign(user_id=[f"u-{number}" for number in range(100)], node_id="mail")
-    with pytest.warns(match="without a|stands for nobody"):
+    with pytest.warns(match="without a|placeholder"):
         found = credited(FRAMES[way](pd.concat([clicks, others]), orders))
     assert found["unattributed"] == 300.0
     clicks, orders = frames("guest", rows=3)

@@ -1,6 +1,6 @@
 """Runs a script as in an environment that has the package, the named extras and nothing else.
 
-``python bare_environment.py SCRIPT [EXTRA ...]``: packages that neither of them needs are hidden.
+``python bare_environment.py SCRIPT [EXTRA ...]``: other packages are hidden.
 """
 
 import importlib.metadata
@@ -46,10 +46,9 @@ class Hiding:
         return self._finder.find_spec(name, path, target)
 
 
-def main():
-    """Hide the other packages and run the script."""
-    script, *extras = sys.argv[1:]
-    kept = needed("attrib-ds", frozenset(extras), set())
+def hide_others(extras, tools=()):
+    """Hide every package that neither the package with these extras nor the tools need."""
+    kept = set().union(*(needed(name, frozenset(extras), set()) for name in ("attrib-ds", *tools)))
     hidden = {
         module
         for module, packages in importlib.metadata.packages_distributions().items()
@@ -58,6 +57,12 @@ def main():
     sys.meta_path[:] = [Hiding(finder, hidden) for finder in sys.meta_path]
     for loaded in [name for name in sys.modules if name.partition(".")[0] in hidden]:
         del sys.modules[loaded]
+
+
+def main():
+    """Hide the other packages and run the script."""
+    script, *extras = sys.argv[1:]
+    hide_others(extras)
     sys.argv = [script]
     runpy.run_path(script, run_name="__main__")
 

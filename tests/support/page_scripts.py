@@ -63,12 +63,12 @@ def script_of(page: Path) -> str:
     return (script_of(earlier) + "\n" if earlier else "") + python_of(page)
 
 
-def run(page: Path, folder: Path, replaced: dict[str, str]) -> str:
-    """Run a page in a folder, as printed but for addresses of services; return what it prints.
+def run(page: Path, folder: Path, replaced: dict[str, str], end: str = "") -> str:
+    """Run a page and lines after its end in a folder, as printed but for addresses; return what it prints.
 
     Nothing may be printed to standard error, where no reader expects a message.
     """
-    code = script_of(page)
+    code = script_of(page) + end
     for address, local in replaced.items():
         code = code.replace(address, local)
     (folder / "page.py").write_text(code, encoding="utf-8")

@@ -54,7 +54,7 @@ def attribute(
         groups of users for Markov, conversion-rate Shapley, Fractribution and incremental models.
         ``"bootstrap"``: resample users with Poisson(1) weights; not available for incremental models, whose
         fits are iterative. Aggregated paths have no users: each conversion is resampled by itself, and there
-        is no jackknife.
+        is not a jackknife.
     replicates : int, default 200
         Number of bootstrap replicates. 200 estimate a standard deviation to about 5 %, and the percentiles
         of signed credits to about a sixth of the half-width of a 95 % interval; use 1,000 or more for

@@ -97,7 +97,7 @@ def warn_of_unknown_nodes(paths: Paths, spend: pd.DataFrame, credited: Iterable[
         listed = ", ".join(f"{node!r}{errors.closest(node, names)}" for node in unknown[:_MAX_NODES])
         listed += display.and_others(len(unknown), _MAX_NODES)
         errors.warn(
-            f"spend: has nodes without a touchpoint, which earn nothing: {listed}. Write nodes as "
+            f"spend: these nodes have no touchpoint and get no credit: {listed}. Write nodes as "
             "in the touchpoints, and leave out totals",
         )
 

@@ -127,7 +127,7 @@ def portable(backend: Any, *, unchecked: bool = False) -> Any:
     Raises
     ------
     InvalidRequest
-        If it is no connection of Ibis.
+        If it is not a connection of Ibis.
     NotSupported
         If the engine is not one of ``CHECKED``.
     """

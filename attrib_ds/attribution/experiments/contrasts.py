@@ -172,7 +172,7 @@ def _check_earlier(outcomes: Numbers, covariates: Numbers) -> None:
         for covariate in covariates.T:
             if covariate.std() > 0 and abs(np.corrcoef(outcome, covariate)[0, 1]) > 1 - _OWN:
                 raise InvalidRequest(
-                    "covariates: one of them tells exactly who converted, or for how much, so it is the "
+                    "covariates: one of them shows exactly who converted, or for how much, so it is the "
                     "outcome; allowed: columns from before the draw"
                 )
 

@@ -93,8 +93,8 @@ def estimate_effects(
     Raises
     ------
     InvalidRequest
-        If the model is no model of effects, a control is not a node of the paths, a covariate is no column of
-        the observed users, or the paths have no dates or no conversions.
+        If the model does not estimate effects, a control is not a node of the paths, a covariate is not a
+        column of the observed users, or the paths have no dates or no conversions.
 
     Notes
     -----

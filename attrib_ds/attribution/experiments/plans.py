@@ -85,7 +85,7 @@ def plan_holdout(
     Raises
     ------
     InvalidRequest
-        If not exactly one of ``effect``, ``precision`` and ``share`` is given, neither ``paths`` nor both
+        If not exactly one of ``effect``, ``precision`` and ``share`` is given, not ``paths`` or both
         ``users`` and ``rate`` are given, or a number is out of range.
 
     Notes
@@ -181,9 +181,7 @@ def _population(paths: Paths | None, users: int | None, rate: float | None) -> t
     """Return the number of users, and the mean and variance of a user's conversions."""
     if paths is None:
         if users is None or rate is None:
-            raise InvalidRequest(
-                "paths: neither paths nor both users and rate are given; allowed: paths, or users and rate"
-            )
+            raise InvalidRequest("paths: nothing to plan from; pass paths, or users and rate")
         users = check_whole("users", users, minimum=4)
         rate = check_level("rate", rate)
         return int(users), rate, rate * (1 - rate)

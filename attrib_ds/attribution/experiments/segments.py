@@ -24,7 +24,7 @@ ObservedShare = Share | Mapping[str, Mapping[Any, Share]]
 
 #: Maximum number of values of a column of segments.
 _MOST_VALUES: Final = 100
-#: Columns of observed users that are no segments.
+#: Columns of observed users that are not segments.
 _NO_SEGMENTS: Final = ("user_id", "since", "until")
 _FIELD: Final = "observed_share"
 

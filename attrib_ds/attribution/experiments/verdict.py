@@ -59,7 +59,7 @@ class Check:
     settled_by : str
         What would settle the question.
     share, low, high : float
-        What was found, relative to the effects of all nodes that are no controls, with bounds; NaN without
+        What was found, relative to the effects of all nodes that are not controls, with bounds; NaN without
         a number.
     """
 

@@ -289,7 +289,7 @@ def _checked(rates: Frame) -> pd.DataFrame:
     return pd.DataFrame({"currency": currencies, "date": dates, "rate": worth})
 
 
-#: What errors say about a value that is no date.
+#: What errors say about a value that is not a date.
 ALLOWED = "dates, timestamps or ISO 8601 text such as '2025-01-31'"
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")
@@ -297,7 +297,7 @@ _ISO_8601 = re.compile(rf"(?:{_DAY.pattern})(?:[Tt ].+)?")
 
 
 def read_dates(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return the instants of a column in UTC, missing where the value is no date.
+    """Return the instants of a column in UTC, missing where the value is not a date.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def read_dates(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def local_days_of(column: pd.Series[Any], zone: ZoneInfo) -> pd.Series[Any]:
-    """Return the local day of each date of a column, without a zone; missing where the value is no date.
+    """Return the local day of each date of a column, without a zone; missing where the value is not a date.
 
     A date without a time is that day in any zone, and so is each of a column of midnights without a zone, as
     pandas holds days.

@@ -514,7 +514,7 @@ def _read_keys(connection: sqlite3.Connection) -> list[Key]:
 
 
 def _read_keys_of_project(connection: sqlite3.Connection, project_id: str) -> list[Key]:
-    # A key that also opens other projects is no concern of this project's administrators.
+    # A key that also opens other projects is not a concern of this project's administrators.
     return [key for key in _read_keys(connection) if key.projects == (project_id,)]
 
 

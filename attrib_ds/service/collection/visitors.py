@@ -365,7 +365,7 @@ def captures(filters: Sequence[str], *, address: str, user_agent: str, page: str
         kind, _, value = text.partition(":")
         if kind == _USER_AGENT and value.lower() in user_agent.lower():
             return True
-        # An empty host is no part of a domain.
+        # An empty host is not a part of a domain.
         if kind in hosts and f".{hosts[kind]}".endswith(f".{_captured_host(value)}"):
             return True
     return captures_address(filters, address)
@@ -397,7 +397,7 @@ def captures_address(filters: Sequence[str], address: str) -> bool:
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address, as IPv4 if it is mapped to IPv6; None if the text is no address.
+    """Return an address, as IPv4 if it is mapped to IPv6; None if the text is not an address.
 
     Examples
     --------

@@ -203,7 +203,7 @@ class Checks:
 
         self._typed(name, read, "BIGINT", "is not a whole number of 0 or more")
 
-    def flag(self, name: str, *, default: str | None = None, form: str = "is neither true nor false") -> None:
+    def flag(self, name: str, *, default: str | None = None, form: str = "is not true or false") -> None:
         """Add a column of booleans, also written 1 and 0."""
         self._typed(name, self.source.flag, "BOOLEAN", form, default=default)
 

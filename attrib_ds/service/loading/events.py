@@ -232,7 +232,7 @@ def add_metric_columns(checks: batch.Checks) -> Keys:
                     f"{checks.argument}: the column {f'{name}.{part}'!r} requires the column {required!r}"
                 )
         if kind == "states":
-            checks.flag(name, form="is neither 0 nor 1")
+            checks.flag(name, form="is not 0 or 1")
             checks.instant(f"{name}.date", recent=True)
         elif None in parts:
             checks.number(name)

@@ -318,7 +318,7 @@ def check_raw_hits(
     checks.project(project.project_id)
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
     checks.rule(
-        nobody_sql(quoted("trackerId")), f"{batch.labelled_value('trackerId')} || ' stands for nobody'"
+        nobody_sql(quoted("trackerId")), f"{batch.labelled_value('trackerId')} || ' is a placeholder'"
     )
     checks.word(_OTHER, pattern=_TRACKER, form=_TRACKER_FORM)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)

@@ -39,7 +39,7 @@ class ProjectSettings:
     allowed_origins : tuple of str
         Without a token, accept events and hits only from these origins; empty for any.
     excluded_referrers : tuple of str
-        Hosts whose referrers are no traffic sources, besides those of payment providers.
+        Hosts whose referrers are not traffic sources, besides those of payment providers.
     domains : tuple of str
         Domains of the site: no traffic sources, and a tracker id follows links between them.
     traffic_filters : tuple of str

@@ -68,7 +68,7 @@ def _users(store: Store, request: contract.ExportUsers) -> Answer:
 
 
 def _check_dates(transformers: Sequence[contract.Transformer], keys: user_fields.ProjectKeys) -> None:
-    """Refuse to truncate what is no date."""
+    """Refuse to truncate what is not a date."""
     dates = [field.name for field in schema.USER if pa.types.is_timestamp(field.type)]
     dates += [f"fields.{key}" for key, declared in keys.fields.items() if declared.type == "date"]
     for position, change in enumerate(transformers):

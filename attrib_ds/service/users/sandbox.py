@@ -68,7 +68,7 @@ def user_ids(backend: Backend, sql: str, cancellation: Cancellation | None = Non
     -------
     pyarrow.Table
         The column ``_id``: distinct ids in no order, merged users replaced by their survivors. Values that
-        are no ids are left out; ids that the project does not have may occur.
+        are not ids are left out; ids that the project does not have may occur.
 
     Raises
     ------

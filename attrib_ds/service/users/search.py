@@ -340,7 +340,7 @@ def select_users(
     audience : str or mapping, optional
         The id of an audience, or a condition.
     sql : str, optional
-        A query whose first column yields ids; values that are no id of a user are ignored.
+        A query whose first column yields ids; values that are not ids of a user are ignored.
     id_after, id_from, id_to : str, optional
         Bounds of the id: exclusive, inclusive, exclusive.
 

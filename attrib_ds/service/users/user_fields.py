@@ -180,7 +180,7 @@ allowed: fields.email, fields.phone, fields.vendorUserId
         }
 
 
-#: Pattern of keys; other members of ``userData`` are no fields.
+#: Pattern of keys; other members of ``userData`` are not fields.
 KEY: Final = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 #: Letters whose case folding has several letters.
 _LONGER: Final = ("ß", "ŉ", "ǰ", "ﬀ", "ﬁ", "ﬂ", "ﬃ", "ﬄ", "ﬅ", "ﬆ", "և", "ﬓ", "ﬔ", "ﬕ", "ﬖ", "ﬗ")

@@ -286,7 +286,7 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
     repeated = found.filter(pc.greater(found["place_count"], 1))["key"].to_pylist()
     ids = json_values.listed(tuple(map(json_values.shown, repeated)))
     errors.warn(
-        f"{operation.name}: the response has records more than once, which are returned once: {name} {ids}. "
+        f"{operation.name}: the response repeats records; each is returned once: {name} {ids}. "
         f"On the machine of the service, `attrib-ds check {project_id} --repair` repairs the project"
     )
     return table.take(found["place_min"].sort())
@@ -399,7 +399,7 @@ class _Source(io.RawIOBase):
 
 
 def _as_expected(batch: pa.RecordBatch, expected: pa.Schema) -> pa.Table:
-    names = _attempt(getattr, batch.schema, "names")  # a damaged one is no text
+    names = _attempt(getattr, batch.schema, "names")  # a damaged one is not text
     present = dict(zip(names, batch.columns, strict=True))
     arrays = []
     for field in expected:
@@ -468,7 +468,7 @@ def _outcome(item: Any) -> str | errors.AttribError:
         return str(item["id"])
     if isinstance(item, dict) and isinstance(item.get("error"), dict):
         return remote_errors.item_error(item["error"], OPERATIONS["create_event"])
-    raise Unreadable("an item is neither an id nor an error")
+    raise Unreadable("an item is not an id or an error")
 
 
 def _file(response: session.Response, request: Any) -> File:

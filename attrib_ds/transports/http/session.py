@@ -242,7 +242,7 @@ class _Requests(requests.Session):
     """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Return None, as for a response that is no redirect."""
+        """Return None, as for a response that is not a redirect."""
 
 
 class Session:

@@ -586,7 +586,7 @@ def test_a_covariate_that_is_the_outcome_is_refused():
     paths = Paths.from_frames(
         touches(("u20", "ads", 1)), converted(*buyers), users=users_of(60, bought=bought)
     )
-    with pytest.raises(InvalidRequest, match="covariates: one of them tells exactly who converted"):
+    with pytest.raises(InvalidRequest, match="covariates: one of them shows exactly who converted"):
         holdout_effects(paths, held("ads", *range(20)), covariates=["bought"])
 
 

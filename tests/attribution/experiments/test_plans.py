@@ -175,7 +175,7 @@ def test_simulated_experiments_detect_harm_as_often_as_planned():
             "power: 0.02 is not allowed; allowed: above 0.025, the probability .* by chance",
         ),
         ({"share": 0.1, "confidence": 0}, "confidence: 0 is not allowed"),
-        ({"share": 0.1, "users": None}, "paths: neither paths nor both users and rate are given"),
+        ({"share": 0.1, "users": None}, "paths: nothing to plan from"),
         ({"share": 0.1, "users": 3}, "users: 3 is not allowed"),
         ({"share": 0.1, "rate": 1.0}, "rate: 1.0 is not allowed"),
     ],

@@ -141,7 +141,7 @@ def test_the_policy_is_kept_and_attributable_is_not(load, rows):
             "eventType: 'Big Order' is not lower-case letters and digits with single - or _ between them",
         ),
         ({"eventType": "x" * 65}, "eventType: is longer than 64 characters"),
-        ({"states.won": "2"}, "states.won: '2' is neither 0 nor 1"),
+        ({"states.won": "2"}, "states.won: '2' is not 0 or 1"),
         (
             {"states.won": "1", "states.won.date": "soon"},
             "states.won.date: 'soon' is not a date with a time, such as 2025-01-31T12:00:00Z",

@@ -104,7 +104,7 @@ def test_rules_of_nodes(load):
         5: "parentId: 'nobody' is not a node of this project",
         6: "_id: 'fine' is also the id of row 0",
         7: "_id: is missing",
-        8: "active: 'maybe' is neither true nor false",
+        8: "active: 'maybe' is not true or false",
         9: f"type: 'y' is not one of {types}; parentId: 'nobody' is not a node of this project",
     }
 

@@ -270,7 +270,7 @@ def test_outcomes_of_many_events(shop, service):
     assert (third.message, third.field) == ("nonce: is taken", "nonce")
     assert isinstance(fourth, errors.ServiceFailure)
     service.script = [Reply(body=[{}])]
-    with pytest.raises(errors.ServiceFailure, match="an item is neither an id nor an error"):
+    with pytest.raises(errors.ServiceFailure, match="an item is not an id or an error"):
         shop.send("create_events", events=events[:1])
 
 
