@@ -17,11 +17,11 @@ from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
 from attrib_ds.project import Project
-from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
-from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
 from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.traffic.channel_rules import channel_matcher, default_channel, read_rules
+from attrib_ds.traffic.sources import Node, Traffic, chain, referrer_type, tree
 
 #: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"

@@ -16,8 +16,8 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, Named, folded
-from attrib_ds.queries.channel_rules import COLUMN_NAMES
 from attrib_ds.records import frames, person_ids, sources, text_files, written_files, written_values
+from attrib_ds.traffic.channel_rules import COLUMN_NAMES
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {

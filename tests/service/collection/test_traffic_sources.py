@@ -14,8 +14,8 @@ from support.service_records import uuid
 
 from attrib_ds import admin, connect, hits, list_nodes, load, search_interactions
 from attrib_ds.contract.identifiers import slug_of
-from attrib_ds.queries.channel_rules import returning_sites
-from attrib_ds.service.collection.traffic_sources import is_internal, resolve_source
+from attrib_ds.traffic.channel_rules import returning_sites
+from attrib_ds.traffic.sources import is_internal, resolve_source
 
 GOOGLE = "https://www.google.com/"
 
