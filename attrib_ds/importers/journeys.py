@@ -21,7 +21,16 @@ from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.traffic.channel_rules import channel_matcher, default_channel, read_rules
-from attrib_ds.traffic.sources import Node, Traffic, chain, referrer_type, tree
+from attrib_ds.traffic.sources import (
+    CLICKED,
+    NAMED,
+    Node,
+    Traffic,
+    chain,
+    referrer_type,
+    resolve_visits,
+    tree,
+)
 
 #: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"
@@ -227,15 +236,17 @@ def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFra
 
 _TRAFFIC: Final = [field.name for field in fields(Traffic)]
 #: Columns of the table ``visits``. ``device`` is the browser, ``account`` the user's id in the source; at
-#: least one of them is set.
+#: least one of them is set. ``landing`` and ``came_from`` are the addresses by which the source of a visit is
+#: resolved, beside its words, which ``is_derived`` tells from a campaign; without them, the words are it.
 VISITS: Final = dict.fromkeys(
     [
         "visit_key", "device", "account", "started", "ended", *_TRAFFIC, "page", "referrer", "is_bot",
+        "landing", "came_from", "is_derived", "reason",
         "agent", "browser", "browser_version", "system", "system_version", "device_type", "country", "region",
         "city",
     ],
     "VARCHAR",
-) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN"}  # fmt: skip
+) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN", "is_derived": "BOOLEAN"}  # fmt: skip
 #: Columns of the table ``views``: page views.
 VIEWS: Final = {"view_key": "VARCHAR", "visit_key": "VARCHAR", "viewed": "TIMESTAMP", "page": "VARCHAR"}
 #: Columns of the table ``conversions``; rows with the same ``kind`` and ``source_id`` are duplicates.
@@ -274,6 +285,66 @@ def create_table(
         for name, sql_type in types.items()
     )
     connection.execute(f"CREATE TABLE {table} AS SELECT {selected} {rows}")
+
+
+_ORIGIN: Final = "^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*"
+
+
+def resolve_sources(connection: duckdb.DuckDBPyConnection, table: str, *, own: Sequence[str] = ()) -> None:
+    """Resolve the sources of the rows of a table with the columns of visits, by their evidence.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        With the table, which gets ``is_campaign`` and ``leaf``, the node, too.
+    table : str
+        Its name.
+    own : sequence of str
+        Hosts of the site, of pages without a host.
+    """
+
+    def origin(address: str) -> str:
+        return f"coalesce(nullif(regexp_extract({address}, {literal(_ORIGIN)}), ''), {address})"
+
+    words = ("source", "medium", "campaign", "ad", "keyword")
+    has_words = f"regexp_matches(lower(landing), {literal(NAMED)})"
+    query = f"regexp_extract(landing, '[?#].*'), {literal(CLICKED)}, '\\1x\\4', 'gi'"
+    evidence = {
+        "search": f"CASE WHEN {has_words} THEN regexp_replace({query}) END",
+        "page": f"CASE WHEN regexp_matches(landing, {literal(_ORIGIN)}) THEN {origin('landing')} END",
+        "referrer": origin("regexp_replace(came_from, '[?#].*', '')"),
+        **{name: name for name in words},
+        "is_derived": "coalesce(is_derived, false)",
+    }
+    key = " || ".join(f"coalesce({value}, '') || {literal(_SEPARATOR)}" for value in evidence.values())
+    key = f"CASE WHEN coalesce(landing, came_from) IS NOT NULL THEN {key} END"
+    key = key.replace("coalesce(coalesce(is_derived, false), '')", "coalesce(is_derived, false)")
+    selected = ", ".join(f"any_value({value}) AS {name}" for name, value in evidence.items())
+    distinct = sql_results.read_arrow(
+        connection,
+        f"SELECT {key} AS evidence, {selected} FROM {table} GROUP BY 1 HAVING evidence IS NOT NULL ORDER BY 1",
+    )
+    resolved = resolve_visits(distinct, own=own).append_column("evidence", distinct["evidence"])
+    connection.register("resolved_sources", resolved)
+    is_known = "found.evidence IS NOT NULL"
+    is_same = " AND ".join(f"found.{name} IS NOT DISTINCT FROM visit.{name}" for name in words[:3])
+    values = {name: f"CASE WHEN {is_known} THEN found.{name} ELSE visit.{name} END" for name in words}
+    # What else a record says is that of its campaign.
+    of_record = {name: f"CASE WHEN NOT {is_known} OR ({is_same}) THEN visit.{name} END" for name in _BESIDE}
+    channel = f"coalesce({of_record['channel']}, found.channel)"
+    values |= of_record | {"channel": channel, "reason": "found.reason"}
+    replaced = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {table} AS SELECT visit.* EXCLUDE (visit_evidence) REPLACE ({replaced}), "
+        f"coalesce(found.is_campaign, true) AS is_campaign, found.node_id AS leaf "
+        f"FROM (SELECT *, {key} AS visit_evidence FROM {table}) AS visit "
+        "LEFT JOIN resolved_sources AS found ON visit_evidence = found.evidence"
+    )
+    connection.unregister("resolved_sources")
+
+
+#: What a vendor's record says of the campaign that it names, beyond the words of addresses.
+_BESIDE: Final = ("campaign_id", "adset", "channel")
 
 
 def assemble(
@@ -335,7 +406,7 @@ def assemble(
                 ELSE json_object('vendorUserId', account) END::VARCHAR AS userData,
             node_id AS nodeId, started AS startDate, ended AS endDate,
             coalesce(view_counts.hitCount, 0) AS hitCount, view_counts.firstHitId AS firstHitId,
-            coalesce(is_bot, false) AS isBot, referrer, referrer_type AS referrerType,
+            coalesce(is_bot, false) AS isBot, referrer, coalesce(reason, referrer_type) AS referrerType,
             page AS firstPage, {export_tables.selected_url_parts("page", "firstPageUrl")},
             agent AS "userAgent.ua", browser AS "userAgent.browser.name",
             browser_version AS "userAgent.browser.version", system AS "userAgent.os.name",

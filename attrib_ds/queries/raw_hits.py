@@ -282,15 +282,12 @@ def _keyed(hits: ir.Table, settings: Settings) -> ir.Table:
         referrer_host=_host(hits.referrer.lower().re_extract(*_OF_REFERRER)),
     )
     hits = apart(read)
-    names = "|".join(sources.PARAMETERS).replace("_", "(_|%5f)")
     # Every click has its own id, which says no more than that there is one.
-    clicks = "|".join(sources.CLICK_IDS)
     first, _, _, last = _groups(hits, 4)
-    click = rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
 
     def campaign(text: Any, rest: Any) -> Any:
-        is_marked = text.lower().re_search(f"[?&#;]({names})=")
-        return ibis.ifelse(is_marked, rest.re_replace(click, f"{first}x{last}"), "")
+        is_marked = text.lower().re_search(sources.NAMED)
+        return ibis.ifelse(is_marked, rest.re_replace(sources.CLICKED, f"{first}x{last}"), "")
 
     excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
     pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())

@@ -11,6 +11,8 @@ from itertools import accumulate, pairwise
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
+import pyarrow as pa
+
 from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.traffic import channel_rules
 from attrib_ds.traffic.channel_rules import UNASSIGNED
@@ -243,28 +245,16 @@ def _short(path: str) -> str:
     return f"{path[: _MAX_LENGTH - len(digest) - 1]}~{digest}"
 
 
-#: Source and medium of the clicks that platforms mark. The first of them that a URL has counts.
-CLICK_IDS: Final = {
-    "gclid": ("google", "cpc"),
-    "gbraid": ("google", "cpc"),
-    "wbraid": ("google", "cpc"),
-    "dclid": ("google", "display"),
-    "msclkid": ("bing", "cpc"),
-    "ttclid": ("tiktok", "paid"),
-    "li_fat_id": ("linkedin", "paid"),
-    "twclid": ("twitter", "paid"),
-    "yclid": ("yandex", "cpc"),
-    "sccid": ("snapchat", "paid"),
-    "epik": ("pinterest", "paid"),
-    "rdt_cid": ("reddit", "paid"),
-    "fbclid": ("facebook", "social"),
-    "igshid": ("instagram", "social"),
-}
-#: Networks that mark every outbound link, those of posts too.
-_NOT_ONLY_ADS: Final = ("fbclid", "igshid")
+#: Source, medium and type of the links that platforms mark. The first of them that a URL has counts.
+MARKS: Final = {name: tuple(words) for name, *words in channel_rules.rows_of("marks.tsv")}
 _NETWORKS: Final = ("facebook", "fb", "instagram", "ig")
-_UTM: Final = ("utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_term")
-#: The same parameters by the names that Matomo and Piwik give them, and the short one of links between sites.
+#: Fields of a traffic source by the parameters that name them.
+_FIELDS: Final = {
+    "utm_source": "source", "utm_medium": "medium", "utm_campaign": "campaign", "utm_content": "ad",
+    "utm_term": "keyword",
+}  # fmt: skip
+_UTM: Final = tuple(_FIELDS)
+#: The same parameters by the names that Matomo and Piwik give them.
 _SYNONYMS: Final = {
     f"{prefix}_{name}": utm
     for prefix in ("mtm", "pk")
@@ -273,9 +263,14 @@ _SYNONYMS: Final = {
         *(("cpn", "utm_campaign"), ("kwd", "utm_term")),
     )
 }
-_SHORT: Final = "ref"
+#: Parameters whose values are ids, one of each click.
+CLICK_IDS: Final = tuple(name for name in MARKS if "=" not in name)
 #: Parameters of a URL that can name a source.
-PARAMETERS: Final = (*_UTM, *_SYNONYMS, *CLICK_IDS, _SHORT)
+PARAMETERS: Final = (*_UTM, *_SYNONYMS, *dict.fromkeys(name.partition("=")[0] for name in MARKS))
+#: Pattern of a URL, in lower case, with one of them; an underscore may be percent-encoded.
+NAMED: Final = f"[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})="
+#: Pattern of the id of a click, which says no more than that there is one: its group 3 and the one after it.
+CLICKED: Final = rf"([?&#](amp;)?({'|'.join(CLICK_IDS)})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
 #: Medium of the traffic of known sites that are named as the source, which decides their channel.
 _MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
 #: Medium of the nodes of unpaid channels, whose ids have none.
@@ -314,18 +309,30 @@ class TrafficSource:
         ``vendorId``, slug and name of a custom campaign.
     is_truncated : bool, default False
         Whether a text that names it was longer than is kept.
+    traffic : Traffic
+        Its words, of which the nodes are made.
     """
 
     referrer_type: str
     nodes: tuple[Node, ...] = ()
     custom_campaign: tuple[str, str, str] | None = None
     is_truncated: bool = False
+    traffic: Traffic = Traffic()
 
 
 def resolve_source(
-    search: str, referrer: str, *, is_internal: bool = False, vendors: Collection[str] = ()
+    search: str,
+    referrer: str,
+    *,
+    is_internal: bool = False,
+    vendors: Collection[str] = (),
+    record: Traffic | None = None,
+    is_derived: bool = False,
 ) -> TrafficSource:
-    """Return the traffic source of a hit.
+    """Return the traffic source of a visit by its evidence.
+
+    In this order: the campaign that a vendor's record of the visit names, parameters of the landing page, the
+    mark of a click, which adds what is missing, words that a vendor derived, the referrer.
 
     Parameters
     ----------
@@ -338,6 +345,10 @@ def resolve_source(
         of a payment.
     vendors : collection of str
         ``vendorId`` of each integration.
+    record : Traffic, optional
+        What a vendor's record of the visit says.
+    is_derived : bool, default False
+        Whether the vendor derived this itself, such as organic from the referrer.
 
     Examples
     --------
@@ -351,50 +362,77 @@ def resolve_source(
     """
     values = _values(search)
     bounded = {name: value[:LONGEST_WORD] for name, value in values.items()}
-    source = _source_of(bounded, referrer, is_internal=is_internal, vendors=vendors)
-    return replace(source, is_truncated=bounded != values)
+    is_truncated = bounded != values
+    if record is not None and not is_derived:
+        bounded = _with_record(bounded, record)
+    derived = without_placeholders(record) if record is not None and is_derived else Traffic()
+    source = _source_of(bounded, referrer, derived, is_internal=is_internal, vendors=vendors)
+    return replace(source, is_truncated=is_truncated)
+
+
+def _with_record(values: Mapping[str, str], record: Traffic) -> dict[str, str]:
+    """Return the parameters with those that a vendor's record names in their place."""
+    known = without_placeholders(record)
+    named = {utm: word for utm, field in _FIELDS.items() if (word := getattr(known, field)) is not None}
+    source = named.get("utm_source", values.get("utm_source", "")).casefold()
+    if named and values.get("utm_source", source).casefold() != source:
+        # They are those of another click.
+        values = {name: value for name, value in values.items() if name in MARKS}
+    return {**values, **named}
 
 
 def _source_of(
-    values: Mapping[str, str], referrer: str, *, is_internal: bool, vendors: Collection[str]
+    values: Mapping[str, str],
+    referrer: str,
+    derived: Traffic,
+    *,
+    is_internal: bool,
+    vendors: Collection[str],
 ) -> TrafficSource:
-    utm = [values.get(name) for name in _UTM]
-    source, medium, campaign, content, term = utm
+    named = Traffic(**{field: values.get(utm) for utm, field in _FIELDS.items()})
+    source = named.source
     if source is not None:
         vendor = next((vendor for vendor in vendors if vendor.casefold() == source.casefold()), None)
         if vendor is not None:
-            name = campaign or DEFAULT_SLUG
+            name = named.campaign or DEFAULT_SLUG
             slug = slug_of(values.get(_AS_SENT, name))
             return TrafficSource("campaign", custom_campaign=(vendor, slug, name))
-    click = next((name for name in CLICK_IDS if name in values), None)
-    if click is not None:
-        # What the link says itself counts; the mark of a click adds what is missing.
-        platform, usual = CLICK_IDS[click]
-        is_ad = click not in _NOT_ONLY_ADS
-        if not is_ad and source is None:
-            network = channel_rules.known_site(referrer)
-            platform = network.name.lower() if network is not None and network.kind == "social" else platform
-        if medium is None and (is_ad or source is None or source.lower() in _NETWORKS):
-            medium = usual
-        nodes = _nodes(Traffic(source or platform, medium, campaign, ad=content, keyword=term))
-        return TrafficSource("campaign" if is_ad or any(utm) else "social", nodes)
-    assistant = channel_rules.known_site(f"//{source}") if source and not any(utm[1:]) else None
+    mark = next((name for name in MARKS if name in values), None)
+    if mark is not None:
+        return _of_mark(mark, named, referrer)
+    is_alone = named == Traffic(source)
+    assistant = channel_rules.known_site(f"//{source}") if source and is_alone else None
     if assistant is not None and assistant.kind == "ai":
-        return _of_site(assistant.name, "ai")
-    if any((source, medium, campaign)):
-        return TrafficSource("campaign", _nodes(Traffic(source, medium, campaign, ad=content, keyword=term)))
+        return _of_site(assistant)
+    if source or named.medium or named.campaign:
+        return _of_words("campaign", named)
+    if derived.source or derived.medium or derived.campaign:
+        return _of_words(None, derived)
     if is_internal:
-        return TrafficSource("internal", chain(Traffic()))
-    if _SHORT in values:
-        return TrafficSource("campaign", _nodes(Traffic(values[_SHORT], "referral")))
+        return _of_words("internal", Traffic())
     site = channel_rules.known_site(referrer)
     if site is not None and site.kind in _MEDIA:
-        return _of_site(site.name, site.kind)
+        return _of_site(site)
     host = channel_rules.referrer_host(referrer).removeprefix("www.")
     if host:
         channel = _REFERRING[site.kind] if site is not None else "Referral"
-        return TrafficSource("referral", chain(Traffic(host, "referral", channel=channel)))
-    return TrafficSource("direct", chain(Traffic()))
+        return _of_words("referral", Traffic(host, "referral", channel=channel))
+    return _of_words("direct", Traffic())
+
+
+def _of_mark(mark: str, named: Traffic, referrer: str) -> TrafficSource:
+    """Return the source of a marked link: what it says itself counts; the mark adds what is missing."""
+    platform, usual, kind = MARKS[mark]
+    # Networks mark every outbound link, those of posts too.
+    is_post = kind == "social"
+    if is_post and named.source is None:
+        network = channel_rules.known_site(referrer)
+        platform = network.name.lower() if network is not None and network.kind == "social" else platform
+    medium = named.medium
+    if medium is None and (not is_post or named.source is None or named.source.lower() in _NETWORKS):
+        medium = usual
+    words = replace(named, source=named.source or platform, medium=medium)
+    return _of_words(kind if named == Traffic() else "campaign", words)
 
 
 def _values(search: str) -> dict[str, str]:
@@ -406,6 +444,8 @@ def _values(search: str) -> dict[str, str]:
         spaced = (" " if letter.isspace() else letter for letter in value)
         word = known_word("".join(letter for letter in spaced if letter.isprintable()))
         name = _SYNONYMS.get(name.lower(), name.lower())
+        if word is not None and f"{name}={word.lower()}" in MARKS:
+            values[f"{name}={word.lower()}"] = word
         if name in PARAMETERS and name not in values and word is not None:
             values[name] = word
             if name == "utm_campaign":
@@ -413,12 +453,19 @@ def _values(search: str) -> dict[str, str]:
     return values
 
 
-def _of_site(name: str, kind: str) -> TrafficSource:
-    return TrafficSource(kind, _nodes(Traffic(name, _MEDIA[kind])))
+def _of_site(site: channel_rules.Site) -> TrafficSource:
+    return _of_words(site.kind, Traffic(site.name, _MEDIA[site.kind]))
+
+
+def _of_words(kind: str | None, traffic: Traffic) -> TrafficSource:
+    nodes = _nodes(traffic)
+    return TrafficSource(kind or referrer_type(nodes[-1]), nodes, traffic=traffic)
 
 
 def _nodes(traffic: Traffic) -> tuple[Node, ...]:
     """Return nodes whose description follows from their id, whatever traffic is seen first."""
+    if traffic.channel is not None:
+        return chain(traffic)
     traffic = without_placeholders(traffic)
     source, medium = traffic.source or "", traffic.medium or ""
     channel = channel_rules.default_channel()(source, medium, traffic.campaign or "")
@@ -449,11 +496,80 @@ def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> boo
     if referrer == page or any(end in excluded for end in ends):
         return True
     domain = channel_rules.registrable_domain(referrer)
-    if domain is None or domain != channel_rules.registrable_domain(page):
+    if domain is None:
+        return False
+    if referrer.removesuffix(domain).partition(".")[0] in channel_rules.returning_labels():
+        return True
+    if domain != channel_rules.registrable_domain(page):
         return False
     # Sites that Google hosts are not its search engine.
     site = channel_rules.known_site(f"//{referrer}")
     return site is None or site.kind != "search"
+
+
+_EVIDENCE: Final = ("search", "page", "referrer", *_FIELDS.values())
+#: Columns of :func:`resolve_visits`.
+RESOLVED: Final = (*_FIELDS.values(), "channel", "node_id", "reason")
+
+
+def resolve_visits(visits: pa.Table, *, own: Collection[str] = ()) -> pa.Table:
+    """Return the traffic sources of visits by their evidence.
+
+    Parameters
+    ----------
+    visits : pyarrow.Table
+        ``search`` (query and fragment of the landing page), ``page`` and ``referrer`` (origins, or hosts),
+        what the vendor's record says (``source``, ``medium``, ``campaign``, ``ad``, ``keyword``), and
+        ``is_derived``.
+    own : collection of str
+        Hosts of the site, of pages without a host.
+
+    Returns
+    -------
+    pyarrow.Table
+        In the order of the visits: the words of the source with its ``channel``, null if the rules decide on
+        it; ``node_id``; ``reason``, as the referrer type of an interaction; ``is_campaign``, whether it may
+        begin another visit.
+    """
+    excluded = channel_rules.returning_hosts(own)
+    rows = []
+    for visit in visits.select([*_EVIDENCE, "is_derived"]).to_pylist():
+        page, origin = (_origin(visit[name]) for name in ("page", "referrer"))
+        record = Traffic(**{name: visit[name] for name in _FIELDS.values()})
+        is_derived = bool(visit["is_derived"])
+        if record == Traffic() and origin and "." not in origin:
+            # A word in place of an address.
+            record, is_derived, origin = Traffic(origin.removeprefix("//"), "referral"), True, ""
+        host = channel_rules.referrer_host(page).removeprefix("www.")
+        if (record.source or "").casefold() in _DIRECT:
+            record = Traffic()
+        if is_derived and record.source and is_internal(host, record.source.lower(), excluded):
+            record = Traffic()
+        referrer = channel_rules.referrer_host(origin).removeprefix("www.")
+        inside = bool(referrer) and is_internal(host, referrer, excluded)
+        source = resolve_source(
+            visit["search"] or "",
+            "" if inside else origin,
+            is_internal=inside,
+            record=record,
+            is_derived=is_derived,
+        )
+        kind, words = source.referrer_type, source.traffic
+        values = (getattr(words, name) for name in (*_FIELDS.values(), "channel"))
+        rows.append((*values, source.nodes[-1].node_id, kind, kind == "campaign" and not inside))
+    names = (*RESOLVED, "is_campaign")
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    kinds = [pa.string()] * len(RESOLVED) + [pa.bool_()]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names)
+
+
+def _origin(text: str | None) -> str:
+    """Return an origin with a scheme, also of a host alone; empty for words that stand for none."""
+    word = known_word(text) or ""
+    if word.lower().strip("$()") == "direct" or word == "-":
+        return ""
+    return word if not word or "//" in word else f"//{word}"
 
 
 #: Processor time after which a text of a hit is given up.

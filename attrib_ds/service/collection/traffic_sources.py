@@ -27,8 +27,8 @@ from attrib_ds.traffic.agents import (
 )
 from attrib_ds.traffic.sources import (
     LONGEST_URL,
+    NAMED,
     OF_NODE,
-    PARAMETERS,
     Node,
     TrafficSource,
     Unresolved,
@@ -174,8 +174,7 @@ def _resolve_texts(
     connection: Connection, hits: str, rules: Rules, *, into: str
 ) -> tuple[TrafficSource | Unresolved, ...]:
     """Create a table of the distinct URLs of pages and referrers with their parts and their source."""
-    # An underscore may be percent-encoded.
-    names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
+    names = literal(f"(?i){NAMED}")
     host = quoted("pageUrl.hostname")
     # Of all that was sent, though less is stored.
     is_url = f"{quoted('pageUrl.protocol')} IS NOT NULL"
