@@ -72,7 +72,7 @@ def read_ga4(
     Raises
     ------
     InvalidRequest
-        If an export cannot be read, an argument is not allowed, or revenue has no currency.
+        If an export cannot be read, an argument is not allowed, or some revenue only has a currency.
 
     Warns
     -----
@@ -112,7 +112,8 @@ def read_ga4(
     options: dict[str, Any] = {
         "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
     }  # fmt: skip
-    return replace(_assembled(connection, "ga4", "event_name", by_name, views, options), notes=notes)
+    read = _assembled(connection, "ga4", "event_name", by_name, views, options)
+    return replace(read, notes=(*notes, *read.notes))
 
 
 def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> tuple[str, ...]:
@@ -311,7 +312,7 @@ def read_snowplow(
     Raises
     ------
     InvalidRequest
-        If the events cannot be read, an argument is not allowed, or revenue has no currency.
+        If the events cannot be read, an argument is not allowed, or some revenue only has a currency.
 
     Warns
     -----
@@ -454,7 +455,7 @@ def read_matomo(
     Raises
     ------
     InvalidRequest
-        If the visits cannot be read, or revenue has no currency.
+        If the visits cannot be read, or some revenue only has a currency.
 
     Warns
     -----

@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from typing import Any, Final
 
 import duckdb
+import ibis
 import pandas as pd
 import pyarrow as pa
 
@@ -15,11 +15,14 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
+from attrib_ds.attribution.paths.windows import Lookback
 from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
 from attrib_ds.project import Project
+from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.traffic import sessions
 from attrib_ds.traffic.channel_rules import channel_matcher, default_channel, read_rules
 from attrib_ds.traffic.sources import (
     CLICKED,
@@ -115,11 +118,12 @@ class Journeys:
     def paths(
         self,
         *,
-        event_type: str | None = None,
-        lookback: str | timedelta = "30D",
+        event_type: str | Sequence[str] | None = None,
+        lookback: Lookback = "30D",
         level: str | None = None,
         since: Bound = None,
         until: Bound = None,
+        reset: str = "none",
         adjustments: FrameOrPath | None = None,
         in_currency: str | None = None,
         rates: Frame | None = None,
@@ -129,15 +133,18 @@ class Journeys:
 
         Parameters
         ----------
-        event_type : str, optional
-            Type of the events that are conversions; required if there are several.
-        lookback : str or timedelta, default "30D"
+        event_type : str or sequence of str, optional
+            Types of the events that are conversions; required if there are several.
+        lookback : str, timedelta or mapping, default "30D"
             As in ``Paths.from_frames``.
         level : str, optional
             Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the
             node that was touched.
         since, until : datetime, date or str, optional
             Earliest and latest date of conversions, as in :meth:`Paths.within`; by default all.
+        reset : {"none", "same", "any"}, default "none"
+            Which earlier conversions of a user end the window: none of them, those of the same event type, or
+            all that are read.
         adjustments : DataFrame or path of a Parquet file, optional
             Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
             (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``.
@@ -178,9 +185,10 @@ class Journeys:
                 field="event_type",
             )
         # Days without any conversion are not an error: they have no paths, for any event type.
-        if event_type is not None and event_types and event_type not in event_types:
-            raise errors.InvalidRequest.choice("event_type", event_type, event_types)
-        events = self.events if event_type is None else self.events[self.events["eventType"] == event_type]
+        wanted = [event_type] if isinstance(event_type, str) else list(event_type or event_types)
+        for each in wanted if event_types else ():
+            errors.check_choice("event_type", each, event_types)
+        events = self.events[self.events["eventType"].isin(wanted)]
         human = self.interactions[~self.interactions["isBot"].astype(bool)]
         touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(
             ["touch_id", "user_id", "node_id", "date"], axis="columns"
@@ -188,6 +196,8 @@ class Journeys:
         if level is not None:
             touchpoints["node_id"] = replaced(touchpoints["node_id"], ancestors_at(self.nodes, level))
         names = {SOURCE_ID: "event_id", "userId": "user_id", "eventDate": "date"}
+        if reset != "none":
+            names["eventType"] = "kind"
         amount = REVENUE if REVENUE in events.columns else f"{REVENUE}.amount"
         if events[amount].notna().any():
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
@@ -203,6 +213,7 @@ class Journeys:
             conversions,
             lookback=lookback,
             columns={"touch": "touch_id"},
+            reset=reset,
             adjustments=adjustments,
             in_currency=in_currency,
             rates=rates,
@@ -322,7 +333,7 @@ def resolve_sources(connection: duckdb.DuckDBPyConnection, table: str, *, own: S
     selected = ", ".join(f"any_value({value}) AS {name}" for name, value in evidence.items())
     distinct = sql_results.read_arrow(
         connection,
-        f"SELECT {key} AS evidence, {selected} FROM {table} GROUP BY 1 HAVING evidence IS NOT NULL ORDER BY 1",
+        f"SELECT {key} AS evidence, {selected} FROM {table} GROUP BY 1 HAVING {key} IS NOT NULL ORDER BY 1",
     )
     resolved = resolve_visits(distinct, own=own).append_column("evidence", distinct["evidence"])
     connection.register("resolved_sources", resolved)
@@ -343,6 +354,41 @@ def resolve_sources(connection: duckdb.DuckDBPyConnection, table: str, *, own: S
     connection.unregister("resolved_sources")
 
 
+def split_views(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Keep the first of each visit among page views in a table with the columns of visits."""
+    resolve_sources(connection, table, own=_own_hosts(connection, table))
+    connection.execute(
+        "CREATE TABLE split_views AS SELECT visit_key AS id, "
+        "date_trunc('milliseconds', started) AS serverDate, "
+        "coalesce('device ' || device, 'account ' || account) AS trackerId, leaf AS nodeId, "
+        f"reason AS referrerType, is_campaign AS isCampaign FROM {table}"
+    )
+    hits = ibis.duckdb.from_connection(connection).table("split_views")
+    split = raw_hits.split_long_blocks(sessions.split_into_sessions(hits))
+    connection.register("openings", split.select("id", "trackerId", "number", "is_opening").to_pyarrow())
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {table} AS WITH views AS (SELECT *, max(started) OVER "
+        f"(PARTITION BY trackerId, number) AS last FROM {table} JOIN openings ON visit_key = id) "
+        "SELECT * EXCLUDE (id, trackerId, number, is_opening, last) REPLACE (last AS ended) FROM views "
+        "WHERE is_opening"
+    )
+    connection.unregister("openings")
+
+
+def _own_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Return the hosts of the site, if its pages have none: those whose pages are in the table themselves."""
+    host = "regexp_extract(lower(came_from), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
+    path = "regexp_replace(came_from, '^[a-z]+://[^/]+', '')"
+    rows = (
+        f"SELECT {host} AS host, {path} IN (SELECT landing FROM {table}) AS is_page FROM {table} "
+        f"WHERE starts_with(landing, '/') AND {path} NOT IN ('', '/')"
+    )
+    query = (
+        f"SELECT host FROM ({rows}) WHERE host <> '' GROUP BY host HAVING avg(CAST(is_page AS INTEGER)) > 0.5"
+    )
+    return [own for (own,) in connection.execute(query).fetchall()]
+
+
 #: What a vendor's record says of the campaign that it names, beyond the words of addresses.
 _BESIDE: Final = ("campaign_id", "adset", "channel")
 
@@ -354,7 +400,6 @@ def assemble(
     stitch: bool,
     currency: str | None,
     channels: Frame | None = None,
-    has_units: bool = True,
     sightings: str = "visits",
     aliases: Mapping[str, str] | None = None,
 ) -> Journeys:
@@ -373,8 +418,6 @@ def assemble(
         Currency of amounts that have none.
     channels : DataFrame, optional
         Channel rules instead of the channels of the export and of the default rules.
-    has_units : bool, default True
-        Whether amounts need a currency. Otherwise they are plain numbers if none has a currency.
     sightings : str, default "visits"
         Table whose columns ``device`` and ``account`` say which accounts were seen on which device.
     aliases : mapping of str to str, optional
@@ -388,11 +431,11 @@ def assemble(
     Raises
     ------
     InvalidRequest
-        If an amount has no currency, or ``currency`` is not a currency.
+        If some amounts only have a currency, or ``currency`` is not a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
     nodes = _create_nodes(connection, None if channels is None else read_rules(channels), aliases or {})
-    amount = _set_currencies(connection, currency, has_units=has_units)
+    amount, note = _set_currencies(connection, currency)
 
     def frame(query: str) -> pd.DataFrame:
         return to_pandas(sql_results.read_arrow(connection, query))
@@ -451,7 +494,8 @@ def assemble(
     if len(rejected):
         warn_of_rejected(rejected)
     ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
-    return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events), users=users)
+    tables = (interactions, events, nodes, hits, rejected)
+    return Journeys(*tables, repeated=total - len(events), users=users, notes=(note,) if note else ())
 
 
 def warn_of_rejected(rejected: pd.DataFrame) -> None:
@@ -583,8 +627,8 @@ def checked_currency(currency: str | None) -> str | None:
     return code
 
 
-def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
-    """Set the currency of every amount; return SQL for the columns of the statistic."""
+def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None) -> tuple[str, str]:
+    """Set the currency of every amount; return SQL for the statistic's columns, and what is to be said."""
     currency = checked_currency(currency)
     found = connection.execute(
         "SELECT currency, count(amount) FROM user_conversions WHERE currency IS NOT NULL "
@@ -614,14 +658,15 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
         "SELECT count(*) FILTER (currency IS NULL), min(source_id) FILTER (currency IS NULL), "
         "count(currency) FROM user_conversions WHERE amount IS NOT NULL"
     ).fetchall()[0]
-    if count and not units and not has_units:
-        return f"amount AS {quoted(REVENUE)}"
+    if count and not units:
+        conversions = display.counted(count, "conversions")
+        return f"amount AS {quoted(REVENUE)}", f"{conversions} with revenue of an unknown currency"
     if count:
         raise errors.InvalidRequest(
             f"currency: {display.counted(count, 'conversions')} with revenue but no currency, for example "
             f'{example!r}; pass one, such as currency="EUR"'
         )
-    return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
+    return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}", ""
 
 
 def _hex(origin: str, kind: str, key: str) -> str:

@@ -29,6 +29,8 @@ from attrib_ds.traffic.sources import Traffic
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
+#: Names, folded, of events that are page views.
+_VIEWS: Final = ("page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview")
 #: Advice for repeated rows.
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
@@ -188,7 +190,7 @@ def read_journeys(
         visits = exports.read_matomo(
             touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
         )
-        return with_spend(replace(visits, notes=(touch_table.note,)))
+        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes)))
     _check_same(touchpoints, conversions)
     if conversions is None:
         conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
@@ -200,11 +202,16 @@ def read_journeys(
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
         own_checks.check_swapped(touch_table, conversion_table)
     touch_table.take_user(*of_touchpoints)
-    touch_table.take_node(touch_table.find_node(named))
+    views = touch_table.find_views(named)
+    if views is None:
+        touch_table.take_node(touch_table.find_node(named))
+    else:
+        touch_table.take_views(*views)
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     touch_table.take_groups()
-    points, rejected = touch_table.read()
+    are_views = None if views is None else touch_table.rows_of_kind(_VIEWS)
+    points, rejected = touch_table.read(where=are_views or "true")
     own_checks.warn_of_copies(touch_table)
     own_checks.warn_of_rounded_ids(touch_table)
     where = "true"
@@ -215,6 +222,8 @@ def read_journeys(
             f"conversions: {conversion_table.name} has views of pages; pass the path of the page that tells "
             "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
         )
+    elif conversions is None and views is not None and not conversion_table.common("flag"):
+        where = own_checks.conversions_among(conversion_table)
     elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions, optional=conversions is not None)
@@ -223,6 +232,8 @@ def read_journeys(
         conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
     )
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
+    if views is not None:
+        _say_visits(touch_table, points.num_rows)
     # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
     is_end = has_own and conversion_table.has_days_only()
     _create_conversions(connection, events, reference, is_end=is_end)
@@ -244,7 +255,6 @@ def read_journeys(
         stitch=stitch,
         currency=currency,
         channels=channels,
-        has_units=False,
         sightings="sightings",
         aliases=aliases,
     )
@@ -258,7 +268,7 @@ def read_journeys(
         _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return with_spend(replace(journeys, columns=columns_used, notes=notes, groups=groups))
+    return with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
 
 
 def _with_spend(
@@ -598,19 +608,22 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     if "country" in points.column_names:
         # A project has codes of countries, not names.
         columns["country"] = "CASE WHEN regexp_full_match(country, '[A-Za-z]{2}') THEN upper(country) END"
-    rows = "FROM points"
     if "referrer" in points.column_names:
-        # A visit without UTM parameters comes from the site that links here.
-        host = r"regexp_extract(lower(referrer), '^(?:[a-z][a-z0-9+.-]*://)?([^/?#:]+)', 1)"
-        missing = [name for name in ("source", "medium", "campaign") if name not in named]
-        nulls = "".join(f", CAST(NULL AS VARCHAR) AS {name}" for name in missing)
-        rows = f"FROM (SELECT *{nulls} FROM points)"
-        is_referred = "coalesce(source, medium, campaign) IS NULL AND referrer IS NOT NULL"
-        columns |= {
-            "source": f"CASE WHEN {is_referred} THEN {host} ELSE source END",
-            "medium": f"CASE WHEN {is_referred} THEN 'referral' ELSE medium END",
-        }
-    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, rows)
+        columns["came_from"] = "referrer"
+    if "landing" in points.column_names:
+        columns |= {"page": "nullif(landing, '')", "referrer": "came_from"}
+    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, "FROM points")
+    if "landing" in points.column_names:
+        journey_tables.split_views(connection, "visits")
+    elif "referrer" in points.column_names:
+        journey_tables.resolve_sources(connection, "visits")
+
+
+def _say_visits(table: own_table.OwnTable, views: int) -> None:
+    """Say how many visits page views are."""
+    count = table.connection.execute("SELECT count(*) FROM visits").fetchall()[0][0]
+    name, more = (table.name, "") if table.format is None else (table.format.name, table.format.note)
+    table.note = f"{name}: {counted(count, 'visits')} from {counted(views, 'page views')}{more}"
 
 
 def _create_conversions(
