@@ -58,6 +58,8 @@ _AS_COUNT: Final = (
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
+#: Values that show what a column holds.
+_SAMPLE: Final = 1_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
@@ -303,18 +305,24 @@ class OwnTable:
         if "node" in named or any(map(self.is_filled, self.common("node"))):
             return None
         texts = [name for name, kind in self.source.types.items() if kind == "VARCHAR"]
-        addresses = [name for name in texts if self._is_mostly(name, self._matches(name, "^https?://[^/ ]"))]
+        addresses = [name for name in texts if self._looks_like(name, "^https?://[^/ ]")]
         referrers = self.with_names(COLUMN_NAMES["referrer"])
         pages = [name for name in self.with_names(COMMON_NAMES["page"]) if name not in referrers]
         page = next((name for name in pages if name in addresses), None)
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
-        paths = [name for name in pages if self._is_mostly(name, self._matches(name, "^/"))]
+        paths = [name for name in pages if self._looks_like(name, "^/")]
         page = page or (next(iter(paths), None) if referrer in addresses else None)
         return None if page is None or folded(page) in _OF_VISITS else (page, referrer)
 
-    def _matches(self, column: str, pattern: str) -> str:
-        return f"CASE WHEN regexp_matches({self.source.word(column)}, '{pattern}') THEN 1 END"
+    def _looks_like(self, column: str, pattern: str) -> bool:
+        """Return whether a pattern fits more than half of the first values of a column."""
+        word = self.source.word(column)
+        values = (
+            f"SELECT {word} AS value FROM {self.source.relation} WHERE {word} IS NOT NULL LIMIT {_SAMPLE}"
+        )
+        query = f"SELECT count(*) FILTER (regexp_matches(value, '{pattern}')) > count(*) / 2 FROM ({values})"
+        return bool(self.connection.execute(query).fetchall()[0][0])
 
     def rows_of_kind(self, words: Collection[str]) -> str | None:
         """Return SQL for the rows whose event has one of some names; None if no row has."""

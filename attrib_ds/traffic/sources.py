@@ -541,7 +541,8 @@ def resolve_visits(visits: pa.Table, *, own: Collection[str] = ()) -> pa.Table:
             # A word in place of an address.
             record, is_derived, origin = Traffic(origin.removeprefix("//"), "referral"), True, ""
         host = channel_rules.referrer_host(page).removeprefix("www.")
-        if (record.source or "").casefold() in _DIRECT:
+        known = without_placeholders(record)
+        if (known.source or "").casefold() in _DIRECT and known.campaign is None:
             record = Traffic()
         if is_derived and record.source and is_internal(host, record.source.lower(), excluded):
             record = Traffic()
