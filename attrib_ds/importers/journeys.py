@@ -333,7 +333,8 @@ def resolve_sources(connection: duckdb.DuckDBPyConnection, table: str, *, own: S
     selected = ", ".join(f"any_value({value}) AS {name}" for name, value in evidence.items())
     distinct = sql_results.read_arrow(
         connection,
-        f"SELECT {key} AS evidence, {selected} FROM {table} GROUP BY 1 HAVING {key} IS NOT NULL ORDER BY 1",
+        f"SELECT {key} AS evidence, {selected} FROM {table} "
+        "WHERE coalesce(landing, came_from) IS NOT NULL GROUP BY 1 ORDER BY 1",
     )
     resolved = resolve_visits(distinct, own=own).append_column("evidence", distinct["evidence"])
     connection.register("resolved_sources", resolved)
