@@ -214,7 +214,7 @@ def read_journeys(
     points, rejected = touch_table.read(where=are_views or "true")
     own_checks.warn_of_copies(touch_table)
     own_checks.warn_of_rounded_ids(touch_table)
-    where = "true"
+    where, is_among = "true", False
     if conversion_page is not None:
         where = own_checks.views_of(conversion_table, conversion_page)
     elif conversions is None and conversion_table.format is not None and conversion_table.format.visit:
@@ -223,13 +223,19 @@ def read_journeys(
             "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
         )
     elif conversions is None and views is not None and not conversion_table.common("flag"):
-        where = own_checks.conversions_among(conversion_table)
+        where, is_among = own_checks.conversions_among(conversion_table), True
     elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions, optional=conversions is not None)
     has_own = conversions is not None
     events, rejected_conversions = _read_conversions(
-        conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
+        conversion_table,
+        named,
+        where,
+        has_own_table=has_own,
+        is_among=is_among,
+        currency=currency,
+        aggregate=aggregate,
     )
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     if views is not None:
@@ -245,8 +251,7 @@ def read_journeys(
     journey_tables.create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
     connection.execute(
-        "CREATE TABLE sightings AS SELECT device, account FROM visits "
-        "UNION ALL SELECT device, account FROM conversions"
+        "CREATE TABLE sightings AS FROM seen UNION ALL SELECT device, account FROM conversions"
     )
     _join_people(connection)
     journeys = journey_tables.assemble(
@@ -456,6 +461,7 @@ def _read_conversions(
     where: str,
     *,
     has_own_table: bool,
+    is_among: bool,
     currency: str | None,
     aggregate: bool,
 ) -> tuple[pa.Table, pd.DataFrame]:
@@ -464,7 +470,7 @@ def _read_conversions(
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     identity = None
-    if has_own_table or "conversion" in named or table.format is not None:
+    if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         table.take_word("conversion", identity)
@@ -613,6 +619,8 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     if "landing" in points.column_names:
         columns |= {"page": "nullif(landing, '')", "referrer": "came_from"}
     journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, "FROM points")
+    # A user may sign in during a visit.
+    connection.execute("CREATE TABLE seen AS SELECT DISTINCT device, account FROM visits")
     if "landing" in points.column_names:
         journey_tables.split_views(connection, "visits")
     elif "referrer" in points.column_names:

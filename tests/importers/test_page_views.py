@@ -90,6 +90,13 @@ def test_events_of_the_same_table_are_conversions():
         at.read_journeys(pages(event=["page", "click"]))
 
 
+def test_who_signs_in_during_a_visit_is_its_user():
+    signed_in = pages(user_id=[None, "u"])
+    journeys = at.read_journeys(signed_in, orders(user_id=["u"]))
+    credits = at.attribute(journeys.paths(), "last_touch")
+    assert credits["node_id"].tolist() == ["organic-search/google"]
+
+
 def test_a_click_on_an_ad_in_a_log_beats_its_referrer(tmp_path):
     file = tmp_path / "access.log"
     file.write_text(
