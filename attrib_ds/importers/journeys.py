@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, Final
 
 import duckdb
@@ -15,7 +16,6 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
-from attrib_ds.attribution.paths.windows import Lookback
 from attrib_ds.contract.identifiers import NO_SIGN, code_of, slug_of
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
@@ -119,7 +119,7 @@ class Journeys:
         self,
         *,
         event_type: str | Sequence[str] | None = None,
-        lookback: Lookback = "30D",
+        lookback: str | timedelta = "30D",
         level: str | None = None,
         since: Bound = None,
         until: Bound = None,
@@ -135,7 +135,7 @@ class Journeys:
         ----------
         event_type : str or sequence of str, optional
             Types of the events that are conversions; required if there are several.
-        lookback : str, timedelta or mapping, default "30D"
+        lookback : str or timedelta, default "30D"
             As in ``Paths.from_frames``.
         level : str, optional
             Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the
@@ -196,8 +196,9 @@ class Journeys:
         if level is not None:
             touchpoints["node_id"] = replaced(touchpoints["node_id"], ancestors_at(self.nodes, level))
         names = {SOURCE_ID: "event_id", "userId": "user_id", "eventDate": "date"}
+        columns = {"touch": "touch_id"}
         if reset != "none":
-            names["eventType"] = "kind"
+            names["eventType"] = columns["kind"] = "kind"
         amount = REVENUE if REVENUE in events.columns else f"{REVENUE}.amount"
         if events[amount].notna().any():
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
@@ -212,7 +213,7 @@ class Journeys:
             touchpoints,
             conversions,
             lookback=lookback,
-            columns={"touch": "touch_id"},
+            columns=columns,
             reset=reset,
             adjustments=adjustments,
             in_currency=in_currency,
