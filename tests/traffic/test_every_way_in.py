@@ -51,7 +51,7 @@ def drawn(seed, *, views):
                     "visitor": visitor,
                     "date": at_time,
                     "url": f"{SHOP}{path}{chosen.choice(QUERIES)}",
-                    "referrer": chosen.choice(REFERRERS) or None,
+                    "referrer": chosen.choice(REFERRERS),
                 }
             )
     chosen.shuffle(rows)
@@ -78,19 +78,17 @@ def loaded(views, _folder):
 
 
 def collected(views, _folder):
-    """What a page sends to ``/c``."""
+    """What pages send to ``/c``."""
+    records = []
+    for number, view in enumerate(views.to_dict("records")):
+        sent = {"pageUrl": view["url"]} | ({"referrer": r} if (r := view["referrer"]) else {})
+        hit = read_hit({"projectId": "shop", **sent})
+        where = {"tracker_id": view["visitor"], "user_agent": AGENT, "received": view["date"].to_pydatetime()}
+        records.append(pending_hit(hit, id=uuid(number), **where))
     with closing(Store.open(":memory:", "shop")) as store:
         intake = HitIntake(store)
-        for number, view in enumerate(views.to_dict("records")):
-            date = f"{view['date']:%Y-%m-%dT%H:%M:%SZ}"
-            sent = {"pageUrl": view["url"], "date": date} | (
-                {"referrer": r} if (r := view["referrer"]) else {}
-            )
-            hit = read_hit({"projectId": "shop", "trackerId": view["visitor"], **sent})
-            intake.submit(
-                pending_hit(hit, id=uuid(number), tracker_id=view["visitor"], user_agent=AGENT)
-            ).result(60)
-        intake.close(timeout=60)
+        prepared = intake._prepare(records)
+        store.write(lambda connection: intake._write(connection, prepared))
         with store.cursor() as cursor:
             return table(cursor.execute("SELECT * FROM interactions").df().pipe(_in_utc))
 
