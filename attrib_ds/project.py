@@ -470,13 +470,12 @@ def open_hits(
     from attrib_ds.attribution.engines.engine import portable
     from attrib_ds.attribution.paths.table_inputs import ExternalTables, read_tables
     from attrib_ds.queries import raw_hits
-    from attrib_ds.service import reading_of_hits
     from attrib_ds.transports.opened_tables import OpenedTables
 
     named = _checked_columns(columns, {"hits", "events", "spend"})
     external = ExternalTables(portable(backend, unchecked=unchecked), named)
     interactions, converted, nodes = raw_hits.read(
-        external, hits, events, reading_of_hits(), raw_hits.Settings(project_id, *settings)
+        external, hits, events, raw_hits.Settings(project_id, *settings)
     )
     tables = read_tables(
         ExternalTables(external.backend, {"spend": external.columns.get("spend", {})}),

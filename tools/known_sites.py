@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-TARGET = Path(__file__).parents[1] / "attrib_ds" / "queries" / "known_sites.tsv"
+TARGET = Path(__file__).parents[1] / "attrib_ds" / "traffic" / "known_sites.tsv"
 ORIGIN = "https://github.com/matomo-org/searchengine-and-social-list"
 FILES = {"search": "SearchEngines.yml", "social": "Socials.yml", "ai": "AIAssistants.yml"}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from attrib_ds.queries.channel_rules import assign_channels, channel_rules
 from attrib_ds.records import ga4_events, snowplow_events
 from attrib_ds.records.export_tables import AccessLog
+from attrib_ds.traffic.channel_rules import assign_channels, channel_rules
 
 __all__ = ["GA4", "AccessLog", "Snowplow", "assign_channels", "channel_rules"]
 

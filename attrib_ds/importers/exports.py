@@ -72,7 +72,7 @@ def read_ga4(
     Raises
     ------
     InvalidRequest
-        If an export cannot be read, an argument is not allowed, or revenue has no currency.
+        If an export cannot be read, an argument is not allowed, or some revenue only has a currency.
 
     Warns
     -----
@@ -104,16 +104,20 @@ def read_ga4(
     by_name = journeys.references(conversions)
     connection = duckdb.connect()
     ga4_events.open_ga4_events(connection, exports)
-    _create_ga4_visits(connection, is_last_click=traffic == "last_click")
-    notes = _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
+    notes = _create_ga4_visits(connection, is_last_click=traffic == "last_click")
+    notes += _create_ga4_conversions(connection, by_name, journeys.checked_currency(currency))
+    for note in notes:
+        errors.warn(f"exports: {note}")
     views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     options: dict[str, Any] = {
         "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
     }  # fmt: skip
-    return replace(_assembled(connection, "ga4", "event_name", by_name, views, options), notes=notes)
+    read = _assembled(connection, "ga4", "event_name", by_name, views, options)
+    return replace(read, notes=(*notes, *read.notes))
 
 
-def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> None:
+def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> tuple[str, ...]:
+    """Create the visits; return what is to be said of their sources."""
     user_first = ", ".join(
         f"FIRST({name} ORDER BY event_order) AS {name}"
         for name in ("first_source", "first_medium", "first_campaign")
@@ -137,28 +141,30 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
                 FILTER (account IS NOT NULL) AS account,
             min(micros) AS started, max(micros) AS ended, any_value(session) * 1000000 AS session_start,
             {own}, {first_filled}, bool_or(is_marked) AS is_marked,
+            FIRST({ga4_events.REFERRER} ORDER BY event_order)
+                FILTER (p_page_location IS NOT NULL) AS came_from,
             coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first, {user_first}
         FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key
         """
     )
     is_own = f"session_start BETWEEN started - {_DAY_MICROS} AND started"
-    has_last = "coalesce(last_source, last_medium, last_campaign) IS NOT NULL" if is_last_click else "false"
+    has_last = "coalesce(last_source, last_medium, last_campaign) IS NOT NULL"
+    landing = export_tables.with_parameters("coalesce(p_page_location, '')", ga4_events.CLICK_IDS)
+    is_last = has_last if is_last_click else "false"
+    # A campaign of Google Ads belongs to a click on an ad.
+    is_ad = f"ads_campaign IS NOT NULL AND regexp_matches({landing}, '[?&](gclid|gbraid|wbraid)=')"
     case = (
-        f"CASE WHEN {has_last} THEN {{}} WHEN is_marked AND gclid IS NOT NULL THEN {{}} "
-        "WHEN is_marked THEN {} ELSE {} END".format
+        f"CASE WHEN {is_last} THEN {{}} WHEN {is_ad} THEN {{}} WHEN is_marked THEN {{}} ELSE {{}} END".format
     )
     # If a user's first session has no traffic source of its own, the user's source is that of the session.
     user = "CASE WHEN NOT is_marked AND is_first THEN {} END".format
-
-    def ads(name: str) -> tuple[str, str]:
-        return f"coalesce(ads_{name}, {name})", name
 
     same = "source IS NOT DISTINCT FROM last_source AND medium IS NOT DISTINCT FROM last_medium"
     columns = {
         "source": case("last_source", "'google'", "source", user("first_source")),
         "medium": case("last_medium", "'cpc'", "medium", user("first_medium")),
-        "campaign": case("last_campaign", *ads("campaign"), user("first_campaign")),
-        "campaign_id": case("last_campaign_id", *ads("campaign_id"), "NULL"),
+        "campaign": case("last_campaign", "ads_campaign", "campaign", user("first_campaign")),
+        "campaign_id": case("last_campaign_id", "ads_campaign_id", "campaign_id", "NULL"),
         "adset": case("ads_group", "ads_group", "NULL", "NULL"),
         "ad": case("last_content", "content", "content", "NULL"),
         "keyword": case("last_term", "term", "term", "NULL"),
@@ -167,8 +173,26 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
         "ended": "make_timestamp(ended)",
         "page": "p_page_location",
         "referrer": "p_page_referrer",
+        "landing": f"CASE WHEN NOT ({is_last}) THEN {landing} END",
+        "came_from": f"CASE WHEN NOT ({is_last}) THEN came_from END",
+        "is_derived": f"NOT ({is_ad}) AND (NOT is_marked OR (lower(medium) IN ('organic', 'referral') "
+        "AND NOT coalesce(campaign NOT LIKE '(%', false)))",
     }
     journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
+    journeys.resolve_sources(connection, "visits")
+    if is_last_click:
+        return ()
+    ((count,),) = connection.execute(
+        "SELECT count(*) FROM visits JOIN sessions USING (visit_key) WHERE leaf = 'direct' "
+        f"AND {has_last} AND coalesce(last_source, '') <> '(direct)'"
+    ).fetchall()
+    if not count:
+        return ()
+    has = "session has" if count == 1 else "sessions have"
+    return (
+        f"{count:,} direct {has} no traffic source but that of an earlier click "
+        '(session_traffic_source_last_click); traffic="last_click" counts them there',
+    )
 
 
 def _create_ga4_conversions(
@@ -212,8 +236,6 @@ def _create_ga4_conversions(
     notes = _subtract_ga4_refunds(connection, currency)
     if in_dollars:
         notes = (*notes, f"{display.counted(in_dollars, 'conversions')} with revenue in USD only")
-    for note in notes:
-        errors.warn(f"exports: {note}")
     return notes
 
 
@@ -290,7 +312,7 @@ def read_snowplow(
     Raises
     ------
     InvalidRequest
-        If the events cannot be read, an argument is not allowed, or revenue has no currency.
+        If the events cannot be read, an argument is not allowed, or some revenue only has a currency.
 
     Warns
     -----
@@ -342,7 +364,9 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key"
     )
     is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
-    is_click = f"NOT ({is_marked}) AND coalesce(mkt_clickid, mkt_network) IS NOT NULL"
+    known = snowplow_events.clicks()
+    networks = ", ".join(map(literal, snowplow_events.CLICK_IDS.values()))
+    is_click = f"NOT ({is_marked}) AND mkt_network NOT IN ({networks})"
     medium = (
         "CASE WHEN refr_medium IN ('social', 'email') THEN refr_medium WHEN refr_medium = 'search' THEN "
         "'organic' WHEN refr_medium = 'paid' THEN 'cpc' WHEN refr_medium <> 'internal' THEN 'referral' END"
@@ -355,8 +379,12 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "campaign": "mkt_campaign",
         "ad": "mkt_content",
         "keyword": "mkt_term",
+        "landing": export_tables.with_parameters("coalesce(page, '')", known),
+        "came_from": "referrer",
+        "is_derived": f"NOT (({is_marked}) OR coalesce({is_click}, false))",
     }
     journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM sessions")
+    journeys.resolve_sources(connection, "visits")
 
 
 def _create_snowplow_conversions(connection: duckdb.DuckDBPyConnection, by_name: dict[str, str]) -> None:
@@ -427,7 +455,7 @@ def read_matomo(
     Raises
     ------
     InvalidRequest
-        If the visits cannot be read, or revenue has no currency.
+        If the visits cannot be read, or some revenue only has a currency.
 
     Warns
     -----
@@ -534,6 +562,7 @@ def _numbered_actions(export: export_tables.Export) -> dict[str, str]:
 
 def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
     is_campaign = "kind = 'campaign'"
+    page = "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')"
     medium = (
         "CASE WHEN kind IN ('social', 'ai-assistant') THEN kind WHEN kind = 'search' THEN 'organic' "
         "WHEN kind <> 'direct' THEN 'referral' END"
@@ -549,9 +578,13 @@ def _create_matomo_visits(connection: duckdb.DuckDBPyConnection) -> None:
         "campaign_id": "campaignId",
         "ad": "campaignContent",
         "keyword": f"CASE WHEN {is_campaign} THEN coalesce(campaignKeyword, referrer_keyword) END",
-        "page": "json_extract_string(CASE WHEN json_valid(details) THEN details::JSON END, '$[0].url')",
+        "page": page,
+        "landing": page,
+        "came_from": "referrer",
+        "is_derived": f"({is_campaign}) IS NOT TRUE",
     }
     journeys.create_table(connection, "visits", journeys.VISITS, columns, "FROM latest_visits")
+    journeys.resolve_sources(connection, "visits")
 
 
 def _create_matomo_conversions(connection: duckdb.DuckDBPyConnection) -> None:

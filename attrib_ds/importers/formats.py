@@ -18,15 +18,13 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, described, literal, quoted
+from attrib_ds.traffic.sessions import TIMEOUT
 
 #: Rows with the sum of others, which reports have above or below them.
 _TOTAL: Final = (
     r"^((grand|overall|(deleted|removed) items?) )?(totals?|summe|gesamt(ergebnis)?)( of .*| ?:.*| -.*)?$"
 )
 _LOG: Final = re.compile(r"(?:^|[._-])log(?:[._-]\d+)*(?:\.gz)?$", re.IGNORECASE)
-#: A visit ends after this time without a page view.
-_PAUSE: Final = "INTERVAL 30 MINUTE"
-_TAGS: Final = ("source", "medium", "campaign")
 _MAX_WORDS: Final = 10
 
 
@@ -45,6 +43,7 @@ class Format:
     less: str = ""
     touches: Sequence[Sequence[str]] = ()
     visit: str = ""
+    views: bool = False
     query: str = ""
     sources: Sequence[str] = ()
     media: Sequence[str] = ()
@@ -232,8 +231,8 @@ def is_log(rows: object) -> bool:
 
 
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
-    """Open an access log as page views with their visit and the source in the address or the referrer."""
-    from crawleruseragents import is_crawler  # slow to import
+    """Open an access log as page views, with the visits of visitors, apart from their campaigns."""
+    from attrib_ds.traffic.agents import is_bot  # slow to import
 
     path = Path(file).expanduser()
     if not path.is_file():
@@ -244,31 +243,15 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     log = export_tables.AccessLog(path, site="https://site.invalid")
     source, _ = export_tables.open_access_log(connection, log, secret=secret)
     agents = connection.execute(f"SELECT DISTINCT userAgent FROM {source.relation}").fetchall()
-    bots = ", ".join(literal(agent) for (agent,) in agents if not agent or is_crawler(agent)) or "NULL"
-    page, referrer = (f"regexp_replace({url}, '^[a-z]+://[^/]+', '')" for url in ("pageUrl", "referrer"))
-    host = "regexp_extract(lower(referrer), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
-    tags = ", ".join(
-        f"nullif(url_decode(replace(regexp_extract(pageUrl, '[?&]utm_{tag}=([^&#]*)', 1), '+', ' ')), '') "
-        f"AS utm_{tag}"
-        for tag in _TAGS
-    )
-    # The site is the host whose pages are in the log themselves.
-    own = (
-        f"SELECT host FROM (SELECT {host} AS host, {referrer} AS path FROM human) WHERE host <> '' "
-        "AND path NOT IN ('', '/') GROUP BY host "
-        f"HAVING avg(CAST(path IN (SELECT {page} FROM human) AS INTEGER)) > 0.5"
-    )
-    previous = f"lag(date) OVER (PARTITION BY trackerId ORDER BY date, {quoted(ROW)})"
-    begins = f"CASE WHEN date - {previous} <= {_PAUSE} THEN 0 ELSE 1 END"
-    number = (
-        f"sum(begins) OVER (PARTITION BY trackerId ORDER BY date, {quoted(ROW)} ROWS UNBOUNDED PRECEDING)"
-    )
+    bots = ", ".join(literal(agent) for (agent,) in agents if is_bot(agent or "")) or "NULL"
+    page = "regexp_replace(pageUrl, '^[a-z]+://site[.]invalid', '')"
+    visitor = f"PARTITION BY trackerId ORDER BY date, {quoted(ROW)}"
+    begins = f"date - lag(date) OVER ({visitor}) < to_milliseconds({TIMEOUT})"
     return _selected(
         connection,
         source,
-        f"WITH human AS (SELECT *, {begins} AS begins FROM {source.relation} WHERE (userAgent IN ({bots})) "
-        f"IS NOT TRUE), own AS ({own}) "
-        f"SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || {number} AS log_visit, "
-        f"date AS log_date, {page} AS log_page, "
-        f"CASE WHEN {host} NOT IN (FROM own) THEN nullif({host}, '') END AS referrer, {tags} FROM human",
+        f"WITH human AS (SELECT *, {begins} AS goes_on FROM {source.relation} WHERE (userAgent IN ({bots})) "
+        f"IS NOT TRUE) SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || "
+        f"count(*) FILTER (goes_on IS NOT TRUE) OVER ({visitor}) AS log_visit, "
+        f"date AS log_date, {page} AS log_page, referrer FROM human",
     )

@@ -13,16 +13,28 @@ import pyarrow as pa
 
 from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import code_of, slug_of
 from attrib_ds.project import Project
-from attrib_ds.queries.channel_rules import channel_matcher, default_channel, read_rules
-from attrib_ds.queries.traffic_nodes import Node, Traffic, chain, referrer_type, tree
+from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
 from attrib_ds.records.currencies import checked_code
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal, quoted
+from attrib_ds.traffic import sessions
+from attrib_ds.traffic.channel_rules import channel_matcher, default_channel, read_rules
+from attrib_ds.traffic.sources import (
+    CLICKED,
+    NAMED,
+    Node,
+    Traffic,
+    chain,
+    referrer_type,
+    resolve_visits,
+    tree,
+)
 
 #: Column of events with their id in the source.
 SOURCE_ID = "event.sourceId"
@@ -107,11 +119,12 @@ class Journeys:
     def paths(
         self,
         *,
-        event_type: str | None = None,
+        event_type: str | Sequence[str] | None = None,
         lookback: str | timedelta = "30D",
         level: str | None = None,
         since: Bound = None,
         until: Bound = None,
+        reset: str = "none",
         adjustments: FrameOrPath | None = None,
         in_currency: str | None = None,
         rates: Frame | None = None,
@@ -121,8 +134,8 @@ class Journeys:
 
         Parameters
         ----------
-        event_type : str, optional
-            Type of the events that are conversions; required if there are several.
+        event_type : str or sequence of str, optional
+            Types of the events that are conversions; required if there are several.
         lookback : str or timedelta, default "30D"
             As in ``Paths.from_frames``.
         level : str, optional
@@ -130,6 +143,9 @@ class Journeys:
             node that was touched.
         since, until : datetime, date or str, optional
             Earliest and latest date of conversions, as in :meth:`Paths.within`; by default all.
+        reset : {"none", "same", "any"}, default "none"
+            Which earlier conversions of a user end the window: none of them, those of the same event type, or
+            all that are read.
         adjustments : DataFrame or path of a Parquet file, optional
             Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
             (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``.
@@ -170,9 +186,10 @@ class Journeys:
                 field="event_type",
             )
         # Days without any conversion are not an error: they have no paths, for any event type.
-        if event_type is not None and event_types and event_type not in event_types:
-            raise errors.InvalidRequest.choice("event_type", event_type, event_types)
-        events = self.events if event_type is None else self.events[self.events["eventType"] == event_type]
+        wanted = [event_type] if isinstance(event_type, str) else list(event_type or event_types)
+        for each in wanted if event_types else ():
+            errors.check_choice("event_type", each, event_types)
+        events = self.events[self.events["eventType"].isin(wanted)]
         human = self.interactions[~self.interactions["isBot"].astype(bool)]
         touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(
             ["touch_id", "user_id", "node_id", "date"], axis="columns"
@@ -180,6 +197,9 @@ class Journeys:
         if level is not None:
             touchpoints["node_id"] = replaced(touchpoints["node_id"], ancestors_at(self.nodes, level))
         names = {SOURCE_ID: "event_id", "userId": "user_id", "eventDate": "date"}
+        columns = {"touch": "touch_id"}
+        if reset != "none":
+            names["eventType"] = columns["kind"] = "kind"
         amount = REVENUE if REVENUE in events.columns else f"{REVENUE}.amount"
         if events[amount].notna().any():
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
@@ -194,7 +214,8 @@ class Journeys:
             touchpoints,
             conversions,
             lookback=lookback,
-            columns={"touch": "touch_id"},
+            columns=columns,
+            reset=reset,
             adjustments=adjustments,
             in_currency=in_currency,
             rates=rates,
@@ -228,15 +249,17 @@ def _completed(conversions: pd.DataFrame, in_currency: str | None) -> pd.DataFra
 
 _TRAFFIC: Final = [field.name for field in fields(Traffic)]
 #: Columns of the table ``visits``. ``device`` is the browser, ``account`` the user's id in the source; at
-#: least one of them is set.
+#: least one of them is set. ``landing`` and ``came_from`` are the addresses by which the source of a visit is
+#: resolved, beside its words, which ``is_derived`` tells from a campaign; without them, the words are it.
 VISITS: Final = dict.fromkeys(
     [
         "visit_key", "device", "account", "started", "ended", *_TRAFFIC, "page", "referrer", "is_bot",
+        "landing", "came_from", "is_derived", "reason",
         "agent", "browser", "browser_version", "system", "system_version", "device_type", "country", "region",
         "city",
     ],
     "VARCHAR",
-) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN"}  # fmt: skip
+) | {"started": "TIMESTAMP", "ended": "TIMESTAMP", "is_bot": "BOOLEAN", "is_derived": "BOOLEAN"}  # fmt: skip
 #: Columns of the table ``views``: page views.
 VIEWS: Final = {"view_key": "VARCHAR", "visit_key": "VARCHAR", "viewed": "TIMESTAMP", "page": "VARCHAR"}
 #: Columns of the table ``conversions``; rows with the same ``kind`` and ``source_id`` are duplicates.
@@ -277,6 +300,102 @@ def create_table(
     connection.execute(f"CREATE TABLE {table} AS SELECT {selected} {rows}")
 
 
+_ORIGIN: Final = "^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*"
+
+
+def resolve_sources(connection: duckdb.DuckDBPyConnection, table: str, *, own: Sequence[str] = ()) -> None:
+    """Resolve the sources of the rows of a table with the columns of visits, by their evidence.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        With the table, which gets ``is_campaign`` and ``leaf``, the node, too.
+    table : str
+        Its name.
+    own : sequence of str
+        Hosts of the site, of pages without a host.
+    """
+
+    def origin(address: str) -> str:
+        return f"coalesce(nullif(regexp_extract({address}, {literal(_ORIGIN)}), ''), {address})"
+
+    words = ("source", "medium", "campaign", "ad", "keyword")
+    has_words = f"regexp_matches(lower(landing), {literal(NAMED)})"
+    query = f"regexp_extract(landing, '[?#].*'), {literal(CLICKED)}, '\\1x\\4', 'gi'"
+    evidence = {
+        "search": f"CASE WHEN {has_words} THEN regexp_replace({query}) END",
+        "page": f"CASE WHEN regexp_matches(landing, {literal(_ORIGIN)}) THEN {origin('landing')} END",
+        "referrer": origin("regexp_replace(came_from, '[?#].*', '')"),
+        **{name: name for name in words},
+        "is_derived": "coalesce(is_derived, false)",
+    }
+    key = " || ".join(f"coalesce({value}, '') || {literal(_SEPARATOR)}" for value in evidence.values())
+    key = f"CASE WHEN coalesce(landing, came_from) IS NOT NULL THEN {key} END"
+    key = key.replace("coalesce(coalesce(is_derived, false), '')", "coalesce(is_derived, false)")
+    selected = ", ".join(f"any_value({value}) AS {name}" for name, value in evidence.items())
+    distinct = sql_results.read_arrow(
+        connection,
+        f"SELECT {key} AS evidence, {selected} FROM {table} "
+        "WHERE coalesce(landing, came_from) IS NOT NULL GROUP BY 1 ORDER BY 1",
+    )
+    resolved = resolve_visits(distinct, own=own).append_column("evidence", distinct["evidence"])
+    connection.register("resolved_sources", resolved)
+    is_known = "found.evidence IS NOT NULL"
+    is_same = " AND ".join(f"found.{name} IS NOT DISTINCT FROM visit.{name}" for name in words[:3])
+    values = {name: f"CASE WHEN {is_known} THEN found.{name} ELSE visit.{name} END" for name in words}
+    # What else a record says is that of its campaign.
+    of_record = {name: f"CASE WHEN NOT {is_known} OR ({is_same}) THEN visit.{name} END" for name in _BESIDE}
+    channel = f"coalesce({of_record['channel']}, found.channel)"
+    values |= of_record | {"channel": channel, "reason": "found.reason"}
+    replaced = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {table} AS SELECT visit.* EXCLUDE (visit_evidence) REPLACE ({replaced}), "
+        f"coalesce(found.is_campaign, true) AS is_campaign, found.node_id AS leaf "
+        f"FROM (SELECT *, {key} AS visit_evidence FROM {table}) AS visit "
+        "LEFT JOIN resolved_sources AS found ON visit_evidence = found.evidence"
+    )
+    connection.unregister("resolved_sources")
+
+
+def split_views(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Keep the first of each visit among page views in a table with the columns of visits."""
+    resolve_sources(connection, table, own=_own_hosts(connection, table))
+    connection.execute(
+        "CREATE TABLE split_views AS SELECT visit_key AS id, "
+        "date_trunc('milliseconds', started) AS serverDate, "
+        "coalesce('device ' || device, 'account ' || account) AS trackerId, leaf AS nodeId, "
+        f"reason AS referrerType, is_campaign AS isCampaign FROM {table}"
+    )
+    hits = DuckDB.from_connection(connection).table("split_views")
+    split = raw_hits.split_long_blocks(sessions.split_into_sessions(hits))
+    connection.register("openings", split.select("id", "trackerId", "number", "is_opening").to_pyarrow())
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {table} AS WITH views AS (SELECT *, max(started) OVER "
+        f"(PARTITION BY trackerId, number) AS last FROM {table} JOIN openings ON visit_key = id) "
+        "SELECT * EXCLUDE (id, trackerId, number, is_opening, last) REPLACE (last AS ended) FROM views "
+        "WHERE is_opening"
+    )
+    connection.unregister("openings")
+
+
+def _own_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Return the hosts of the site, if its pages have none: those whose pages are in the table themselves."""
+    host = "regexp_extract(lower(came_from), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
+    path = "regexp_replace(came_from, '^[a-z]+://[^/]+', '')"
+    rows = (
+        f"SELECT {host} AS host, {path} IN (SELECT landing FROM {table}) AS is_page FROM {table} "
+        f"WHERE starts_with(landing, '/') AND {path} NOT IN ('', '/')"
+    )
+    query = (
+        f"SELECT host FROM ({rows}) WHERE host <> '' GROUP BY host HAVING avg(CAST(is_page AS INTEGER)) > 0.5"
+    )
+    return [own for (own,) in connection.execute(query).fetchall()]
+
+
+#: What a vendor's record says of the campaign that it names, beyond the words of addresses.
+_BESIDE: Final = ("campaign_id", "adset", "channel")
+
+
 def assemble(
     connection: duckdb.DuckDBPyConnection,
     origin: str,
@@ -284,7 +403,6 @@ def assemble(
     stitch: bool,
     currency: str | None,
     channels: Frame | None = None,
-    has_units: bool = True,
     sightings: str = "visits",
     aliases: Mapping[str, str] | None = None,
 ) -> Journeys:
@@ -303,8 +421,6 @@ def assemble(
         Currency of amounts that have none.
     channels : DataFrame, optional
         Channel rules instead of the channels of the export and of the default rules.
-    has_units : bool, default True
-        Whether amounts need a currency. Otherwise they are plain numbers if none has a currency.
     sightings : str, default "visits"
         Table whose columns ``device`` and ``account`` say which accounts were seen on which device.
     aliases : mapping of str to str, optional
@@ -318,11 +434,11 @@ def assemble(
     Raises
     ------
     InvalidRequest
-        If an amount has no currency, or ``currency`` is not a currency.
+        If some amounts only have a currency, or ``currency`` is not a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
     nodes = _create_nodes(connection, None if channels is None else read_rules(channels), aliases or {})
-    amount = _set_currencies(connection, currency, has_units=has_units)
+    amount, note = _set_currencies(connection, currency)
 
     def frame(query: str) -> pd.DataFrame:
         return to_pandas(sql_results.read_arrow(connection, query))
@@ -336,7 +452,7 @@ def assemble(
                 ELSE json_object('vendorUserId', account) END::VARCHAR AS userData,
             node_id AS nodeId, started AS startDate, ended AS endDate,
             coalesce(view_counts.hitCount, 0) AS hitCount, view_counts.firstHitId AS firstHitId,
-            coalesce(is_bot, false) AS isBot, referrer, referrer_type AS referrerType,
+            coalesce(is_bot, false) AS isBot, referrer, coalesce(reason, referrer_type) AS referrerType,
             page AS firstPage, {export_tables.selected_url_parts("page", "firstPageUrl")},
             agent AS "userAgent.ua", browser AS "userAgent.browser.name",
             browser_version AS "userAgent.browser.version", system AS "userAgent.os.name",
@@ -381,7 +497,8 @@ def assemble(
     if len(rejected):
         warn_of_rejected(rejected)
     ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
-    return Journeys(interactions, events, nodes, hits, rejected, repeated=total - len(events), users=users)
+    tables = (interactions, events, nodes, hits, rejected)
+    return Journeys(*tables, repeated=total - len(events), users=users, notes=(note,) if note else ())
 
 
 def warn_of_rejected(rejected: pd.DataFrame) -> None:
@@ -510,8 +627,8 @@ def checked_currency(currency: str | None) -> str | None:
     return None if currency is None else checked_code("currency", currency)
 
 
-def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None, *, has_units: bool) -> str:
-    """Set the currency of every amount; return SQL for the columns of the statistic."""
+def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None) -> tuple[str, str]:
+    """Set the currency of every amount; return SQL for the statistic's columns, and what is to be said."""
     currency = checked_currency(currency)
     found = connection.execute(
         "SELECT currency, count(amount) FROM user_conversions WHERE currency IS NOT NULL "
@@ -541,14 +658,15 @@ def _set_currencies(connection: duckdb.DuckDBPyConnection, currency: str | None,
         "SELECT count(*) FILTER (currency IS NULL), min(source_id) FILTER (currency IS NULL), "
         "count(currency) FROM user_conversions WHERE amount IS NOT NULL"
     ).fetchall()[0]
-    if count and not units and not has_units:
-        return f"amount AS {quoted(REVENUE)}"
+    if count and not units:
+        conversions = display.counted(count, "conversions")
+        return f"amount AS {quoted(REVENUE)}", f"{conversions} with revenue of an unknown currency"
     if count:
         raise errors.InvalidRequest(
             f"currency: {display.counted(count, 'conversions')} with revenue but no currency, for example "
             f'{example!r}; pass one, such as currency="EUR"'
         )
-    return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}"
+    return f"amount AS {quoted(f'{REVENUE}.amount')}, currency AS {quoted(f'{REVENUE}.currency')}", ""
 
 
 def _hex(origin: str, kind: str, key: str) -> str:

@@ -59,6 +59,36 @@ def views_of(table: own_table.OwnTable, page: str) -> str:
     return f"{row} IN ({rows})"
 
 
+#: Names, folded, of events that are conversions.
+_PURCHASES: Final = (
+    "purchase", "purchased", "ordercompleted", "ordercomplete", "completedorder", "orderplaced",
+    "placedorder", "checkoutcompleted", "transaction",
+)  # fmt: skip
+
+
+def conversions_among(table: own_table.OwnTable) -> str:
+    """Return SQL for the rows of page views that are purchases.
+
+    Raises
+    ------
+    InvalidRequest
+        If there are none; with the names of the events.
+    """
+    if (where := table.rows_of_kind(_PURCHASES)) is not None:
+        return where
+    kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
+    names: list[str | None] = (
+        [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
+    )
+    listed = own_table.ten(sorted(filter(None, names)))
+    seen = f"; names of events: {listed}" if listed else ""
+    raise errors.InvalidRequest(
+        f"conversions: {table.name} has page views and no event named purchase or order completed"
+        f"{seen}; pass a table of conversions, the page that tells of one (conversion_page='/thank-you'), or "
+        "the column of a flag with columns={'flag': COLUMN}"
+    )
+
+
 def numbered(table: own_table.OwnTable) -> list[str]:
     """Return a column ``Name`` whose values have digits, such as #1001: it has the ids of orders."""
     return [

@@ -22,15 +22,17 @@ from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
-from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
+from attrib_ds.traffic.sources import Traffic
 
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
 #: Words for several people who share a path.
 _ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
+#: Names, folded, of events that are page views.
+_VIEWS: Final = ("page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview")
 #: Advice for repeated rows.
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
@@ -196,7 +198,7 @@ def read_journeys(
         visits = exports.read_matomo(
             touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
         )
-        return with_spend(replace(visits, notes=(touch_table.note,)))
+        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes)))
     _check_same(touchpoints, conversions)
     if conversions is None:
         conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
@@ -208,14 +210,19 @@ def read_journeys(
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
         own_checks.check_swapped(touch_table, conversion_table)
     touch_table.take_user(*of_touchpoints)
-    touch_table.take_node(touch_table.find_node(named))
+    views = touch_table.find_views(named)
+    if views is None:
+        touch_table.take_node(touch_table.find_node(named))
+    else:
+        touch_table.take_views(*views)
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     touch_table.take_groups()
-    points, rejected = touch_table.read()
+    are_views = None if views is None else touch_table.rows_of_kind(_VIEWS)
+    points, rejected = touch_table.read(where=are_views or "true")
     own_checks.warn_of_copies(touch_table)
     own_checks.warn_of_rounded_ids(touch_table)
-    where = "true"
+    where, is_among = "true", False
     if conversion_page is not None:
         where = own_checks.views_of(conversion_table, conversion_page)
     elif conversions is None and conversion_table.format is not None and conversion_table.format.visit:
@@ -223,14 +230,24 @@ def read_journeys(
             f"conversions: {conversion_table.name} has views of pages; pass the path of the page that tells "
             "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
         )
+    elif conversions is None and views is not None and not conversion_table.common("flag"):
+        where, is_among = own_checks.conversions_among(conversion_table), True
     elif conversions is None and conversion_table.format is None:
         where = conversion_table.flag(str(conversion_table.find("flag", named)))
     conversion_table.take_user(*of_conversions, optional=conversions is not None)
     has_own = conversions is not None
     events, rejected_conversions = _read_conversions(
-        conversion_table, named, where, has_own_table=has_own, currency=currency, aggregate=aggregate
+        conversion_table,
+        named,
+        where,
+        has_own_table=has_own,
+        is_among=is_among,
+        currency=currency,
+        aggregate=aggregate,
     )
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
+    if views is not None:
+        _say_visits(touch_table, points.num_rows)
     _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
     if conversions is not None:
@@ -240,8 +257,7 @@ def read_journeys(
     journey_tables.create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
     connection.execute(
-        "CREATE TABLE sightings AS SELECT device, account FROM visits "
-        "UNION ALL SELECT device, account FROM conversions"
+        "CREATE TABLE sightings AS FROM seen UNION ALL SELECT device, account FROM conversions"
     )
     _join_people(connection)
     journeys = journey_tables.assemble(
@@ -250,7 +266,6 @@ def read_journeys(
         stitch=stitch,
         currency=currency,
         channels=channels,
-        has_units=False,
         sightings="sightings",
         aliases=aliases,
     )
@@ -264,7 +279,7 @@ def read_journeys(
         _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return with_spend(replace(journeys, columns=columns_used, notes=notes, groups=groups))
+    return with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
 
 
 def _with_spend(
@@ -452,6 +467,7 @@ def _read_conversions(
     where: str,
     *,
     has_own_table: bool,
+    is_among: bool,
     currency: str | None,
     aggregate: bool,
 ) -> tuple[pa.Table, pd.DataFrame]:
@@ -462,7 +478,7 @@ def _read_conversions(
     if has_own_table:
         table.take_days()
     identity = None
-    if has_own_table or "conversion" in named or table.format is not None:
+    if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         table.take_word("conversion", identity)
@@ -607,19 +623,24 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
     if "country" in points.column_names:
         # A project has codes of countries, not names.
         columns["country"] = "CASE WHEN regexp_full_match(country, '[A-Za-z]{2}') THEN upper(country) END"
-    rows = "FROM points"
     if "referrer" in points.column_names:
-        # A visit without UTM parameters comes from the site that links here.
-        host = r"regexp_extract(lower(referrer), '^(?:[a-z][a-z0-9+.-]*://)?([^/?#:]+)', 1)"
-        missing = [name for name in ("source", "medium", "campaign") if name not in named]
-        nulls = "".join(f", CAST(NULL AS VARCHAR) AS {name}" for name in missing)
-        rows = f"FROM (SELECT *{nulls} FROM points)"
-        is_referred = "coalesce(source, medium, campaign) IS NULL AND referrer IS NOT NULL"
-        columns |= {
-            "source": f"CASE WHEN {is_referred} THEN {host} ELSE source END",
-            "medium": f"CASE WHEN {is_referred} THEN 'referral' ELSE medium END",
-        }
-    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, rows)
+        columns["came_from"] = "referrer"
+    if "landing" in points.column_names:
+        columns |= {"page": "nullif(landing, '')", "referrer": "came_from"}
+    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, "FROM points")
+    # A user may sign in during a visit.
+    connection.execute("CREATE TABLE seen AS SELECT DISTINCT device, account FROM visits")
+    if "landing" in points.column_names:
+        journey_tables.split_views(connection, "visits")
+    elif "referrer" in points.column_names:
+        journey_tables.resolve_sources(connection, "visits")
+
+
+def _say_visits(table: own_table.OwnTable, views: int) -> None:
+    """Say how many visits page views are."""
+    count = table.connection.execute("SELECT count(*) FROM visits").fetchall()[0][0]
+    name, more = (table.name, "") if table.format is None else (table.format.name, table.format.note)
+    table.note = f"{name}: {counted(count, 'visits')} from {counted(views, 'page views')}{more}"
 
 
 def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:

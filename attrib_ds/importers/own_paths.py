@@ -26,8 +26,8 @@ from attrib_ds.errors import closest, warn
 from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
-from attrib_ds.queries.traffic_nodes import Traffic
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
+from attrib_ds.traffic.sources import Traffic
 
 #: Names of the column of days in reports of spend, and of the first and last day of a row.
 _DAYS: Final = ("Day", "By Day", "Date", "Gregorian date", "Tag", "Datum", "Jour", "Día")

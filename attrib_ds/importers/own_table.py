@@ -1,7 +1,7 @@
 """One file or frame of a user: columns found by role, rows read, and rows that cannot be read set aside."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -16,8 +16,17 @@ from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, Named, folded
-from attrib_ds.queries.channel_rules import COLUMN_NAMES
-from attrib_ds.records import frames, person_ids, sources, text_files, written_files, written_values
+from attrib_ds.records import (
+    export_tables,
+    frames,
+    person_ids,
+    sources,
+    text_files,
+    written_files,
+    written_values,
+)
+from attrib_ds.traffic.channel_rules import COLUMN_NAMES
+from attrib_ds.traffic.sources import CLICK_IDS
 
 #: Columns that make a node together, by the level that they name.
 LEVEL_NAMES: Final[dict[str, Sequence[str]]] = {
@@ -35,6 +44,8 @@ _SHEETS: Final = {
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 #: Names, folded, of columns with the price of one piece.
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+#: Names, folded, of columns with the first page of a visit, whose rows are no page views.
+_OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 #: Columns of Google Analytics that count microseconds.
 _MICROSECONDS: Final = "eventtimestamp"
 _MIDNIGHT: Final = "2000-01-01"
@@ -50,6 +61,8 @@ _AS_COUNT: Final = (
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
+#: Values that show what a column holds.
+_SAMPLE: Final = 1_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
@@ -276,11 +289,52 @@ class OwnTable:
             return filled[:1]
         of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
+        present = [column for columns in of_levels for column in columns[:1]]
+        has_referrer = any(map(self.is_filled, self.with_names(COLUMN_NAMES["referrer"])))
+        if len(parts) < 2 and len(present) > 1 and has_referrer:
+            # Visits without a campaign come from their referrer.
+            parts = present
         if len(parts) > 1:
             return parts
         found = self.best([*self.common("part_of_node"), *of_nodes])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
+
+    def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
+        """Return the columns of the page and of the referrer in a table of page views; None of others."""
+        if self.format is not None:
+            own = [self.format.role(role, self.source.columns) for role in ("page", "referrer")]
+            return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
+        if "node" in named or any(map(self.is_filled, self.common("node"))):
+            return None
+        texts = [name for name, kind in self.source.types.items() if kind == "VARCHAR"]
+        addresses = [name for name in texts if self._looks_like(name, "^https?://[^/ ]")]
+        referrers = self.with_names(COLUMN_NAMES["referrer"])
+        pages = [name for name in self.with_names(COMMON_NAMES["page"]) if name not in referrers]
+        page = next((name for name in pages if name in addresses), None)
+        others = [name for name in addresses if name not in {page, *pages}]
+        referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
+        paths = [name for name in pages if self._looks_like(name, "^/")]
+        page = page or (next(iter(paths), None) if referrer in addresses else None)
+        return None if page is None or folded(page) in _OF_VISITS else (page, referrer)
+
+    def _looks_like(self, column: str, pattern: str) -> bool:
+        """Return whether a pattern fits more than half of the first values of a column."""
+        word = self.source.word(column)
+        values = (
+            f"SELECT {word} AS value FROM {self.source.relation} WHERE {word} IS NOT NULL LIMIT {_SAMPLE}"
+        )
+        query = f"SELECT count(*) FILTER (regexp_matches(value, '{pattern}')) > count(*) / 2 FROM ({values})"
+        return bool(self.connection.execute(query).fetchall()[0][0])
+
+    def rows_of_kind(self, words: Collection[str]) -> str | None:
+        """Return SQL for the rows whose event has one of some names; None if no row has."""
+        for column in filter(self.is_filled, self.with_names(COMMON_NAMES["kind"])):
+            name = f"regexp_replace(lower({self.source.word(column)}), '[^a-z0-9]', '', 'g')"
+            fits = f"{name} IN ({', '.join(map(sources.literal, words))})"
+            if self.scalar(f"coalesce(bool_or({fits}), false)"):
+                return f"({fits})"
+        return None
 
     def emails(self) -> list[str]:
         """Return the columns with email addresses of people."""
@@ -569,6 +623,23 @@ class OwnTable:
         for referrer in self.with_names(COLUMN_NAMES["referrer"])[:1]:
             self.columns["referrer"] = referrer
             self._select["referrer"] = self.source.word(referrer)
+
+    def take_views(self, page: str, referrer: str | None) -> None:
+        """Select what of page views tells where their visit came from."""
+        words = {
+            level: self.source.word(column)
+            for level, names in LEVEL_NAMES.items()
+            for column in list(filter(self.is_filled, self.with_names(names)))[:1]
+        }
+        clicks = {name: self.source.word(column) for name in CLICK_IDS for column in self.with_names([name])}
+        self.columns |= {"page": page} if referrer is None else {"page": page, "referrer": referrer}
+        self._select |= {level: words.get(level, "CAST(NULL AS VARCHAR)") for level in LEVEL_NAMES}
+        self._select |= {
+            "landing": export_tables.with_parameters(f"coalesce({self.source.word(page)}, '')", clicks),
+            "came_from": "CAST(NULL AS VARCHAR)" if referrer is None else self.source.word(referrer),
+            "is_derived": f"{words.get('campaign', 'NULL')} IS NULL AND "
+            f"coalesce(lower({words.get('medium', 'NULL')}) IN ('organic', 'referral', '(none)'), false)",
+        }
 
     def take_steps(self, columns: Sequence[str], separator: str) -> None:
         """Select the steps of wide journeys as one path; journeys without a step are rejected."""

@@ -6,7 +6,7 @@ functions of collection, and joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
@@ -16,17 +16,15 @@ from typing import Any, Final
 
 import ibis
 import ibis.expr.types as ir
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from attrib_ds import display, errors, instants, schema
 from attrib_ds.attribution.engines.engine import batches_of, builtin, dialect_of, digest
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
-from attrib_ds.queries import channel_rules
-from attrib_ds.queries.traffic_nodes import OF_NODE, Node
 from attrib_ds.records import ga4_events, snowplow_events
 from attrib_ds.records.export_tables import apart
+from attrib_ds.traffic import agents, channel_rules, sessions, sources
+from attrib_ds.traffic.sources import OF_NODE, Node, resolve_source
 
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 _UUID_LENGTHS: Final = (8, 4, 4, 4, 12)
@@ -51,47 +49,6 @@ _PARTS: Final = {
 }
 #: Fragments do not continue after a line break, so that the text is not a URL.
 _BROKEN: Final = "#.*\n"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How collection reads hits.
-
-    Parameters
-    ----------
-    parameters, click_ids : collection of str
-        Parameters of a URL that can name a source, and those of which the value does not matter.
-    referrer_host : str
-        Pattern of the host of a URL in lower case, as its first group.
-    longest_url, longest_sent_url, longest_agent : int
-        Number of letters that are kept, and of those of a URL in which a source is found.
-    timeout, longest, most_hits : int
-        Time without a hit that ends a session and its longest duration, in milliseconds; its most hits.
-    resolve_sources : callable
-        Returns the nodes, from the root down, and the referrer type of each query, referrer and flag whether
-        it is internal, or None if they cannot be read.
-    describe_agents : callable
-        Returns a table of user agents with their properties, as those of interactions.
-    captures_address : callable
-        Returns whether one of the filters captures an address.
-    is_internal : callable
-        Returns whether visitors of a host, from another one, do not come from outside, by both hosts and
-        those that are excluded.
-    """
-
-    parameters: Collection[str]
-    click_ids: Collection[str]
-    referrer_host: str
-    longest_url: int
-    longest_sent_url: int
-    longest_agent: int
-    timeout: int
-    longest: int
-    most_hits: int
-    resolve_sources: Callable[[Sequence[tuple[str, str, bool]]], list[tuple[Sequence[Node], str] | None]]
-    describe_agents: Callable[[Sequence[str]], pa.Table]
-    captures_address: Callable[[Sequence[str], str], bool]
-    is_internal: Callable[[str, str, Collection[str]], bool]
 
 
 @dataclass(frozen=True)
@@ -133,14 +90,14 @@ class Collected:
 
 
 def read(
-    tables: ExternalTables, hits: Any, events: Any, reading: Reading, settings: Settings
+    tables: ExternalTables, hits: Any, events: Any, settings: Settings
 ) -> tuple[ir.Table, ir.Table, ir.Table]:
     """Return interactions, events and nodes of raw hits, for :func:`attrib_ds.open_hits`."""
     raw = tables.read("hits", _page_views(tables, hits))
     if not raw._find_backends()[0]:
         # Rows in memory belong to no engine.
         raw = tables.backend._cached_table(raw)
-    collected = collect(raw, reading, settings)
+    collected = collect(raw, settings)
     sessions = collected.sessions
     if events is None:
         given = sessions.filter(ibis.literal(False)).select(
@@ -173,7 +130,7 @@ def _page_views(tables: ExternalTables, hits: Any) -> Any:
     )
 
 
-def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
+def collect(raw: ir.Table, settings: Settings) -> Collected:
     """Make sessions of raw hits.
 
     Rows that break a rule are left out, with a warning. Several hits with one id count once: a hit of a
@@ -183,26 +140,24 @@ def collect(raw: ir.Table, reading: Reading, settings: Settings) -> Collected:
     ----------
     raw : ibis.Table
         With all columns of raw hits; ``date`` in UTC without a zone.
-    reading : Reading
-        From the service.
     settings : Settings
         Of the project.
     """
-    cleaned = _valid(_cleaned(raw, reading, settings), rows=raw)
-    keyed = _once(_with_lost_pages(stored(_keyed(cleaned, reading, settings))))
-    sources, nodes = _read_sources(keyed, reading)
-    agents = _read_agents(keyed, reading)
-    placed = keyed.inner_join(sources, list(_KEYS))
-    bots = agents.select("ua", "problem", agent_is_bot="isBot")
+    cleaned = _valid(_cleaned(raw, settings), rows=raw)
+    keyed = _once(_with_lost_pages(stored(_keyed(cleaned, settings))))
+    resolved, nodes = _read_sources(keyed)
+    known_agents = _read_agents(keyed)
+    placed = keyed.inner_join(resolved, list(_KEYS))
+    bots = known_agents.select("ua", "problem", agent_is_bot="isBot")
     described = placed.left_join(bots, placed.userAgent == bots.ua)
     hits = described.filter(described.problem.isnull()).select(
         *("id", "trackerId", "serverDate", "nodeId", "isCampaign", "referrerType"),
         isBot=described.isBot | described.agent_is_bot.fill_null(False),
     )
-    split = stored(split_into_sessions(hits, reading))
-    split = split_long_blocks(split, reading)
-    sessions = _sessions(split, placed, agents, settings)
-    return Collected(split, stored(sessions), nodes)
+    split = stored(sessions.split_into_sessions(hits))
+    split = split_long_blocks(split)
+    visits = _sessions(split, placed, known_agents, settings)
+    return Collected(split, stored(visits), nodes)
 
 
 def stored(table: ir.Table) -> ir.Table:
@@ -214,7 +169,7 @@ def stored(table: ir.Table) -> ir.Table:
     return kept
 
 
-def _cleaned(raw: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
+def _cleaned(raw: ir.Table, settings: Settings) -> ir.Table:
     """Return hits with trimmed texts, their id, and ``problem``, the number of the rule that they break."""
     trim = builtin("trim", "string", "string")
     words = {
@@ -246,9 +201,9 @@ def _cleaned(raw: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
         *("trackerId", "problem", "timezoneOffset", "ip", *_PLACES),
         id=hits.hitId.coalesce(uuid),
         serverDate=hits.date,
-        pageUrl=hits.pageUrl.left(reading.longest_sent_url),
-        referrer=hits.referrer.left(reading.longest_sent_url),
-        userAgent=hits.userAgent.left(reading.longest_agent),
+        pageUrl=hits.pageUrl.left(sources.LONGEST_SENT_URL),
+        referrer=hits.referrer.left(sources.LONGEST_SENT_URL),
+        userAgent=hits.userAgent.left(agents.LONGEST_AGENT),
         hitType=hits.hitType.fill_null("pageview"),
         isBot=hits.isBot.fill_null(False),
     )
@@ -291,10 +246,6 @@ def _timestamp(text: str) -> Any:
     return ibis.literal(text).cast("timestamp(6)")
 
 
-def _micros(date: Any) -> Any:
-    return date.delta(_timestamp(_EPOCH), unit="microsecond")
-
-
 def _written(date: Any) -> Any:
     """Return an instant as text, as DuckDB writes it, without zeros at the end of its fraction."""
     text = date.cast("string")
@@ -320,7 +271,7 @@ def _once(hits: ir.Table) -> ir.Table:
 _KEYS: Final = ("search_key", "referrer_key", "is_internal")
 
 
-def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
+def _keyed(hits: ir.Table, settings: Settings) -> ir.Table:
     """Add what of URLs can decide on the source of a hit, and ``trafficFilterId``."""
     is_url = ~hits.pageUrl.re_search(_BROKEN)
     path = hits.pageUrl.re_extract("^[^?#]*", 0).fill_null("")
@@ -328,22 +279,19 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
         is_url=is_url,
         rest=ibis.ifelse(is_url, hits.pageUrl.substr(path.length()), ""),
         page_host=_host(ibis.ifelse(is_url, hits.pageUrl.re_extract(*_PARTS["hostname"]), "")),
-        referrer_host=_host(hits.referrer.lower().re_extract(*_of_referrer(reading))),
+        referrer_host=_host(hits.referrer.lower().re_extract(*_OF_REFERRER)),
     )
     hits = apart(read)
-    names = "|".join(reading.parameters).replace("_", "(_|%5f)")
     # Every click has its own id, which says no more than that there is one.
-    clicks = "|".join(reading.click_ids)
     first, _, _, last = _groups(hits, 4)
-    click = rf"([?&#](amp;)?({clicks})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
 
     def campaign(text: Any, rest: Any) -> Any:
-        is_marked = text.lower().re_search(f"[?&#;]({names})=")
-        return ibis.ifelse(is_marked, rest.re_replace(click, f"{first}x{last}"), "")
+        is_marked = text.lower().re_search(sources.NAMED)
+        return ibis.ifelse(is_marked, rest.re_replace(sources.CLICKED, f"{first}x{last}"), "")
 
     excluded = channel_rules.returning_hosts(settings.excluded_referrers, settings.domains)
     pairs = _read(hits.filter(hits.referrer_host != "").select("page_host", "referrer_host").distinct())
-    internal = [(page, other) for page, other in pairs if reading.is_internal(page, other, excluded)]
+    internal = [(page, other) for page, other in pairs if sources.is_internal(page, other, excluded)]
     hits = _marked(hits, ("page_host", "referrer_host"), internal, "is_internal")
     # The tracking script makes ids of version 7.
     is_kept = (hits.id.substr(14, 1) == "7") & ~hits.trackerId.re_search("^(page|hit)[.]")
@@ -355,14 +303,14 @@ def _keyed(hits: ir.Table, reading: Reading, settings: Settings) -> ir.Table:
             campaign(hits.referrer.fill_null(""), hits.referrer.fill_null("").re_extract("[?#].*", 0)),
             "",
         ),
-        trafficFilterId=_captured(hits, reading, settings.traffic_filters),
+        trafficFilterId=_captured(hits, settings.traffic_filters),
     )
     hits = apart(hits)
     without_query = hits.referrer.fill_null("").re_replace("[?#].*", "")
     keyed = hits.mutate(
         referrer_key=ibis.ifelse(hits.is_internal, "", without_query),
-        pageUrl=hits.pageUrl.left(reading.longest_url),
-        referrer=hits.referrer.left(reading.longest_url),
+        pageUrl=hits.pageUrl.left(sources.LONGEST_URL),
+        referrer=hits.referrer.left(sources.LONGEST_URL),
     )
     return apart(keyed.drop("rest", "ip", "page_host", "referrer_host"))
 
@@ -387,9 +335,8 @@ def _marked(rows: ir.Table, keys: Sequence[str], known: Sequence[tuple[str, ...]
     return joined.mutate(**{flag: joined[flag].fill_null(False)})
 
 
-def _of_referrer(reading: Reading) -> tuple[str, int]:
-    """Return the pattern of the host of a referrer with groups that capture only, and that of the host."""
-    return reading.referrer_host.replace("(?:", "("), reading.referrer_host.count("(?:") + 1
+#: Pattern of the host of a referrer with groups that capture only, and that of the host.
+_OF_REFERRER: Final = (agents.HOST.replace("(?:", "("), agents.HOST.count("(?:") + 1)
 
 
 def _host(text: Any) -> Any:
@@ -397,14 +344,14 @@ def _host(text: Any) -> Any:
     return host.right(channel_rules.LONGEST_HOST)
 
 
-def _captured(hits: ir.Table, reading: Reading, filters: Sequence[str]) -> Any:
+def _captured(hits: ir.Table, filters: Sequence[str]) -> Any:
     """Return the first filter that captures a hit."""
     branches = []
     for text in filters:
         kind, _, value = text.partition(":")
         if kind == "address":
             known = _read(hits.filter(hits.ip.notnull()).select("ip").distinct())
-            addresses = [ip for (ip,) in known if reading.captures_address([text], ip)]
+            addresses = [ip for (ip,) in known if agents.captures_address([text], ip)]
             is_captured: Any = hits.ip.isin(addresses) if addresses else ibis.literal(False)
         elif kind == "userAgent":
             is_captured = hits.userAgent.lower().contains(value.lower())
@@ -427,19 +374,22 @@ def _portions(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]
         yield [row for _, row in portion]
 
 
-def _read_sources(hits: ir.Table, reading: Reading) -> tuple[ir.Table, pa.Table]:
+def _read_sources(hits: ir.Table) -> tuple[ir.Table, pa.Table]:
     """Return the node and the type of each distinct source, and all nodes."""
     rows: list[tuple[Any, ...]] = []
     nodes: dict[str, Node] = {}
     unread = 0
     for keys in _portions(_read(hits.select(*_KEYS).distinct())):
-        for key, source in zip(keys, reading.resolve_sources(keys), strict=True):
-            if source is None:
+        resolved = sources.resolve_in_time(
+            lambda key: resolve_source(*key[:2], is_internal=key[2]), keys, example=sources.KEY
+        )
+        for key, source in zip(keys, resolved, strict=True):
+            if isinstance(source, sources.Unresolved):
                 unread += 1
                 continue
-            chain, kind = source
-            nodes |= {node.node_id: node for node in chain}
-            rows.append((*key, chain[-1].node_id, kind, kind == "campaign" and not key[2]))
+            nodes |= {node.node_id: node for node in source.nodes}
+            kind = source.referrer_type
+            rows.append((*key, source.nodes[-1].node_id, kind, kind == "campaign" and not key[2]))
     _warn_of(unread, "pageUrl and referrer")
     kinds = {"is_internal": pa.bool_(), "isCampaign": pa.bool_()}
     names = (*_KEYS, "nodeId", "referrerType", "isCampaign")
@@ -460,12 +410,12 @@ def _tree(nodes: dict[str, Node]) -> pa.Table:
     )
 
 
-def _read_agents(hits: ir.Table, reading: Reading) -> ir.Table:
+def _read_agents(hits: ir.Table) -> ir.Table:
     texts = hits.filter(hits.userAgent.notnull()).select("userAgent").distinct()
-    found = [reading.describe_agents([text for (text,) in portion]) for portion in _portions(_read(texts))]
-    agents = pa.concat_tables([reading.describe_agents([]), *found])
-    _warn_of(len(agents) - agents["problem"].null_count, "userAgent")
-    return ibis.memtable(agents)
+    found = [agents.agent_table([text for (text,) in portion]) for portion in _portions(_read(texts))]
+    table = pa.concat_tables([agents.agent_table([]), *found])
+    _warn_of(len(table) - table["problem"].null_count, "userAgent")
+    return ibis.memtable(table)
 
 
 def _warn_of(unread: int, texts: str) -> None:
@@ -474,67 +424,16 @@ def _warn_of(unread: int, texts: str) -> None:
         errors.warn(message, errors.RejectedRows)
 
 
-_ORDER: Final = ("serverDate", "entry", "id")
-_HELPERS: Final = ("instant", "entry", "block")
-_SO_FAR: Final = {"rows": (None, 0)}
-
-
-def split_into_sessions(hits: ir.Table, reading: Reading) -> ir.Table:
-    """Return hits with the number of their session, apart from the limits of length.
-
-    Parameters
-    ----------
-    hits : ibis.Table
-        ``id``, ``trackerId``, ``serverDate``, ``nodeId``, ``referrerType`` and ``isCampaign``, whether it may
-        open a session because its node is another one.
-    reading : Reading
-        With the timeout.
-
-    Returns
-    -------
-    ibis.Table
-        Also ``is_opening``, ``number`` (from 1, of the session among those of its tracker) and ``block``,
-        that of the run of hits without the timeout between them.
-    """
-    of_tracker = ibis.window(group_by="trackerId", order_by=_ORDER)
-    # At the same instant, who comes from outside is first. Other campaigns are those of internal links.
-    is_inside = hits.referrerType.isin(["internal", "campaign"])
-    entry = ibis.cases((hits.isCampaign, 0), (hits.referrerType == "direct", 1), (is_inside, 2), else_=0)
-    hits = hits.mutate(instant=_micros(hits.serverDate), entry=entry)
-    gap = hits.instant - hits.instant.lag().over(of_tracker)
-    hits = hits.mutate(opens_block=(gap >= reading.timeout * 1_000).fill_null(True))
-    hits = hits.mutate(is_mark=hits.opens_block | hits.isCampaign)
-    # Only hits that may open a session decide on its node.
-    before = hits.nodeId.lag().over(ibis.window(group_by=["trackerId", "is_mark"], order_by=_ORDER))
-    is_other = hits.isCampaign & (hits.nodeId != before).fill_null(False)
-    hits = hits.mutate(is_opening=hits.opens_block | is_other)
-    return _numbered(hits, number="is_opening", block="opens_block").drop("opens_block", "is_mark")
-
-
-def _numbered(hits: ir.Table, **flags: str) -> ir.Table:
-    so_far = ibis.window(group_by="trackerId", order_by=_ORDER, **_SO_FAR)
-    return hits.mutate(**{name: hits[flag].cast("int64").sum().over(so_far) for name, flag in flags.items()})
-
-
-def split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
-    """Return the hits of :func:`split_into_sessions` with the limits of length applied.
-
-    Where a session opens there depends on where the one before it did.
-    """
-    spans = hits.group_by("trackerId", "number").agg(
-        block=hits.block.min(), span=hits.instant.max() - hits.instant.min(), rows=hits.count()
-    )
-    is_long = (spans.span >= reading.longest * 1_000) | (spans.rows > reading.most_hits)
-    blocks = spans.filter(is_long).select("trackerId", "block").distinct()
+def split_long_blocks(hits: ir.Table) -> ir.Table:
+    """Return the hits of :func:`.sessions.split_into_sessions` with the limits of length applied."""
+    limits = {"longest": sessions.LONGEST, "most_hits": sessions.MOST_HITS}
+    blocks = sessions.long_blocks(hits, **limits)
     if not blocks.limit(1).to_pyarrow().num_rows:
         return hits.drop(*_HELPERS)
     long = hits.semi_join(blocks, ["trackerId", "block"])
-    ordered = long.order_by("trackerId", *_ORDER).select(
-        "trackerId", "block", "instant", "isCampaign", "nodeId", "id"
-    )
-    openings: list[str] = []
-    for _, block in groupby(_read(ordered), lambda row: row[:2]):
-        openings += _openings(list(block), reading)
+    names = ("trackerId", "block", "instant", "isCampaign", "nodeId", "id")
+    ordered = long.order_by("trackerId", *sessions.ORDERED).select(*names)
+    openings = sessions.openings(_read(ordered), **limits)
     opened = ibis.memtable(pa.table({"id": pa.array(openings, pa.string())}))
     split = [
         long.semi_join(opened, "id").mutate(is_opening=ibis.literal(True)),
@@ -542,33 +441,13 @@ def split_long_blocks(hits: ir.Table, reading: Reading) -> ir.Table:
     ]
     others = hits.anti_join(blocks, ["trackerId", "block"])
     together = ibis.union(others, *(each.select(*others.columns) for each in split))
-    return stored(_numbered(together, number="is_opening").drop(*_HELPERS))
+    return stored(sessions.numbered(together, number="is_opening").drop(*_HELPERS))
 
 
-def _openings(block: Sequence[tuple[Any, ...]], reading: Reading) -> Iterator[str]:
-    """Return the ids of the hits that open the sessions of one run of hits of a tracker."""
-    _, _, times, flags, nodes, ids = zip(*block, strict=True)
-    dates = np.array(times, np.int64)
-    campaigns: NDArray[np.intp] = np.flatnonzero(np.array(flags, bool))
-    # Of each campaign: the first one after it with another node.
-    changes = [len(block)] * (len(campaigns) + 1)
-    for index in range(len(campaigns) - 2, -1, -1):
-        following = campaigns[index + 1]
-        is_same = nodes[following] == nodes[campaigns[index]]
-        changes[index] = changes[index + 1] if is_same else int(following)
-    position = 0
-    while position < len(block):
-        yield ids[position]
-        index = int(np.searchsorted(campaigns, position, side="right"))
-        change = len(block)
-        if index < len(campaigns):
-            is_same = nodes[campaigns[index]] == nodes[position]
-            change = changes[index] if is_same else int(campaigns[index])
-        late = int(np.searchsorted(dates, dates[position] + reading.longest * 1_000, side="left"))
-        position = min(change, position + reading.most_hits, late)
+_HELPERS: Final = ("instant", "entry", "block")
 
 
-def _sessions(split: ir.Table, hits: ir.Table, agents: ir.Table, settings: Settings) -> ir.Table:
+def _sessions(split: ir.Table, hits: ir.Table, described: ir.Table, settings: Settings) -> ir.Table:
     """Return sessions with the properties of their first hit."""
     spans = split.group_by("trackerId", "number").agg(
         startDate=split.serverDate.min(),
@@ -578,15 +457,15 @@ def _sessions(split: ir.Table, hits: ir.Table, agents: ir.Table, settings: Setti
     )
     openings = split.filter(split.is_opening).select("id", "trackerId", "number")
     first = hits.inner_join(openings.select("id", "number"), "id").inner_join(spans, ["trackerId", "number"])
-    agents = agents.drop("isBot", "problem")
-    first = first.left_join(agents, first.userAgent == agents.ua)
+    described = described.drop("isBot", "problem")
+    first = first.left_join(described, first.userAgent == described.ua)
     parts = {name: _part(first, name) for name in schema.URL_PARTS}
     page = reduce(add, [parts[name].fill_null("") for name in ("origin", "pathname", "search", "hash")])
-    ended = _micros(first.endDate) - _micros(first.startDate)
+    ended = sessions.micros(first.endDate) - sessions.micros(first.startDate)
     return first.select(
         *("trackerId", "startDate", "endDate", "hitCount"),
         *("nodeId", "referrer", "referrerType", "trafficFilterId"),
-        *(name for name in agents.columns if name != "ua"),
+        *(name for name in described.columns if name != "ua"),
         *_PLACES,
         **{
             "_id": digest(ibis.literal(f"{settings.project_id} ") + first.id, "sha256").left(24),
@@ -635,7 +514,7 @@ def assign_users(sessions: ir.Table, events: ir.Table) -> tuple[ir.Table, ir.Tab
     )
     people = items.filter(items.person.notnull()).select("trackerId").distinct()
     items = items.semi_join(people, "trackerId")
-    so_far = ibis.window(group_by="trackerId", order_by=["date", "kind", "key"], **_SO_FAR)
+    so_far = ibis.window(group_by="trackerId", order_by=["date", "kind", "key"], rows=(None, 0))
     items = items.mutate(number=items.person.notnull().cast("int64").sum().over(so_far))
     marks = items.filter(items.person.notnull()).select("trackerId", "number", "person")
     others = items.filter(items.person.isnull())

@@ -265,6 +265,8 @@ def with_parameters(page: str, parameters: Mapping[str, str]) -> str:
     >>> duckdb.execute(f"SELECT {page}").fetchone()[0]
     'https://shop.example/?utm_source=a&utm_medium=e%20mail#top'
     """
+    if not parameters:
+        return page
     added = " || ".join(
         f"CASE WHEN {value} IS NULL OR regexp_matches({page}, '(?i)[?&]{name}=') THEN '' "
         f"ELSE '&{name}=' || url_encode({value}) END"

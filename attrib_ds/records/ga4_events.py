@@ -173,8 +173,8 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
 
 #: Fields of an event that Google reads from parameters of a URL.
 _PARAMETERS: Final = ("source", "medium", "campaign", "content", "term")
-_CLICK_IDS: Final = ("gclid", "dclid")
-_REFERRER: Final = "CASE WHEN p_ignore_referrer IS DISTINCT FROM 'true' THEN p_page_referrer END"
+CLICK_IDS: Final = {name: name for name in ("gclid", "dclid")}
+REFERRER: Final = "CASE WHEN p_ignore_referrer IS DISTINCT FROM 'true' THEN p_page_referrer END"
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +234,7 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
     """
     exports = open_ga4_events(connection, hits.exports)
     # Google derives these media from the referrer, which tells more.
-    is_referred = f"lower(medium) IN ('organic', 'referral') AND {_REFERRER} IS NOT NULL"
+    is_referred = f"lower(medium) IN ('organic', 'referral') AND {REFERRER} IS NOT NULL"
     is_other = f"({is_referred}) IS DISTINCT FROM true"
     added = {
         f"utm_{name}": f"CASE WHEN {name} NOT LIKE '(%)' AND {is_other} THEN {name} END"
@@ -243,10 +243,8 @@ def open_ga4_hits(connection: duckdb.DuckDBPyConnection, hits: GA4Hits) -> tuple
     columns = {
         "trackerId": "device",
         "date": "occurred",
-        "pageUrl": export_tables.with_parameters(
-            "p_page_location", added | {name: name for name in _CLICK_IDS}
-        ),
-        "referrer": _REFERRER,
+        "pageUrl": export_tables.with_parameters("p_page_location", added | CLICK_IDS),
+        "referrer": REFERRER,
         # As browsers say it: minutes that UTC is ahead.
         "timezoneOffset": "CAST(offset_seconds AS DOUBLE) / -60",
         "geo.state": "region",
@@ -288,7 +286,7 @@ def page_views(events: ir.Table) -> ir.Table:
         f"utm_{name}": ibis.ifelse(is_other & ~marks[name].startswith("("), marks[name], ibis.null("string"))
         for name in _PARAMETERS
     }
-    clicks = {name: marks[name] for name in _CLICK_IDS}
+    clicks = {name: marks[name] for name in CLICK_IDS}
     views = export_tables.apart(
         views.mutate(page=parameter("page_location"), referrer=referrer, **added, **clicks)
     )
@@ -310,7 +308,7 @@ _KINDS: Final = ("string", "int", "double", "float")
 _COLLECTED: Final = {
     **{name: f"manual_{name}" for name in MARKS[:6]},
     "campaign": "manual_campaign_name",
-    **dict(zip(_CLICK_IDS, _CLICK_IDS, strict=True)),
+    **dict(zip(CLICK_IDS, CLICK_IDS, strict=True)),
 }
 
 

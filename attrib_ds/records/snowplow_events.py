@@ -159,7 +159,15 @@ _PARAMETERS: Final = {
     f"utm_{name}": f"mkt_{name}" for name in ("source", "medium", "campaign", "content", "term")
 }
 #: Click ids by ``mkt_network``.
-_CLICK_IDS: Final = {"gclid": "Google", "msclkid": "Microsoft", "dclid": "DoubleClick"}
+CLICK_IDS: Final = {"gclid": "Google", "msclkid": "Microsoft", "dclid": "DoubleClick"}
+
+
+def clicks() -> dict[str, str]:
+    """Return SQL for the click id of an event by the parameter that has it."""
+    return {
+        name: f"CASE WHEN mkt_network = {literal(network)} THEN mkt_clickid END"
+        for name, network in CLICK_IDS.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +224,7 @@ def open_snowplow_hits(connection: duckdb.DuckDBPyConnection, hits: SnowplowHits
         If the events cannot be read.
     """
     exports = open_snowplow_events(connection, hits.events)
-    clicks = {
-        name: f"CASE WHEN mkt_network = {literal(network)} THEN mkt_clickid END"
-        for name, network in _CLICK_IDS.items()
-    }
-    page = export_tables.with_parameters("page", _PARAMETERS | clicks)
+    page = export_tables.with_parameters("page", _PARAMETERS | clicks())
     columns = {"trackerId": "device", "date": "occurred", "pageUrl": page, "referrer": "referrer"}
     columns |= {"userAgent": "agent", "isBot": "is_bot", "ip": "address"}
     columns |= {"geo.countryCode": "country", "geo.state": "region"}
@@ -244,7 +248,7 @@ def page_views(events: ir.Table) -> ir.Table:
     marks = {name: first(field) for name, field in _PARAMETERS.items()}
     network, click = first("mkt_network"), first("mkt_clickid")
     marks |= {
-        name: ibis.ifelse(network == value, click, ibis.null("string")) for name, value in _CLICK_IDS.items()
+        name: ibis.ifelse(network == value, click, ibis.null("string")) for name, value in CLICK_IDS.items()
     }
     texts = {
         "trackerId": ("domain_userid", "network_userid"),

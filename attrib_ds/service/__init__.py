@@ -1,6 +1,5 @@
 """The embedded service: the whole of it in one process, on one DuckDB file per project."""
 
-from attrib_ds.service.collection.hits import reading_of_hits
 from attrib_ds.service.service import Service
 
-__all__ = ["Service", "reading_of_hits"]
+__all__ = ["Service"]

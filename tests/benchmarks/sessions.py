@@ -43,7 +43,7 @@ FROM (
 )
 """
 RESOLVED = """
-CREATE TABLE resolved AS SELECT id, trackerId, serverDate, false AS isBot, CAST(NULL AS VARCHAR) AS sessionId,
+CREATE TABLE resolved AS SELECT 0 AS row, id, trackerId, serverDate, false AS isBot, CAST(NULL AS VARCHAR) AS sessionId, NULL::VARCHAR AS formerId,
     search <> '' AS isCampaign,
     CASE WHEN search <> '' THEN 'campaign' WHEN referrer IS NULL THEN 'direct' ELSE 'search' END AS referrerType,
     CASE WHEN search <> '' THEN search ELSE coalesce(referrer, 'direct') END AS nodeId

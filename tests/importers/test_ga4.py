@@ -205,10 +205,9 @@ def test_revenue_needs_a_currency():
             "ecommerce": [{"transaction_id": "T1", "purchase_revenue": 5.0}],
         }
     )
-    with pytest.raises(
-        errors.InvalidRequest, match="currency: 1 conversion with revenue but no currency, .* 'T1'; pass one"
-    ):
-        at.read_ga4(events)
+    unknown = at.read_ga4(events)
+    assert unknown.events["statistics.revenue"].tolist() == [5.0]
+    assert unknown.notes == ("1 conversion with revenue of an unknown currency",)
     events_read = at.read_ga4(events, currency="SEK").events
     assert events_read[["statistics.revenue.amount", "statistics.revenue.currency"]].to_numpy().tolist() == [
         [5.0, "SEK"]

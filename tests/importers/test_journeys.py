@@ -1,5 +1,6 @@
 """Imported journeys, loaded into a project and attributed without one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -224,3 +225,17 @@ def test_a_conversion_without_a_value_needs_no_rate():
 def test_a_missing_rate_is_named():
     with pytest.raises(at.errors.InvalidRequest, match="no rate of USD to EUR on 2025-01-02"):
         at.read_journeys(VISITS, ORDERS).paths(in_currency="EUR")
+
+
+@pytest.mark.parametrize(("reset", "credited"), [("none", 3.0), ("same", 2.0), ("any", 1.0)])
+def test_earlier_conversions_end_the_window(reset, credited):
+    """One touchpoint, then two orders and a lead."""
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["search"], "date": ["2025-01-01"]})
+    orders = pd.DataFrame({"user": ["u"] * 2, "order_id": ["a", "b"], "date": ["2025-01-02", "2025-01-03"]})
+    lead = pd.DataFrame({"user": ["u"], "order_id": ["c"], "date": ["2025-01-04"]})
+    journeys = at.read_journeys(clicks, orders, event_type="order")
+    lead_events = at.read_journeys(clicks, lead, event_type="lead").events
+    both = replace(journeys, events=pd.concat([journeys.events, lead_events], ignore_index=True))
+    paths = both.paths(event_type=["order", "lead"], reset=reset)
+    credits = at.attribute(paths, "last_touch").set_index("node_id")["conversions"]
+    assert credits["search"] == credited

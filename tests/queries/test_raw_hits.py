@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import ibis
@@ -19,7 +18,7 @@ from support.export_schemas import GA4, SNOWPLOW, arrow
 import attrib_ds as at
 from attrib_ds import errors
 from attrib_ds.queries import raw_hits
-from attrib_ds.service import reading_of_hits
+from attrib_ds.traffic import sessions
 
 NOON = datetime(2025, 1, 31, 12)
 
@@ -36,7 +35,7 @@ def test_every_row_is_the_one_that_loading_stores(seeds, sizes):
     hits, events = hit_streams.streams(seeds, **sizes)
     engine = ibis.duckdb.connect()
     tables = engine.create_table("hits", hits), engine.create_table("events", events)
-    found = hit_streams.computed(engine, *tables, reading_of_hits())
+    found = hit_streams.computed(engine, *tables)
     hit_streams.check(found, hit_streams.loaded(seeds, **sizes))
 
 
@@ -59,9 +58,10 @@ def test_limits_of_length_agree_with_the_sequential_reference(limits, seed, monk
     longest, most = limits
     monkeypatch.setattr(sequential_sessions, "LONGEST", timedelta(minutes=longest))
     monkeypatch.setattr(sequential_sessions, "MOST_HITS", most)
-    reading = replace(reading_of_hits(), longest=longest * 60_000, most_hits=most)
+    monkeypatch.setattr(sessions, "LONGEST", longest * 60_000)
+    monkeypatch.setattr(sessions, "MOST_HITS", most)
     hits = ibis.duckdb.connect().create_table("hits", pa.Table.from_pylist(rows))
-    found = raw_hits.split_long_blocks(raw_hits.split_into_sessions(hits, reading), reading).to_pyarrow()
+    found = raw_hits.split_long_blocks(sessions.split_into_sessions(hits)).to_pyarrow()
     assert hit_streams.first_hits(found) == sequential_sessions.split(rows)
 
 

@@ -31,14 +31,13 @@ from support.service_records import table, visit
 from attrib_ds.contract import OPERATIONS, from_wire
 from attrib_ds.contract.interactions import read_hit
 from attrib_ds.errors import AttribError
-from attrib_ds.queries import channel_rules
 from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.service import Service
-from attrib_ds.service.collection import visitors
 from attrib_ds.service.collection.hits import HitIntake, pending_hit
 from attrib_ds.service.http import limits
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.store import Store
+from attrib_ds.traffic import agents, channel_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -369,8 +368,8 @@ def _rank(found: tuple[float, float, Any]) -> float:
 
 def measure(run: Callable[[Any], None], content: Any, project: Project | None = None) -> tuple[float, float]:
     """Return the processor time of an input, and of its longest transaction."""
-    visitors.is_bot.cache_clear()
-    visitors.describe.cache_clear()
+    agents.is_bot.cache_clear()
+    agents.describe.cache_clear()
     channel_rules.default_channel.cache_clear()
     channel_rules.default_channel()
     if project is not None:

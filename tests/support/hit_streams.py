@@ -214,10 +214,10 @@ RULES = raw_hits.Settings("shop", **SETTINGS)
 _OTHER = {"ingestedAt", "createdAt", "updateDate", "updatedAt", "userData", "implicit", "path", "active"}
 
 
-def computed(backend, hits, events, reading):
+def computed(backend, hits, events):
     """The tables of hits, interactions, nodes and events that an engine makes of tables in it."""
     tables = ExternalTables(portable(backend), {})
-    collected = raw_hits.collect(tables.read("hits", hits), reading, RULES)
+    collected = raw_hits.collect(tables.read("hits", hits), RULES)
     visits, converted = raw_hits.assign_users(
         collected.sessions, tables.read("events", events, like="events of hits")
     )

@@ -10,11 +10,12 @@ import numpy as np
 from attrib_ds.attribution.arrays import Codes, Flags, Numbers
 from attrib_ds.attribution.incremental.histories import Histories
 from attrib_ds.attribution.incremental.person_periods import Periods, activity_at, adstock_at
+from attrib_ds.traffic.sessions import TIMEOUT
 
-#: Days between touchpoints after which another session begins, and after which it no longer converts.
-GAP: Final = 30 / 1_440
 #: Days before a session at which the touchpoints that may have led to it are counted.
 BEFORE: Final = 1e-9
+#: Days between touchpoints from which on another session begins, and it no longer converts. Days are rounded.
+GAP: Final = TIMEOUT / 86_400_000 - BEFORE
 #: Share of conversions in sessions above which people are said to convert in sessions.
 _MOST: Final = 0.5
 #: Adstock whose saturation is 1: an indicator.
@@ -51,7 +52,7 @@ class Sessions:
     def of(cls, histories: Histories) -> Sessions:
         """Divide the touchpoints of users into sessions."""
         user, time, node = histories.touch_user, histories.touch_time, histories.touch_node
-        is_first = (np.diff(user, prepend=-1) != 0) | (np.diff(time, prepend=-np.inf) > GAP)
+        is_first = (np.diff(user, prepend=-1) != 0) | (np.diff(time, prepend=-np.inf) >= GAP)
         number = np.cumsum(is_first, dtype=np.int64) - 1
         # Users are further apart than the times of any two of their touchpoints and conversions.
         times = np.concatenate([time, histories.event_time])
@@ -62,7 +63,7 @@ class Sessions:
         last -= 1
         is_own = (last >= 0) & (user[last] == histories.event_user) if len(user) else last >= 0
         is_within = is_own.copy()
-        is_within[is_own] = histories.event_time[is_own] - time[last[is_own]] <= GAP
+        is_within[is_own] = histories.event_time[is_own] - time[last[is_own]] < GAP
         of_event = np.where(is_within, number[last] if len(user) else -1, -1)
         share = float(is_within.mean()) if len(is_within) else 0.0
         others = is_within
@@ -159,5 +160,5 @@ def days_cut_off(histories: Histories) -> Numbers:
     """Return the days after each conversion that are not observed because it ends the observation."""
     user = histories.event_user
     is_only = np.bincount(user, minlength=len(histories.until))[user] == 1
-    is_end = is_only & (histories.until[user] - histories.event_time <= GAP)
+    is_end = is_only & (histories.until[user] - histories.event_time < GAP)
     return np.where(is_end, histories.until.max(initial=0.0) - histories.event_time, 0.0)

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,16 +17,17 @@ from attrib_ds import instants, schema, sql_results
 from attrib_ds.contract.interactions import CollectHit
 from attrib_ds.errors import ServiceFailure
 from attrib_ds.instants import naive
-from attrib_ds.queries import raw_hits
 from attrib_ds.records import sources
 from attrib_ds.service.campaigns import integrations_of
-from attrib_ds.service.collection import daily_visitors, traffic_sources, visitors
+from attrib_ds.service.collection import daily_visitors, traffic_sources
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.interactions import id_of_session
 from attrib_ds.service.store import intake, tables
 from attrib_ds.service.store.queue import HITS
 from attrib_ds.service.store.settings import read_settings
 from attrib_ds.service.store.store import Store
+from attrib_ds.traffic import agents, sessions
+from attrib_ds.traffic.sources import LONGEST_SENT_URL, TrafficSource
 
 _MOST_WAITING: Final = 50_000
 #: Most hits that one transaction puts into sessions.
@@ -50,7 +53,7 @@ def pending_hit(
     The address is that of a client whom a traffic filter captures, and None for others.
     """
     now = instants.now()
-    longest = traffic_sources.LONGEST_SENT_URL
+    longest = LONGEST_SENT_URL
     url, referrer = hit.pageUrl, hit.referrer
     return {
         "id": id,
@@ -60,8 +63,8 @@ def pending_hit(
         "ingestedAt": naive(now),
         "timezoneOffset": hit.timezoneOffset,
         "isBot": is_bot,
-        "truncated": max(len(url), len(referrer)) > longest or len(user_agent) > visitors.LONGEST_AGENT,
-        "userAgent": user_agent[: visitors.LONGEST_AGENT],
+        "truncated": max(len(url), len(referrer)) > longest or len(user_agent) > agents.LONGEST_AGENT,
+        "userAgent": user_agent[: agents.LONGEST_AGENT],
         "pageUrl": url[:longest],
         # A visit without one has the same as a loaded hit without one.
         "referrer": referrer[:longest] or None,
@@ -119,7 +122,9 @@ class HitIntake(intake.TableIntake[dict[str, Any], None, dict[str, Any]]):
         with self._store.scratch() as connection:
             taken = tables.as_arrow("pending_hits", records).append_column("row", [range(len(records))])
             with tables.arrow_view(connection, taken, "taken_hits"):
-                resolved = traffic_sources.resolve_hits(connection, _raw_hits(), rules=rules, span=SPAN)
+                resolved = traffic_sources.resolve_hits(
+                    connection, _raw_hits(), rules=rules, span=sessions.SPAN
+                )
                 rows = sql_results.read_arrow(connection, f"FROM {resolved.whole}")
         positions = {row: position for position, row in enumerate(rows["row"].to_pylist())}
         dated = sorted((entry["serverDate"], entry["trackerId"]) for entry in entries)
@@ -216,7 +221,7 @@ def collect_arrivals(
         return counts
     whole = f"(SELECT * FROM {resolved.whole} AS whole SEMI JOIN {hits} AS hit USING (row))"
     changes = daily_visitors.find_joining(
-        connection, whole, new_browsers, is_repeated=is_repeated, timeout=TIMEOUT
+        connection, whole, new_browsers, is_repeated=is_repeated, timeout=sessions.TIMEOUT
     )
     changes += _find_better(connection, hits)
     if changes:
@@ -289,7 +294,7 @@ def derive_again(
     )
     former = connection.execute("SELECT DISTINCT formerId FROM temp.arrived_hits ORDER BY 1").fetchall()
     connection.execute("DELETE FROM hits WHERE id IN (SELECT id FROM temp.arrived_hits)")
-    resolved = traffic_sources.ResolvedHits("", "temp.arrived_hits", (), visitors.agent_table([]))
+    resolved = traffic_sources.ResolvedHits("", "temp.arrived_hits", (), agents.agent_table([]))
     _recompute(connection, resolved, project_id=project_id, now=now, ids=ids)
     _restore_openings(connection)
     return [session for (session,) in former]
@@ -341,37 +346,6 @@ def _raw_hits() -> str:
 #: Wide rows that one statement joins and inserts, so that its memory does not grow with the hits. Each leaves
 #: groups of rows that are not full, which are written twice.
 _LARGEST_INSERT: Final = 1 << 20
-#: Time without a hit that ends a session, in milliseconds.
-TIMEOUT: Final = 30 * 60 * 1_000
-#: Longest time from the first hit of a session to its last one, in milliseconds, and most hits of a session.
-LONGEST: Final = 24 * 60 * 60 * 1_000
-MOST_HITS: Final = 10_000
-
-#: Longest time from the first hit of a session to a hit that changes it.
-SPAN: Final = LONGEST + TIMEOUT
-
-
-def reading_of_hits() -> raw_hits.Reading:
-    """Return how hits are read, for tables in other engines."""
-    return raw_hits.Reading(
-        parameters=traffic_sources.PARAMETERS,
-        click_ids=traffic_sources.CLICK_IDS,
-        referrer_host=visitors.HOST,
-        longest_url=traffic_sources.LONGEST_URL,
-        longest_sent_url=traffic_sources.LONGEST_SENT_URL,
-        longest_agent=visitors.LONGEST_AGENT,
-        timeout=TIMEOUT,
-        longest=LONGEST,
-        most_hits=MOST_HITS,
-        resolve_sources=traffic_sources.resolve_keys,
-        describe_agents=visitors.agent_table,
-        captures_address=visitors.captures_address,
-        is_internal=traffic_sources.is_internal,
-    )
-
-
-_OF_BLOCK: Final = "PARTITION BY trackerId, block ORDER BY position"
-_REST: Final = f"{_OF_BLOCK} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
 
 
 def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None:
@@ -385,45 +359,36 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
     connection : duckdb.DuckDBPyConnection
         Connection that can create temporary tables.
     hits : str
-        Relation in SQL, for a FROM clause, with ``id``, ``trackerId``, ``serverDate``, ``nodeId`` (node of
-        its traffic source), ``isBot``, ``isCampaign`` (whether it may open a session because its node is
-        another one), ``referrerType`` and ``sessionId``, null for new hits.
+        Relation in SQL, for a FROM clause, with ``row``, ``id``, ``trackerId``, ``serverDate``, ``nodeId`` of
+        its traffic source, ``isBot``, ``isCampaign`` (whether it may open a session because its node is
+        another one), ``referrerType``, ``sessionId``, null for new hits, and ``formerId``.
     into : str
-        Name of the temporary table to create: the columns of ``hits``, ``number`` of the hit and ``session``,
-        that of the first hit of its session.
+        Name of the temporary table to create: the columns of ``hits``, ``hit_number`` and ``session``, the
+        number of the first hit of its session.
 
     Examples
     --------
     >>> import duckdb
     >>> connection = duckdb.connect()
     >>> rows = "('a', '10:00'), ('b', '10:29'), ('c', '10:59')"
-    >>> _ = connection.execute("CREATE TABLE hits AS SELECT id, 't' AS trackerId, 'direct' AS nodeId, "
+    >>> _ = connection.execute("CREATE TABLE hits AS SELECT 0 AS row, id, 't' AS trackerId, "
+    ...     "'direct' AS nodeId, NULL::VARCHAR AS formerId, "
     ...     "false AS isBot, false AS isCampaign, 'direct' AS referrerType, NULL::VARCHAR AS sessionId, "
     ...     f"CAST('2025-01-31 ' || time AS TIMESTAMP) AS serverDate FROM (VALUES {rows}) AS rows (id, time)")
     >>> split_into_sessions(connection, "hits", into="split_hits")
-    >>> first = "any_value(id) FILTER (number = session) OVER (PARTITION BY session)"
+    >>> first = "any_value(id) FILTER (hit_number = session) OVER (PARTITION BY session)"
     >>> connection.execute(f"SELECT id, {first} FROM split_hits ORDER BY id").fetchall()
     [('a', 'a'), ('b', 'a'), ('c', 'c')]
     """
+    split = sessions.split_sql("given_hits", ("hit_number", *_SPLIT))
     connection.execute(
         f"""
         CREATE TEMP TABLE numbered_hits AS
-        WITH ordered AS (
-            SELECT *, row_number() OVER () AS number, epoch_ms(serverDate) AS instant,
-                row_number() OVER tracker AS position,
-                coalesce(instant - lag(epoch_ms(serverDate)) OVER tracker >= {TIMEOUT}, true) AS opens_block
-            FROM {hits} WINDOW tracker AS (PARTITION BY trackerId ORDER BY {traffic_sources.ORDER})
-        ), blocks AS (
-            SELECT *, count(*) FILTER (opens_block) OVER tracker AS block,
-                last_value(CASE WHEN opens_block OR isCampaign THEN nodeId END IGNORE NULLS) OVER (
-                    tracker ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS node_before
-            FROM ordered WINDOW tracker AS (PARTITION BY trackerId ORDER BY position)
-        )
-        SELECT * EXCLUDE (opens_block, node_before),
-            -- Without the limits of length, the node of a session is that of the last campaign.
-            last_value(CASE WHEN opens_block OR (isCampaign AND nodeId <> node_before) THEN number END
-                IGNORE NULLS) OVER (PARTITION BY trackerId ORDER BY position) AS session
-        FROM blocks
+        WITH given_hits AS (SELECT *, row_number() OVER () AS hit_number FROM {hits})
+        SELECT * EXCLUDE (is_opening),
+            last_value(CASE WHEN is_opening THEN hit_number END IGNORE NULLS) OVER (
+                PARTITION BY trackerId ORDER BY {", ".join(sessions.ORDERED)}) AS session
+        FROM ({split})
         """
     )
     if sql_results.read_row(
@@ -438,66 +403,26 @@ def split_into_sessions(connection: Connection, hits: str, *, into: str) -> None
 
 
 def _split_long_blocks(connection: Connection) -> None:
-    """Apply the limits of length to blocks with a session that exceeds one.
-
-    There, where a session opens depends on where the one before it did. For every hit, the query computes
-    where the next session would open if one opened here; the recursion then takes one step per session.
-    """
-    ((count,),) = connection.execute(
-        f"""
-        CREATE TEMP TABLE long_blocks AS SELECT DISTINCT trackerId, block FROM (
-            SELECT trackerId, block FROM temp.numbered_hits GROUP BY trackerId, block, session
-            HAVING max(instant) - min(instant) >= {LONGEST} OR count(*) > {MOST_HITS}
-        )
-        """
-    ).fetchall()
+    """Apply the limits of length to blocks with a session that exceeds one."""
+    limits = {"longest": sessions.LONGEST, "most_hits": sessions.MOST_HITS}
+    long = sessions.long_blocks_sql("numbered_hits", **limits)
+    ((count,),) = connection.execute(f"CREATE TEMP TABLE long_blocks AS {long}").fetchall()
     if count:
+        of_long = "FROM temp.numbered_hits SEMI JOIN temp.long_blocks USING (trackerId, block)"
+        order = ", ".join(sessions.ORDERED)
         connection.execute(
-            f"""
-            CREATE TEMP TABLE openings AS
-            WITH RECURSIVE campaigns AS (
-                SELECT trackerId, block, position, instant, nodeId, isCampaign,
-                    min(CASE WHEN isCampaign THEN position END) OVER ({_REST}) AS next_campaign,
-                    first_value(CASE WHEN isCampaign THEN nodeId END IGNORE NULLS) OVER ({_REST})
-                        AS next_node,
-                    max(position) OVER (PARTITION BY trackerId, block) AS last_position
-                FROM temp.numbered_hits SEMI JOIN temp.long_blocks USING (trackerId, block)
-            ), changes AS (
-                -- Of a campaign: the first campaign after it with another node.
-                SELECT *, min(CASE WHEN isCampaign AND next_node <> nodeId THEN next_campaign END) OVER (
-                    {_OF_BLOCK} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS next_change
-                FROM campaigns
-            ), pointers AS (
-                SELECT hit.trackerId, hit.block, hit.position, least(
-                    CASE WHEN hit.next_node <> hit.nodeId THEN hit.next_campaign
-                        ELSE campaign.next_change END,
-                    hit.position + {MOST_HITS},
-                    min(hit.position) OVER (
-                        PARTITION BY hit.trackerId, hit.block ORDER BY hit.instant
-                        RANGE BETWEEN {LONGEST} FOLLOWING AND UNBOUNDED FOLLOWING)
-                ) AS next, hit.last_position
-                FROM changes AS hit LEFT JOIN changes AS campaign
-                ON campaign.trackerId = hit.trackerId AND campaign.position = hit.next_campaign
-            ), jumps AS (
-                SELECT trackerId, min(position) AS position FROM pointers GROUP BY trackerId, block
-                UNION ALL
-                SELECT pointers.trackerId, pointers.next
-                FROM jumps JOIN pointers USING (trackerId, position) WHERE next <= last_position
+            "SELECT trackerId, block, instant, isCampaign, nodeId, hit_number "
+            f"{of_long} ORDER BY trackerId, {order}"
+        )
+        rows = chain.from_iterable(iter(partial(connection.fetchmany, _LARGEST_PORTION), []))
+        opened = pa.table({"opening": pa.array(sessions.openings(rows, **limits), pa.int64())})
+        with tables.arrow_view(connection, opened) as view:
+            connection.execute(
+                f"UPDATE temp.numbered_hits AS hit SET session = split.session FROM (SELECT hit_number, "
+                f"last_value(opening IGNORE NULLS) OVER (PARTITION BY trackerId, block ORDER BY {order}) AS "
+                f"session {of_long} LEFT JOIN {view} ON opening = hit_number) AS split "
+                "WHERE hit.hit_number = split.hit_number"
             )
-            SELECT * FROM jumps
-            """
-        )
-        connection.execute(
-            """
-            UPDATE temp.numbered_hits AS hit SET session = split.session FROM (
-                SELECT number, last_value(CASE WHEN openings.position > 0 THEN number END IGNORE NULLS)
-                    OVER (PARTITION BY hit.trackerId ORDER BY hit.position) AS session
-                FROM temp.numbered_hits AS hit SEMI JOIN temp.long_blocks USING (trackerId, block)
-                LEFT JOIN temp.openings USING (trackerId, position)
-            ) AS split WHERE hit.number = split.number
-            """
-        )
-        connection.execute("DROP TABLE temp.openings")
     connection.execute("DROP TABLE temp.long_blocks")
 
 
@@ -512,7 +437,9 @@ RAW: Final = {
     **dict.fromkeys(("pageUrl", "address"), "VARCHAR"),
 }
 _OF_SESSIONS: Final = ("id", "trackerId", "serverDate", "nodeId", "isBot", "isCampaign", "referrerType")
-_FIRST: Final = f"({traffic_sources.ORDER})"
+#: Columns of hits that are split.
+_SPLIT: Final = ("row", *_OF_SESSIONS, "sessionId", "formerId")
+_FIRST: Final = f"({sessions.ORDER})"
 #: Columns of a session with the value of its first hit, by column of the hit.
 _OF_FIRST_HIT: Final = {
     "nodeId": "nodeId",
@@ -617,9 +544,7 @@ def _place(
 ) -> int:
     """Create ``arrived_hits``, new hits with the node of their source; return the number of new nodes."""
     numbers = [n for (n,) in connection.execute(f"SELECT DISTINCT source FROM {hits} ORDER BY 1").fetchall()]
-    found = {
-        n: source for n in numbers if isinstance(source := resolved.sources[n], traffic_sources.TrafficSource)
-    }
+    found = {n: source for n in numbers if isinstance(source := resolved.sources[n], TrafficSource)}
     used, today = 0, str(instants.now().date())
     room = None
     if is_anonymous:
@@ -709,7 +634,7 @@ def _since(connection: Connection) -> str:
     session of a run of hits without a new one is recomputed.
     """
     ((since,),) = connection.execute(
-        f"SELECT min(serverDate) - to_milliseconds({SPAN}) FROM temp.arrived_hits"
+        f"SELECT min(serverDate) - to_milliseconds({sessions.SPAN}) FROM temp.arrived_hits"
     ).fetchall()
     return "CAST(NULL AS TIMESTAMP)" if since is None else f"TIMESTAMP '{since}'"
 
@@ -768,7 +693,7 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
         f"""
         CREATE TEMP TABLE sessions AS
         WITH grouped AS (
-            SELECT session, any_value(id) FILTER (number = session) AS firstHitId,
+            SELECT session, any_value(id) FILTER (hit_number = session) AS firstHitId,
                 any_value(trackerId) AS trackerId, min(serverDate) AS startDate,
                 max(serverDate) AS endDate, count(*) AS hitCount, bool_and(isBot) AS isBot,
                 -- The stored session that goes on in this one.
@@ -794,7 +719,7 @@ def _create_sessions(connection: Connection, project_id: str, since: str) -> Non
     connection.execute(
         "CREATE TEMP TABLE assignments AS "
         "SELECT row, CASE WHEN row IS NULL THEN id END AS id, nodeId, session, formerId AS former, "
-        "sessions._id AS sessionId, number = session AS isOpening "
+        "sessions._id AS sessionId, hit_number = session AS isOpening "
         "FROM temp.session_hits JOIN temp.sessions USING (session)"
     )
 
@@ -839,15 +764,15 @@ def _check_count(kind: str, inserted: int, expected: int) -> None:
         raise ServiceFailure(f"{inserted:,} {kind} would be stored instead of {expected:,}")
 
 
-def _with_missing(connection: Connection, agents: pa.Table) -> pa.Table:
+def _with_missing(connection: Connection, described: pa.Table) -> pa.Table:
     """Return user agents with those of first hits that were stored meanwhile."""
-    with tables.arrow_view(connection, agents) as view:
+    with tables.arrow_view(connection, described) as view:
         missing = connection.execute(
             f"SELECT DISTINCT userAgent FROM temp.first_hits ANTI JOIN {view} ON ua = userAgent "
             "WHERE userAgent IS NOT NULL"
         ).fetchall()
-    further = [visitors.agent_table([text for (text,) in missing])] if missing else []
-    return pa.concat_tables([agents, *further])
+    further = [agents.agent_table([text for (text,) in missing])] if missing else []
+    return pa.concat_tables([described, *further])
 
 
 def _store_sessions(
@@ -880,7 +805,7 @@ def _store_sessions(
         **{name: f"session.{name}" for name in ("_id", "userId", "startDate", "endDate", "firstHitId")},
         **{name: f"session.{name}" for name in ("hitCount", "isBot", "userLifetimeIndex")},
         **{name: f"hit.{sources.quoted(column)}" for name, column in _OF_FIRST_HIT.items()},
-        **{name: f"agent.{sources.quoted(name)}" for name in visitors.COLUMNS},
+        **{name: f"agent.{sources.quoted(name)}" for name in agents.COLUMNS},
     }
     columns = ", ".join(sources.quoted(name) for name in values)
     placed = "(SELECT * FROM nodes WHERE _id IN (SELECT nodeId FROM temp.first_hits))"

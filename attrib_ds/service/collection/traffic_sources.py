@@ -1,239 +1,43 @@
 """Resolves the traffic sources of hits to nodes, by their parameters and referrers."""
 
-import itertools
+import ipaddress
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Self
-from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from duckdb import DuckDBPyConnection as Connection
 
 from attrib_ds import schema, sql_results
-from attrib_ds.contract import identifiers
-from attrib_ds.queries import channel_rules
-from attrib_ds.queries.traffic_nodes import (
-    OF_NODE,
-    Node,
-    Traffic,
-    chain,
-    known_word,
-    other,
-    without_placeholders,
-)
 from attrib_ds.records.export_tables import selected_url_parts
 from attrib_ds.records.sources import literal, quoted
 from attrib_ds.service import campaigns
-from attrib_ds.service.collection import visitors
 from attrib_ds.service.identity import identities
 from attrib_ds.service.store.settings import ProjectSettings, read_settings
 from attrib_ds.service.store.tables import arrow_view
-
-#: Source and medium of the clicks that platforms mark. The first of them that a URL has counts.
-CLICK_IDS: Final = {
-    "gclid": ("google", "cpc"),
-    "gbraid": ("google", "cpc"),
-    "wbraid": ("google", "cpc"),
-    "dclid": ("google", "display"),
-    "msclkid": ("bing", "cpc"),
-    "ttclid": ("tiktok", "paid"),
-    "li_fat_id": ("linkedin", "paid"),
-    "twclid": ("twitter", "paid"),
-    "yclid": ("yandex", "cpc"),
-    "sccid": ("snapchat", "paid"),
-    "epik": ("pinterest", "paid"),
-    "rdt_cid": ("reddit", "paid"),
-    "fbclid": ("facebook", "social"),
-    "igshid": ("instagram", "social"),
-}
-#: Networks that mark every outbound link, those of posts too.
-_NOT_ONLY_ADS: Final = ("fbclid", "igshid")
-_NETWORKS: Final = ("facebook", "fb", "instagram", "ig")
-_UTM: Final = ("utm_source", "utm_medium", "utm_campaign", "utm_content", "utm_term")
-#: The same parameters by the names that Matomo and Piwik give them, and the short one of links between sites.
-_SYNONYMS: Final = {
-    f"{prefix}_{name}": utm
-    for prefix in ("mtm", "pk")
-    for name, utm in (
-        *zip(("source", "medium", "campaign", "content", "keyword"), _UTM, strict=True),
-        *(("cpn", "utm_campaign"), ("kwd", "utm_term")),
-    )
-}
-_SHORT: Final = "ref"
-#: Parameters of a URL that can name a source.
-PARAMETERS: Final = (*_UTM, *_SYNONYMS, *CLICK_IDS, _SHORT)
-#: Medium of the traffic of known sites that are named as the source, which decides their channel.
-_MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
-#: Medium of the nodes of unpaid channels, whose ids have none.
-_UNPAID_MEDIA: Final = {
-    "Organic Search": "organic",
-    "Organic Social": "social",
-    "Organic Video": "referral",
-    "Organic Shopping": "referral",
-    "AI Assistants": "ai-assistant",
-    "Referral": "referral",
-}
-#: Channels of known sites whose traffic is a referral.
-_REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
-#: Text of a campaign before letters that cannot be printed are left out of its name.
-_AS_SENT: Final = "campaign as sent"
-#: Slug of the campaign of traffic that names an integration and no campaign.
-DEFAULT_SLUG: Final = "default"
-#: Longest value of a parameter that names a source.
-LONGEST_WORD: Final = 255
-#: Longest URL of a page or a referrer that is stored, and in which a source is found.
-LONGEST_URL: Final = 2_048
-LONGEST_SENT_URL: Final = 4_096
-
-#: Order of the hits of a tracker, in SQL. At the same instant, who comes from outside is first: logs know no
-#: more than seconds. A campaign that opens no session is that of an internal link.
-ORDER: Final = (
-    "serverDate, CASE WHEN isCampaign THEN 0 WHEN referrerType = 'direct' THEN 1 "
-    "WHEN referrerType IN ('internal', 'campaign') THEN 2 ELSE 0 END, id"
+from attrib_ds.traffic import channel_rules
+from attrib_ds.traffic.agents import (
+    ADDRESS,
+    HOST,
+    PAGE,
+    USER_AGENT,
+    agent_table,
+    captured_host,
+    parse_address,
 )
-
-
-@dataclass(frozen=True)
-class TrafficSource:
-    """The traffic source of hits.
-
-    Parameters
-    ----------
-    referrer_type : str
-        One of direct, search, social, ai, email, referral, campaign and internal.
-    nodes : tuple of Node
-        Its nodes, from the root down; empty for a custom campaign.
-    custom_campaign : tuple of str, optional
-        ``vendorId``, slug and name of a custom campaign.
-    is_truncated : bool, default False
-        Whether a text that names it was longer than is kept.
-    """
-
-    referrer_type: str
-    nodes: tuple[Node, ...] = ()
-    custom_campaign: tuple[str, str, str] | None = None
-    is_truncated: bool = False
-
-
-def resolve_source(
-    search: str, referrer: str, *, is_internal: bool = False, vendors: Collection[str] = ()
-) -> TrafficSource:
-    """Return the traffic source of a hit.
-
-    Parameters
-    ----------
-    search : str
-        Query of the page's URL, with or without the question mark, and its fragment.
-    referrer : str
-        URL of the referrer; empty without one.
-    is_internal : bool, default False
-        Whether the referrer is a page of the site itself, or one from which visitors come back, such as that
-        of a payment.
-    vendors : collection of str
-        ``vendorId`` of each integration.
-
-    Examples
-    --------
-    >>> ads = resolve_source("?utm_source=google&utm_medium=cpc&utm_campaign=spring", "")
-    >>> ads.referrer_type, ads.nodes[-1].node_id, ads.nodes[-1].channel
-    ('campaign', 'google/cpc/spring', 'Paid Search')
-    >>> resolve_source("", "https://www.bing.com/").nodes[-1].node_id
-    'organic-search/bing'
-    >>> resolve_source("?utm_source=flyers&utm_campaign=may", "", vendors=["flyers"]).custom_campaign
-    ('flyers', 'may', 'may')
-    """
-    values = _values(search)
-    bounded = {name: value[:LONGEST_WORD] for name, value in values.items()}
-    source = _source_of(bounded, referrer, is_internal=is_internal, vendors=vendors)
-    return replace(source, is_truncated=bounded != values)
-
-
-#: A query, a referrer and whether it is internal.
-_KEY: Final = ("?utm_source=news", "https://news.example/", False)
-
-
-def resolve_keys(keys: Sequence[tuple[str, str, bool]]) -> list[tuple[Sequence[Node], str] | None]:
-    """Return the nodes and the type of each query, referrer and flag whether it is internal."""
-    found = visitors.resolve_in_time(
-        lambda key: resolve_source(key[0], key[1], is_internal=key[2]), keys, example=_KEY
-    )
-    return [
-        (source.nodes, source.referrer_type) if isinstance(source, TrafficSource) else None
-        for source in found
-    ]
-
-
-def _source_of(
-    values: Mapping[str, str], referrer: str, *, is_internal: bool, vendors: Collection[str]
-) -> TrafficSource:
-    utm = [values.get(name) for name in _UTM]
-    source, medium, campaign, content, term = utm
-    if source is not None:
-        vendor = next((vendor for vendor in vendors if vendor.casefold() == source.casefold()), None)
-        if vendor is not None:
-            name = campaign or DEFAULT_SLUG
-            slug = identifiers.slug_of(values.get(_AS_SENT, name))
-            return TrafficSource("campaign", custom_campaign=(vendor, slug, name))
-    click = next((name for name in CLICK_IDS if name in values), None)
-    if click is not None:
-        # What the link says itself counts; the mark of a click adds what is missing.
-        platform, usual = CLICK_IDS[click]
-        is_ad = click not in _NOT_ONLY_ADS
-        if not is_ad and source is None:
-            network = channel_rules.known_site(referrer)
-            platform = network.name.lower() if network is not None and network.kind == "social" else platform
-        if medium is None and (is_ad or source is None or source.lower() in _NETWORKS):
-            medium = usual
-        nodes = _nodes(Traffic(source or platform, medium, campaign, ad=content, keyword=term))
-        return TrafficSource("campaign" if is_ad or any(utm) else "social", nodes)
-    assistant = channel_rules.known_site(f"//{source}") if source and not any(utm[1:]) else None
-    if assistant is not None and assistant.kind == "ai":
-        return _of_site(assistant.name, "ai")
-    if any((source, medium, campaign)):
-        return TrafficSource("campaign", _nodes(Traffic(source, medium, campaign, ad=content, keyword=term)))
-    if is_internal:
-        return TrafficSource("internal", chain(Traffic()))
-    if _SHORT in values:
-        return TrafficSource("campaign", _nodes(Traffic(values[_SHORT], "referral")))
-    site = channel_rules.known_site(referrer)
-    if site is not None and site.kind in _MEDIA:
-        return _of_site(site.name, site.kind)
-    host = channel_rules.referrer_host(referrer).removeprefix("www.")
-    if host:
-        channel = _REFERRING[site.kind] if site is not None else "Referral"
-        return TrafficSource("referral", chain(Traffic(host, "referral", channel=channel)))
-    return TrafficSource("direct", chain(Traffic()))
-
-
-def _values(search: str) -> dict[str, str]:
-    """Return the first value of each parameter that can name a source."""
-    values: dict[str, str] = {}
-    # Links in HTML that was escaped twice, and parameters after the fragment.
-    text = search.replace("&amp;", "&").replace("#", "&").replace("?", "&")
-    for name, value in parse_qsl(text, errors="replace"):
-        spaced = (" " if letter.isspace() else letter for letter in value)
-        word = known_word("".join(letter for letter in spaced if letter.isprintable()))
-        name = _SYNONYMS.get(name.lower(), name.lower())
-        if name in PARAMETERS and name not in values and word is not None:
-            values[name] = word
-            if name == "utm_campaign":
-                values[_AS_SENT] = value.strip()
-    return values
-
-
-def _of_site(name: str, kind: str) -> TrafficSource:
-    return TrafficSource(kind, _nodes(Traffic(name, _MEDIA[kind])))
-
-
-def _nodes(traffic: Traffic) -> tuple[Node, ...]:
-    """Return nodes whose description follows from their id, whatever traffic is seen first."""
-    traffic = without_placeholders(traffic)
-    source, medium = traffic.source or "", traffic.medium or ""
-    channel = channel_rules.default_channel()(source, medium, traffic.campaign or "")
-    nodes = chain(replace(traffic, channel=channel))
-    if nodes[0].kind == "integration":
-        return replace(nodes[0], channel=channel_rules.default_channel()(source, medium, "")), *nodes[1:]
-    return tuple(replace(node, medium=_UNPAID_MEDIA.get(channel, node.medium)) for node in nodes)
+from attrib_ds.traffic.sources import (
+    KEY,
+    LONGEST_URL,
+    NAMED,
+    OF_NODE,
+    Node,
+    TrafficSource,
+    Unresolved,
+    is_internal,
+    other,
+    resolve_in_time,
+    resolve_source,
+)
 
 
 @dataclass(frozen=True)
@@ -276,12 +80,12 @@ class ResolvedHits:
     sources : tuple of TrafficSource or Unresolved
         The distinct traffic sources.
     agents : pyarrow.Table
-        ``ua``, ``isBot`` and :data:`.visitors.COLUMNS`: one row per user agent, also of stored hits nearby.
+        ``ua``, ``isBot`` and :data:`.agents.COLUMNS`: one row per user agent, also of stored hits nearby.
     """
 
     relation: str
     whole: str
-    sources: tuple[TrafficSource | visitors.Unresolved, ...]
+    sources: tuple[TrafficSource | Unresolved, ...]
     agents: pa.Table
 
 
@@ -331,7 +135,7 @@ def resolve_hits(
     sources = _resolve_texts(connection, marked, rules, into=texts)
     agents = _resolve_agents(connection, hits, rules, span)
     filters = rules.settings.traffic_filters
-    captured = visitors.captured_addresses(connection, filters, hits)
+    captured = captured_addresses(connection, filters, hits)
     with arrow_view(connection, captured) as view, arrow_view(connection, agents, "agents"):
         connection.execute(
             f"""
@@ -340,7 +144,7 @@ def resolve_hits(
                 texts.text, texts.source, texts.referrerType, texts.isCampaign,
                 coalesce(hit.isBot, false) OR coalesce(agents.isBot, false) AS isBot,
                 coalesce(hit.truncated, false) OR texts.is_cut AS truncated,
-                {visitors.capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
+                {capture_sql(filters, captured="captured.filters")} AS trafficFilterId,
                 coalesce(texts.problem, agents.problem) AS problem
             FROM {marked} AS hit JOIN {texts} AS texts ON hit.pageUrl IS NOT DISTINCT FROM texts.pageUrl
                 AND hit.referrer IS NOT DISTINCT FROM texts.referrer AND hit.is_first = texts.is_first
@@ -364,15 +168,14 @@ def _resolve_agents(connection: Connection, hits: str, rules: Rules, span: int) 
         f"serverDate >= (SELECT min(serverDate) - to_milliseconds({span}) FROM {hits})) "
         "WHERE userAgent IS NOT NULL"
     ).fetchall()
-    return visitors.agent_table([text for (text,) in texts])
+    return agent_table([text for (text,) in texts])
 
 
 def _resolve_texts(
     connection: Connection, hits: str, rules: Rules, *, into: str
-) -> tuple[TrafficSource | visitors.Unresolved, ...]:
+) -> tuple[TrafficSource | Unresolved, ...]:
     """Create a table of the distinct URLs of pages and referrers with their parts and their source."""
-    # An underscore may be percent-encoded.
-    names = literal(f"(?i)[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})=")
+    names = literal(f"(?i){NAMED}")
     host = quoted("pageUrl.hostname")
     # Of all that was sent, though less is stored.
     is_url = f"{quoted('pageUrl.protocol')} IS NOT NULL"
@@ -386,7 +189,7 @@ def _resolve_texts(
             parts AS (SELECT *, {selected_url_parts(f"left(pageUrl, {LONGEST_URL})", "pageUrl")} FROM texts)
         SELECT * REPLACE (right({host}, {longest}) AS {host}), row_number() OVER () AS text,
             rtrim(regexp_replace(lower(coalesce({host}, '')), '^www\\.', ''), '.') AS whole_page,
-            rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(visitors.HOST)}, 1), '.')
+            rtrim(regexp_extract(lower(coalesce(referrer, '')), {literal(HOST)}, 1), '.')
                 AS whole_referrer,
             right(whole_page, {longest}) AS page_host, right(whole_referrer, {longest}) AS referrer_host,
             CASE WHEN regexp_matches({search}, {names}) THEN {search}
@@ -404,10 +207,10 @@ def _resolve_texts(
     with arrow_view(connection, _internal_pairs(connection, rules.settings), "internal_pairs"):
         query = f"SELECT DISTINCT search_key, referrer_key, is_internal FROM {keyed} ORDER BY ALL"
         keys = sql_results.read_arrow(connection, query)
-        sources = visitors.resolve_in_time(
+        sources = resolve_in_time(
             lambda key: resolve_source(key[0], key[1], is_internal=key[2], vendors=rules.vendors),
             list(zip(*keys.to_pydict().values(), strict=True)),
-            example=_KEY,
+            example=KEY,
         )
         keys = keys.append_column("source", pa.array(range(len(sources)), pa.int64()))
         kinds = {"referrer_type": pa.string(), "is_truncated": pa.bool_(), "reason": pa.string()}
@@ -441,32 +244,58 @@ def _internal_pairs(connection: Connection, settings: ProjectSettings) -> pa.Tab
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names)
 
 
-def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
-    """Return whether a visitor comes from the site itself, or from where visitors return.
+def capture_sql(filters: Sequence[str], *, captured: str) -> str:
+    """Return SQL for the first filter that captures a hit, or NULL.
 
     Parameters
     ----------
-    page, referrer : str
-        Hosts, in lower case and without ``www.``.
-    excluded : collection of str
-        Domains of the site, and hosts from which visitors return; with their subdomains.
+    filters : sequence of str
+        The setting ``trafficFilters``.
+    captured : str
+        SQL for the list of filters that capture the hit's address, from :func:`captured_addresses`.
 
     Examples
     --------
-    >>> is_internal("help.shop.example", "blog.shop.example"), is_internal("a.github.io", "b.github.io")
-    (True, False)
-    >>> is_internal("shop.example", "eu.checkout.example", {"checkout.example"})
-    True
+    >>> import duckdb
+    >>> sql = capture_sql(["hostname:test.shop.example", "userAgent:Probe"], captured="[]")
+    >>> hit = "(SELECT 'shop.example' AS page_host, 'probe/2' AS userAgent)"
+    >>> duckdb.execute(f"SELECT {sql} FROM {hit}").fetchone()
+    ('userAgent:Probe',)
     """
-    ends = itertools.accumulate(reversed(referrer.split(".")), lambda end, label: f"{label}.{end}")
-    if referrer == page or any(end in excluded for end in ends):
-        return True
-    domain = channel_rules.registrable_domain(referrer)
-    if domain is None or domain != channel_rules.registrable_domain(page):
-        return False
-    # Sites that Google hosts are not its search engine.
-    site = channel_rules.known_site(f"//{referrer}")
-    return site is None or site.kind != "search"
+    branches = "".join(
+        f" WHEN {_condition(text, captured=captured)} THEN {literal(text)}" for text in filters
+    )
+    return f"CASE{branches} END" if branches else "CAST(NULL AS VARCHAR)"
+
+
+def _condition(text: str, *, captured: str) -> str:
+    kind, _, value = text.partition(":")
+    if kind == ADDRESS:
+        return f"list_contains({captured}, {literal(text)})"
+    if kind == USER_AGENT:
+        return f"contains(lower(userAgent), {literal(value.lower())})"
+    host = "page_host" if kind == PAGE else "referrer_host"
+    name = captured_host(value)
+    return f"({host} = {literal(name)} OR ends_with({host}, {literal(f'.{name}')}))"
+
+
+def captured_addresses(connection: Connection, filters: Sequence[str], hits: str) -> pa.Table:
+    """Return each distinct ``address`` of hits with the ``filters`` that capture it."""
+    networks = {
+        text: ipaddress.ip_network(text.partition(":")[2], strict=False)
+        for text in filters
+        if text.startswith(f"{ADDRESS}:")
+    }
+    texts = []
+    if networks:
+        query = f"SELECT DISTINCT address FROM {hits} WHERE address IS NOT NULL"
+        texts = [text for (text,) in connection.execute(query).fetchall()]
+    captured = [
+        [text for text, network in networks.items() if address is not None and address in network]
+        for address in map(parse_address, texts)
+    ]
+    columns = {"address": pa.array(texts, pa.string()), "filters": pa.array(captured, pa.list_(pa.string()))}
+    return pa.table(columns)
 
 
 #: Whether a node is only an id.

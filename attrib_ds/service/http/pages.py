@@ -22,7 +22,6 @@ from starlette.responses import JSONResponse, Response
 from attrib_ds import instants
 from attrib_ds.contract import OPERATIONS, administration, events, interactions
 from attrib_ds.errors import InvalidRequest, Unavailable
-from attrib_ds.queries import channel_rules
 from attrib_ds.service.collection import daily_visitors, visitors
 from attrib_ds.service.collection.collector import Collector
 from attrib_ds.service.collection.hits import pending_hit
@@ -32,6 +31,7 @@ from attrib_ds.service.http.projects import Projects, check_page
 from attrib_ds.service.service import Service
 from attrib_ds.service.store.settings import ProjectSettings
 from attrib_ds.service.store.tables import new_uuid
+from attrib_ds.traffic import agents, channel_rules
 
 _MOST_BYTES_OF_HIT: Final = 16 * 1024
 _MOST_HITS: Final = 50
@@ -201,7 +201,7 @@ class Pages:
         if (
             not holdout.is_running(datetime.now(UTC))
             or (opportunity.isPersistent and _refuses_id(request.headers, settings))
-            or visitors.is_bot(request.headers.get("user-agent", ""))
+            or agents.is_bot(request.headers.get("user-agent", ""))
             or _is_prefetch(request.headers)
             or _is_filtered(request, settings, opportunity)
         ):
@@ -328,7 +328,7 @@ def _record(
         user_agent=headers.get("user-agent", ""),
         is_bot=hit.isAutomated or _is_prefetch(headers),
         received=request.received,
-        address=address if visitors.captures_address(settings.traffic_filters, address) else None,
+        address=address if agents.captures_address(settings.traffic_filters, address) else None,
     )
 
 
@@ -351,7 +351,7 @@ def _is_filtered(
 ) -> bool:
     # Browsers send the origin of the page, except where the page hides it.
     origin = request.headers.get("origin", "")
-    return visitors.captures(
+    return agents.captures(
         settings.traffic_filters,
         address=request.address,
         user_agent=request.headers.get("user-agent", ""),

@@ -10,7 +10,6 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
-from attrib_ds.queries import channel_rules
 from attrib_ds.records.person_ids import nobody_sql
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
@@ -18,6 +17,8 @@ from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, 
 from attrib_ds.service.identity import identities, merging, tombstones
 from attrib_ds.service.loading import batch
 from attrib_ds.service.store.tables import HEX_ID, UUID
+from attrib_ds.traffic import agents, channel_rules, sessions
+from attrib_ds.traffic.sources import LONGEST_SENT_URL, LONGEST_URL
 
 _HEX_FORM: Final = "24 lower-case hexadecimal digits"
 _WORDS: Final = {"_id", "userId", "nodeId", "type", "firstHitId", "projectId"}
@@ -215,9 +216,9 @@ def check_hits(connection: Connection, source: Source, project: batch.Project) -
     checks.word("hitType", default="'pageview'")
     texts = [name for name in schema.HIT.names if name not in _HIT_WORDS]
     _check_hit(checks, texts)
-    lengths = {"userAgent": visitors.LONGEST_AGENT, "pageUrl.hostname": channel_rules.LONGEST_HOST}
+    lengths = {"userAgent": agents.LONGEST_AGENT, "pageUrl.hostname": channel_rules.LONGEST_HOST}
     parts = [name for name in texts if name.startswith("pageUrl.")]
-    _cut(checks, dict.fromkeys(parts, traffic_sources.LONGEST_URL) | lengths)
+    _cut(checks, dict.fromkeys(parts, LONGEST_URL) | lengths)
     staged = checks.stage(connection, id="id")
     return batch.Batch(staged, "id", _insert_hits)
 
@@ -337,8 +338,8 @@ def check_raw_hits(
     _check_hit(checks, [*schema.leaves(schema.HIT, "asn"), *schema.leaves(schema.HIT, "geo")])
     checks.word("ip", always=True)
     checks.derive("address", quoted("ip"))
-    longest = traffic_sources.LONGEST_SENT_URL
-    _cut(checks, {"pageUrl": longest, "referrer": longest, "userAgent": visitors.LONGEST_AGENT})
+    longest = LONGEST_SENT_URL
+    _cut(checks, {"pageUrl": longest, "referrer": longest, "userAgent": agents.LONGEST_AGENT})
     checks.derive("serverDate", quoted("date"))
     parts = ", chr(10), ".join(
         f"coalesce(CAST({quoted(name)} AS VARCHAR), '')"
@@ -361,7 +362,7 @@ def check_raw_hits(
         lookup.create_table(connection, staged.relation, into=f"{place}.places")
         raw = visitors.located(raw, f"{place}.places")
     resolved = traffic_sources.resolve_hits(
-        connection, raw, rules=rules, span=hits.SPAN, into=f"{place}.resolved_hits"
+        connection, raw, rules=rules, span=sessions.SPAN, into=f"{place}.resolved_hits"
     )
     for name in staged.columns:
         # What is stored is in the resolved hits.

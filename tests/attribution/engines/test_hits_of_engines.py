@@ -10,7 +10,6 @@ from support import hit_streams
 from support.campaign_texts import APART
 
 import attrib_ds as at
-from attrib_ds.service import reading_of_hits
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows"),
@@ -42,7 +41,7 @@ def check(backend, upload):
         upload(backend, *each)
         for each in zip(("raw_hits", "raw_events"), hit_streams.streams(SEEDS), strict=True)
     ]
-    hit_streams.check(hit_streams.computed(backend, *tables, reading_of_hits()), hit_streams.loaded(SEEDS))
+    hit_streams.check(hit_streams.computed(backend, *tables), hit_streams.loaded(SEEDS))
 
 
 @pytest.mark.spark

@@ -13,15 +13,16 @@ from support.service_records import send, table, uuid
 
 from attrib_ds.contract.identifiers import slug_of
 from attrib_ds.contract.interactions import read_hit
-from attrib_ds.queries.channel_rules import known_site
 from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.service import Service
-from attrib_ds.service.collection import hits, traffic_sources, visitors
+from attrib_ds.service.collection import hits, traffic_sources
 from attrib_ds.service.collection.hits import HitIntake, pending_hit
 from attrib_ds.service.consistency_check import RULES
 from attrib_ds.service.loading import load_records
 from attrib_ds.service.store.settings import change_settings
 from attrib_ds.service.store.store import Store
+from attrib_ds.traffic import agents, sources
+from attrib_ds.traffic.channel_rules import known_site
 
 SECONDS = 30
 SHOP = "https://shop.example/"
@@ -186,10 +187,10 @@ def test_what_takes_too_long_or_fails_does_not_hold_up_the_others():
             raise ValueError("no")
         return key
 
-    results = visitors.resolve_in_time(work, ["a", "slow", "b", "wrong", "c"], seconds=0.1)
+    results = sources.resolve_in_time(work, ["a", "slow", "b", "wrong", "c"], seconds=0.1)
     ended.set()
-    late = visitors.Unresolved("took more than 0.1 s to read")
-    assert results == ["a", late, "b", visitors.Unresolved("cannot be read: no"), "c"]
+    late = sources.Unresolved("took more than 0.1 s to read")
+    assert results == ["a", late, "b", sources.Unresolved("cannot be read: no"), "c"]
 
 
 @pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clock of their own")
@@ -207,7 +208,7 @@ def test_what_other_threads_do_takes_no_time_of_a_text():
         return key
 
     threading.Thread(target=burn).start()
-    assert visitors.resolve_in_time(work, ["a"], seconds=0.1) == ["a"]
+    assert sources.resolve_in_time(work, ["a"], seconds=0.1) == ["a"]
 
 
 def test_loading_the_rules_takes_no_time_of_the_first_text():
@@ -221,7 +222,7 @@ def test_loading_the_rules_takes_no_time_of_the_first_text():
         return key
 
     began = time.thread_time()
-    assert visitors.resolve_in_time(work, ["a"], example="b", seconds=0.1) == ["a"]
+    assert sources.resolve_in_time(work, ["a"], example="b", seconds=0.1) == ["a"]
     assert loaded == ["b"]
 
 
@@ -264,8 +265,10 @@ def test_no_text_of_a_visitor_is_read_inside_the_transaction(store, monkeypatch)
         raise AssertionError("read inside of the transaction")
 
     for module, name in (
-        *((traffic_sources, name) for name in ("resolve_source", "parse_qsl")),
-        *((visitors, name) for name in ("describe", "is_bot", "parse_address", "resolve_in_time")),
+        (traffic_sources, "resolve_source"),
+        (sources, "parse_qsl"),
+        *((agents, name) for name in ("describe", "is_bot", "resolve_in_time")),
+        *((traffic_sources, name) for name in ("parse_address", "resolve_in_time")),
     ):
         monkeypatch.setattr(module, name, refuse)
     store.write(lambda connection: intake._write(connection, prepared))

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import sequential_sessions
 
-from attrib_ds.service.collection import hits
 from attrib_ds.service.collection.hits import split_into_sessions
+from attrib_ds.traffic import sessions
 
 NOON = datetime(2025, 1, 31, 12)
 
@@ -26,7 +26,9 @@ def hit(minutes, *, node="direct", campaign=False, tracker="t", id=None, stored=
         "isBot": False,
         "isCampaign": campaign,
         "referrerType": referrer,
+        "row": None,
         "sessionId": stored,
+        "formerId": stored,
     }
 
 
@@ -40,7 +42,7 @@ def split(hits):
         connection.execute("CREATE TABLE hits AS FROM given")
         split_into_sessions(connection, "hits", into="split_hits")
         pairs = connection.execute(
-            "SELECT hit.id, first.id FROM split_hits AS hit JOIN split_hits AS first ON first.number = hit.session"
+            "SELECT hit.id, first.id FROM split_hits AS hit JOIN split_hits AS first ON first.hit_number = hit.session"
         ).fetchall()
     assert len(pairs) == len(dict(pairs))
     return dict(pairs)
@@ -130,8 +132,8 @@ def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
     ]
     longest, most = limits
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hits, "LONGEST", longest * 60_000)
-        patch.setattr(hits, "MOST_HITS", most)
+        patch.setattr(sessions, "LONGEST", longest * 60_000)
+        patch.setattr(sessions, "MOST_HITS", most)
         patch.setattr(sequential_sessions, "LONGEST", timedelta(minutes=longest))
         patch.setattr(sequential_sessions, "MOST_HITS", most)
         assert split(viewed) == sequential_sessions.split(viewed)

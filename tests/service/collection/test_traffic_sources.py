@@ -14,8 +14,8 @@ from support.service_records import uuid
 
 from attrib_ds import admin, connect, hits, list_nodes, load, search_interactions
 from attrib_ds.contract.identifiers import slug_of
-from attrib_ds.queries.channel_rules import returning_sites
-from attrib_ds.service.collection.traffic_sources import is_internal, resolve_source
+from attrib_ds.traffic.channel_rules import returning_hosts, returning_sites
+from attrib_ds.traffic.sources import is_internal, resolve_source
 
 GOOGLE = "https://www.google.com/"
 
@@ -51,8 +51,20 @@ GOOGLE = "https://www.google.com/"
         ("?mtm_cpn=may", "", "campaign", "(not set)//may"),
         ("?a=1&amp;utm_source=news&amp;utm_medium=email", "", "campaign", "news/email"),
         ("?a=1#utm_source=news&utm_medium=email", "", "campaign", "news/email"),
-        ("?ref=producthunt", "", "campaign", "referral/producthunt"),
+        # Ordinary words decide nothing.
+        ("?ref=producthunt&via=a&aff=b&clickid=c", "", "direct", "direct"),
         ("?ref=producthunt&utm_source=news", "", "campaign", "news"),
+        # Marks of mail programs, of affiliate networks and of free listings.
+        ("?_kx=abc", "", "campaign", "klaviyo/email"),
+        ("?mc_cid=abc", "", "campaign", "mailchimp/email"),
+        ("?hsa_acc=1&hsa_net=adwords&hsa_cam=2", "", "campaign", "google/cpc"),
+        ("?hsa_acc=1&hsa_cam=2", "", "campaign", "hubspot/paid"),
+        ("?irclickid=abc", "https://blog.example/", "campaign", "impact/affiliate"),
+        ("?ranSiteID=abc", "", "campaign", "rakuten/affiliate"),
+        ("?tblci=abc", "", "campaign", "taboola/paid"),
+        ("?gad_campaignid=1", GOOGLE, "campaign", "google/cpc"),
+        ("?srsltid=abc", "", "search", "organic-search/google"),
+        ("?wickedid=abc", "", "direct", "direct"),
         ("?gclid=1&utm_campaign=spring&utm_term=boots", "", "campaign", "google/cpc/spring///boots"),
         ("?msclkid=1", "https://www.bing.com/", "campaign", "bing/cpc"),
         ("?GCLID=1", "", "campaign", "google/cpc"),
@@ -251,3 +263,22 @@ def test_parameters_after_the_fragment_are_read_of_stored_hits():
     with connect("shop", path=":memory:") as shop:
         assert load(shop, hits=hits).rejected.empty
         assert search_interactions(shop, bots=None)["nodeId"].tolist() == ["news/email"]
+
+
+@pytest.mark.parametrize(
+    ("host", "returns"),
+    [
+        ("acs.bank.example", True),
+        ("3ds2.bank.co.uk", True),
+        ("secure5.arcot.example", True),
+        ("acs.org", False),
+        ("www.3ds.com", False),
+        ("buy.stripe.com", True),
+        ("pay.link.com", True),
+        ("sumup.com", True),
+        ("www.mercadopago.com.ar", True),
+        ("stripe.com", False),
+    ],
+)
+def test_visitors_return_from_payments_and_checks_of_banks(host, returns):
+    assert is_internal("shop.example", host.removeprefix("www."), returning_hosts()) is returns

@@ -11,9 +11,10 @@ import pytest
 from support.address_databases import IN_PARIS, NORWAY, OF_ORANGE, damage, write, write_asn, write_geo
 
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.service.collection import visitors
 from attrib_ds.service.collection.visitors import PLACE_COLUMNS as COLUMNS
-from attrib_ds.service.collection.visitors import AddressLookup, captures
+from attrib_ds.service.collection.visitors import AddressLookup
+from attrib_ds.traffic import agents
+from attrib_ds.traffic.agents import captures
 
 CLIENT = {"address": "198.51.100.1", "user_agent": "Firefox", "page": "https://shop.example", "referrer": ""}
 
@@ -131,12 +132,12 @@ def test_the_engine_the_processor_and_the_kind_of_device_of_user_agents():
     assert len({row["user agent"] for row in rows}) == len(rows) == 41
     for expected in rows:
         text = expected.pop("user agent")
-        found = dict(zip(visitors.COLUMNS, visitors.describe(text), strict=True))
+        found = dict(zip(agents.COLUMNS, agents.describe(text), strict=True))
         assert ({name: found[column] or "" for name, column in PROPERTIES.items()}, text) == (expected, text)
 
 
 def test_a_listed_crawler_has_the_name_of_the_list():
     """Not a part of the address in its comment."""
     agent = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; {}; +https://openai.example/bot"
-    assert visitors.describe(agent.format("ChatGPT-User/1.0"))[:3] == ("ChatGPT-User", "1.0", "1")
-    assert visitors.describe("curl/8.4.0")[:3] == ("curl", "8.4.0", "8")
+    assert agents.describe(agent.format("ChatGPT-User/1.0"))[:3] == ("ChatGPT-User", "1.0", "1")
+    assert agents.describe("curl/8.4.0")[:3] == ("curl", "8.4.0", "8")

@@ -10,7 +10,7 @@ import pytest
 
 import attrib_ds as at
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.queries.channel_rules import COUNTRY, Site, default_rules, known_site, read_rules, sites
+from attrib_ds.traffic.channel_rules import COUNTRY, Site, default_rules, known_site, read_rules, sites
 
 
 def channel_of(rules=None, **values):

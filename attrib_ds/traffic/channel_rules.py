@@ -30,7 +30,7 @@ def sites() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the hosts by kind and by the name of the site."""
     hosts: dict[str, dict[str, tuple[str, ...]]] = {kind: {} for kind in KINDS}
     for file in ("other_sites.tsv", "known_sites.tsv"):
-        for kind, name, host in _rows(file):
+        for kind, name, host in rows_of(file):
             hosts[kind][name] = (*hosts[kind].get(name, ()), host)
     return hosts
 
@@ -38,7 +38,13 @@ def sites() -> dict[str, dict[str, tuple[str, ...]]]:
 @cache
 def returning_sites() -> tuple[str, ...]:
     """Return the hosts from which visitors come back: those of payments, banks and logins."""
-    return tuple(host for _, host in _rows("returning_sites.tsv"))
+    return tuple(host for kind, host in rows_of("returning_sites.tsv") if kind != "label")
+
+
+@cache
+def returning_labels() -> frozenset[str]:
+    """Return the first labels of hosts of banks' checks, below the domain that somebody has registered."""
+    return frozenset(label for kind, label in rows_of("returning_sites.tsv") if kind == "label")
 
 
 def returning_hosts(*settings: Iterable[str]) -> set[str]:
@@ -46,7 +52,7 @@ def returning_hosts(*settings: Iterable[str]) -> set[str]:
     return {*returning_sites(), *(host.removeprefix("www.") for hosts in settings for host in hosts)}
 
 
-def _rows(file: str) -> list[list[str]]:
+def rows_of(file: str) -> list[list[str]]:
     """Return the rows of a table of this package, below its comment and its header."""
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines()[2:]]
@@ -239,7 +245,7 @@ def default_rules() -> pd.DataFrame:
     sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
     rules = [
         [*(None if cell == "-" else sources.get(cell, cell) for cell in row), None]
-        for row in _rows("default_rules.tsv")
+        for row in rows_of("default_rules.tsv")
     ]
     return pd.DataFrame(rules, columns=["channel", *CONDITIONS], dtype=object)
 

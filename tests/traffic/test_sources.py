@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import attrib_ds as at
-from attrib_ds.queries.traffic_nodes import Traffic, chain, referrer_type, tree
+from attrib_ds.traffic.sources import Traffic, chain, referrer_type, tree
 
 
 def channel_of(source=None, medium=None, campaign=None):

@@ -1,0 +1,164 @@
+"""Page views in users' files: the visits, and where they came from."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds import errors
+
+SHOP = "https://shop.example"
+AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36"
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+
+
+def visits(journeys):
+    """Nodes of the visits, by time."""
+    return journeys.interactions["nodeId"].tolist()
+
+
+def orders(**columns):
+    return pd.DataFrame({"order_id": [1], "date": ["2025-09-02"], "value": [50.0]} | columns)
+
+
+def log_line(clock, target, referrer="-"):
+    return (
+        f'203.0.113.5 - - [01/Sep/2025:{clock} +0000] "GET {target} HTTP/1.1" 200 12 "{referrer}" "{AGENT}"\n'
+    )
+
+
+def test_views_within_the_site_are_no_visits(tmp_path):
+    file = tmp_path / "views.csv"
+    file.write_text(
+        "ts,person,page,came_from\n"
+        f"2025-09-01 10:00,u1,{SHOP}/?fbclid=1&utm_source=fb&utm_medium=paid,https://l.facebook.com/\n"
+        f"2025-09-01 10:20,u1,{SHOP}/boots,{SHOP}/\n"
+    )
+    journeys = at.read_journeys(file, orders(person=["u1"]))
+    assert visits(journeys) == ["fb/paid"]
+    assert journeys.interactions["endDate"].tolist() == [pd.Timestamp("2025-09-01 10:20", tz="UTC")]
+    assert journeys.notes[0] == "views.csv: 1 visit from 2 page views"
+
+
+def pages(**more):
+    """Pages of a customer data platform: a campaign, and a view within the site."""
+    columns = {
+        "anonymous_id": ["a", "a"],
+        "timestamp": ["2025-09-01 10:00", "2025-09-01 10:05"],
+        "context_page_url": [f"{SHOP}/", f"{SHOP}/boots"],
+        "context_page_referrer": ["https://www.google.com/", f"{SHOP}/"],
+    }
+    return pd.DataFrame(columns | more)
+
+
+CAMPAIGN = {
+    "context_campaign_source": ["google", None],
+    "context_campaign_medium": ["cpc", None],
+    "context_campaign_name": ["c1", None],
+}
+
+
+def test_pages_of_a_platform_credit_the_campaign_and_not_the_site():
+    paths = at.read_journeys(pages(**CAMPAIGN), orders(anonymous_id=["a"]), currency="EUR").paths()
+    credits = at.attribute(paths, ["first_touch", "last_touch", "linear"])
+    assert set(credits["node_id"]) == {"google/cpc/c1"}
+    assert credits["value"].tolist() == [50.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        # A column without any value has no type.
+        ({name: [None, None] for name in CAMPAIGN}, "organic-search/google"),
+        ({"gclid": ["x1", None]}, "google/cpc"),
+        ({"msclkid": ["x1", None], "context_page_referrer": [None, None]}, "bing/cpc"),
+        ({"context_page_referrer": ["https://checkout.stripe.com/c", None]}, "direct"),
+        ({"context_page_referrer": [f"{SHOP}/", None]}, "direct"),
+    ],
+)
+def test_sources_of_pages(more, expected):
+    assert visits(at.read_journeys(pages(**more), orders(anonymous_id=["a"]))) == [expected]
+
+
+def test_events_of_the_same_table_are_conversions():
+    events = pages(event=["page_view", "Order Completed"], order_id=[None, "o1"], value=[None, 50.0])
+    journeys = at.read_journeys(events, currency="EUR")
+    assert visits(journeys) == ["organic-search/google"]
+    assert journeys.events["event.sourceId"].tolist() == ["o1"]
+    with pytest.raises(errors.InvalidRequest, match="no event named purchase.*names of events: click, page"):
+        at.read_journeys(pages(event=["page", "click"]))
+
+
+def test_who_signs_in_during_a_visit_is_its_user():
+    signed_in = pages(user_id=[None, "u"])
+    journeys = at.read_journeys(signed_in, orders(user_id=["u"]))
+    credits = at.attribute(journeys.paths(), "last_touch")
+    assert credits["node_id"].tolist() == ["organic-search/google"]
+
+
+def test_a_click_on_an_ad_in_a_log_beats_its_referrer(tmp_path):
+    file = tmp_path / "access.log"
+    file.write_text(
+        log_line("10:00:00", "/?gclid=x1", "https://www.google.com/")
+        + log_line("10:01:00", "/thanks", f"{SHOP}/?gclid=x1")
+    )
+    journeys = at.read_journeys(file, conversion_page="/thanks")
+    assert visits(journeys) == ["google/cpc"]
+    assert len(journeys.events) == 1
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=at.hits.AccessLog(file, site=SHOP))
+        assert at.search_interactions(shop)["nodeId"].tolist() == ["google/cpc"]
+
+
+def test_another_campaign_and_half_an_hour_begin_visits_in_a_log(tmp_path):
+    file = tmp_path / "access.log"
+    file.write_text(
+        log_line("10:00:00", "/?utm_source=a")
+        + log_line("10:05:00", "/?utm_source=b")
+        + log_line("10:35:00", "/thanks", f"{SHOP}/?utm_source=b")
+    )
+    assert visits(at.read_journeys(file, conversion_page="/thanks")) == ["a", "b", "direct"]
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=at.hits.AccessLog(file, site=SHOP))
+        assert at.search_interactions(shop, sort="startDate")["nodeId"].tolist() == ["a", "b", "direct"]
+
+
+def test_events_of_posthog_are_read_as_they_come():
+    properties = '{"$current_url": "https://shop.example/?gclid=x1", "$referrer": "$direct"}'
+    events = pd.DataFrame(
+        {
+            "uuid": ["1", "2"],
+            "event": ["$pageview", "purchase"],
+            "distinct_id": ["a", "a"],
+            "timestamp": ["2025-09-01 10:00", "2025-09-01 10:05"],
+            "properties": [properties, "{}"],
+        }
+    )
+    journeys = at.read_journeys(events)
+    assert (visits(journeys), len(journeys.events)) == (["google/cpc"], 1)
+
+
+@pytest.mark.parametrize("domain", [None, "www.google.com", "shop.example"])
+def test_an_export_of_umami_without_referrers(domain):
+    rows = pd.DataFrame(
+        {
+            "website_id": ["w"] * 2, "session_id": ["s"] * 2, "visit_id": ["v"] * 2,
+            "hostname": ["shop.example"] * 2, "referrer_domain": [domain, None],
+            "url_path": ["/", "/boots"], "utm_source": [None, "news"], "utm_medium": [None, "email"],
+            "utm_campaign": [None, None], "created_at": ["2025-09-01 10:00", "2025-09-01 10:05"],
+        }
+    )  # fmt: skip
+    first = "organic-search/google" if domain == "www.google.com" else "direct"
+    assert visits(at.read_journeys(rows, orders(session_id=["s"]))) == [first, "news/email"]
+
+
+def test_an_export_of_matomo_has_the_same_nodes_beside_orders():
+    rows = pd.DataFrame(
+        {
+            "idVisit": [1], "visitorId": ["a"], "referrerType": ["search"], "referrerName": ["Google"],
+            "firstActionTimestamp": [1735725600], "lastActionTimestamp": [1735725900],
+        }
+    )  # fmt: skip
+    assert visits(at.read_matomo(rows)) == visits(at.read_journeys(rows, orders(visitorId=["a"])))
+    assert visits(at.read_matomo(rows)) == ["organic-search/Google"]

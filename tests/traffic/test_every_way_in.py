@@ -1,0 +1,201 @@
+"""The same page views are the same visits, with the same nodes and reasons, by every way in."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+import ibis
+import pandas as pd
+import pytest
+from support.service_records import uuid
+
+import attrib_ds as at
+from attrib_ds.attribution.engines.engine import portable
+from attrib_ds.attribution.paths.table_inputs import ExternalTables
+from attrib_ds.contract.interactions import read_hit
+from attrib_ds.queries import raw_hits as in_engines
+from attrib_ds.service.collection.hits import HitIntake, pending_hit
+from attrib_ds.service.store.store import Store
+
+SHOP = "https://shop.example"
+AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36"
+QUERIES = (
+    *[""] * 9, "?utm_source=a&utm_medium=b", "?UTM_SOURCE=Q", "?utm_source=news&utm_medium=email&utm_campaign=May%20Sale",
+    "?mtm_campaign=may", "?utm_source=chatgpt.com", "?utm_source=(not+set)", "?gclid=x1", "?msclkid=x1&utm_campaign=c",
+    "?fbclid=abcdefgh12345", "?gad_campaignid=7", "?_kx=abc", "?irclickid=abc", "?hsa_net=facebook&hsa_cam=1",
+    "?srsltid=abc", "?wickedid=abc", "?ref=a&via=b&aff=c&clickid=d", "?utm_source=x&amp;utm_medium=y",
+    "?utm_source=c&utm_medium=d%2Fe&utm_content=ad&utm_term=word",
+)  # fmt: skip
+REFERRERS = (
+    *[""] * 3, *[f"{SHOP}/boots"] * 4, "https://blog.shop.example/", "https://www.google.com/", "https://www.google.co.uk/",
+    "https://docs.google.com/d", "https://google.example.de/", "https://l.facebook.com/l.php?u=1", "https://mail.google.com/",
+    "https://chatgpt.com/", "https://www.etsy.com/", "https://news.example/today", "https://checkout.stripe.com/c",
+    "https://acs.bank.example/", "https://buy.stripe.com/x", "https://www.mercadopago.com.ar/", "https://acs.org/",
+    "android-app://com.google.android.gm/",
+)  # fmt: skip
+GAPS = (0.25, 1, 5, 29, 30, 31, 90)
+
+
+def drawn(seed, *, views):
+    """Page views of three visitors, in an odd order of arrival."""
+    chosen = random.Random(seed)
+    rows = []
+    for number, visitor in enumerate("abc"):
+        # No two views of different visitors are at the same instant.
+        at_time = datetime(2025, 9, 1, 8, 0, number, tzinfo=UTC)
+        for _ in range(views // 3):
+            at_time += timedelta(minutes=chosen.choice(GAPS))
+            path = chosen.choice(("/", "/boots", "/c/shoes"))
+            rows.append(
+                {
+                    "visitor": visitor,
+                    "date": at_time,
+                    "url": f"{SHOP}{path}{chosen.choice(QUERIES)}",
+                    "referrer": chosen.choice(REFERRERS),
+                }
+            )
+    chosen.shuffle(rows)
+    return pd.DataFrame(rows)
+
+
+def table(interactions):
+    """Start, node and reason of each visit."""
+    rows = interactions[["startDate", "nodeId", "referrerType"]]
+    return sorted(
+        (start.to_pydatetime(), node, reason) for start, node, reason in rows.itertuples(index=False)
+    )
+
+
+def raw_hits(views):
+    names = {"visitor": "trackerId", "url": "pageUrl"}
+    return views.rename(columns=names).assign(userAgent=AGENT)
+
+
+def loaded(views, _folder):
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=raw_hits(views))
+        return table(at.search_interactions(shop))
+
+
+def collected(views, _folder):
+    """What pages send to ``/c``."""
+    records = []
+    for number, view in enumerate(views.to_dict("records")):
+        sent = {"pageUrl": view["url"]} | ({"referrer": r} if (r := view["referrer"]) else {})
+        hit = read_hit({"projectId": "shop", **sent})
+        where = {"tracker_id": view["visitor"], "user_agent": AGENT, "received": view["date"].to_pydatetime()}
+        records.append(pending_hit(hit, id=uuid(number), **where))
+    with closing(Store.open(":memory:", "shop")) as store:
+        intake = HitIntake(store)
+        prepared = intake._prepare(records)
+        store.write(lambda connection: intake._write(connection, prepared))
+        with store.cursor() as cursor:
+            return table(cursor.execute("SELECT * FROM interactions").df().pipe(_in_utc))
+
+
+def _in_utc(frame):
+    return frame.assign(startDate=frame["startDate"].dt.tz_localize("UTC"))
+
+
+def opened(views, _folder):
+    """What ``open_hits`` makes in an engine."""
+    engine = ibis.duckdb.connect()
+    hits = engine.create_table("hits", raw_hits(views).assign(date=views["date"].dt.tz_localize(None)))
+    read = ExternalTables(portable(engine), {}).read("hits", hits)
+    sessions = in_engines.collect(read, in_engines.Settings("shop")).sessions
+    return table(_in_utc(sessions.select("startDate", "nodeId", "referrerType").to_pyarrow().to_pandas()))
+
+
+ORDERS = pd.DataFrame({"order_id": [1], "date": ["2025-09-20"], "visitor": ["a"]})
+
+
+def as_csv(views, folder):
+    views.to_csv(folder / "views.csv", index=False)
+    return table(at.read_journeys(folder / "views.csv", ORDERS, columns={"user": "visitor"}).interactions)
+
+
+def pages_of_a_platform(views, _folder):
+    names = {
+        "visitor": "anonymous_id",
+        "date": "timestamp",
+        "url": "context_page_url",
+        "referrer": "context_page_referrer",
+    }
+    pages = views.rename(columns=names).assign(
+        **dict.fromkeys(("context_campaign_source", "context_campaign_medium", "context_campaign_name"))
+    )
+    return table(at.read_journeys(pages, ORDERS.rename(columns={"visitor": "anonymous_id"})).interactions)
+
+
+def log(views, folder):
+    lines = [
+        f"203.0.{ord(view['visitor'])}.5 - - [{view['date']:%d/%b/%Y:%H:%M:%S} +0000] "
+        f'"GET {view["url"].removeprefix(SHOP)} HTTP/1.1" 200 12 "{view["referrer"] or "-"}" "{AGENT}"\n'
+        for view in views.to_dict("records")
+    ]
+    (folder / "access.log").write_text("".join(lines))
+    return folder / "access.log"
+
+
+def loaded_log(views, folder):
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=at.hits.AccessLog(log(views, folder), site=SHOP))
+        return table(at.search_interactions(shop))
+
+
+def read_log(views, folder):
+    # The pages of a log have no host, so that the log alone cannot tell subdomains.
+    return table(at.read_journeys(log(views, folder), conversion_page="/boots").interactions)
+
+
+def ga4_rows(views, starts):
+    """Rows of events whose sessions are the visits."""
+    events = []
+    for view in views.sort_values("date").to_dict("records"):
+        start = max(
+            start for visitor, start in starts if visitor == view["visitor"] and start <= view["date"]
+        )
+        texts = {"page_location": view["url"], "page_referrer": view["referrer"]}
+        params = [{"key": k, "value": {"string_value": v}} for k, v in texts.items() if v]
+        params.append({"key": "ga_session_id", "value": {"int_value": int(start.timestamp())}})
+        micros = int(view["date"].timestamp()) * 1_000_000
+        events.append(
+            {
+                "event_timestamp": micros,
+                "event_name": "page_view",
+                "user_pseudo_id": view["visitor"],
+                "event_params": params,
+            }
+        )
+    return pd.DataFrame(events)
+
+
+def read_ga4(views, _folder):
+    with at.connect("shop", path=":memory:") as shop:
+        at.load(shop, hits=raw_hits(views))
+        found = at.search_interactions(shop)
+    who = dict(zip(views["date"], views["visitor"], strict=True))
+    starts = [(who[start], start) for start in found["startDate"]]
+    return table(at.read_ga4(ga4_rows(views, starts)).interactions)
+
+
+WAYS = (collected, opened, as_csv, pages_of_a_platform, loaded_log, read_log, read_ga4)
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("seed", "views"), [(1, 15), *(pytest.param(seed, 90, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
+def test_visits_nodes_and_reasons_are_the_same(way, seed, views, tmp_path):
+    chosen = drawn(seed, views=views)
+    if way is read_log:
+        chosen = chosen[chosen["referrer"] != "https://blog.shop.example/"]
+    if way in (loaded_log, read_log):
+        # Servers never see what is behind the number sign.
+        chosen = chosen[[not urlsplit(url).fragment for url in chosen["url"]]]
+    expected = loaded(chosen, tmp_path)
+    assert way(chosen, tmp_path) == expected
