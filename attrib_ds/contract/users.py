@@ -101,10 +101,10 @@ def _check_node(node: Any, *, level: int) -> int:
         _check_audience(node)
     elif kind == "event":
         _check_event(node)
-        return 1 + _check_filter(node, kind)
+        return 1 + _check_filter(node, "event")
     elif kind == "interaction":
         _check_count(node)
-        return 1 + _check_filter(node, kind)
+        return 1 + _check_filter(node, "interaction")
     else:
         return 1 + _check_rules(node, kind, level)
     return 1

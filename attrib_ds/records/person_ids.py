@@ -154,7 +154,7 @@ def merges(size: int) -> str:
 
 def inexact(argument: str, column: str, value: float, *, size: int = 8) -> errors.InvalidRequest:
     """Return the error of an id that is a float too large to tell it from its neighbours."""
-    kind = {2: np.float16, 4: np.float32, 8: np.float64}[size]
+    kind: Any = {2: np.float16, 4: np.float32, 8: np.float64}[size]
     # Right above the bound, every other float stands for itself alone.
     pairs = ((int(value) + low, int(value) + low + 1) for low in (0, -1, -2, 1))
     first, other = next(pair for pair in pairs if kind(pair[0]) == kind(pair[1]))
