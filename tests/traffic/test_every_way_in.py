@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import ibis
 import pandas as pd
+import pyarrow as pa
 import pytest
 from support.service_records import uuid
 
@@ -103,7 +104,8 @@ def _in_utc(frame):
 def opened(views, _folder):
     """What ``open_hits`` makes in an engine."""
     engine = ibis.duckdb.connect()
-    hits = engine.create_table("hits", raw_hits(views).assign(date=views["date"].dt.tz_localize(None)))
+    naive = raw_hits(views).assign(date=views["date"].dt.tz_localize(None))
+    hits = engine.create_table("hits", pa.Table.from_pandas(naive, preserve_index=False))
     read = ExternalTables(portable(engine), {}).read("hits", hits)
     sessions = in_engines.collect(read, in_engines.Settings("shop")).sessions
     return table(_in_utc(sessions.select("startDate", "nodeId", "referrerType").to_pyarrow().to_pandas()))
