@@ -73,9 +73,12 @@ RESULTS = {
         ],
         'at.search_interactions(shop)["userId"].nunique()': 4,
         'at.list_nodes(shop).dropna(subset="channel").set_index("_id")["channel"].to_dict()': {
-            "newsletter/email/january": "Email",
-            "google/cpc": "Paid Search",
+            "ai-assistants": "AI Assistants",
             "ai-assistants/chatgpt": "AI Assistants",
+            "direct": "Direct",
+            "google/cpc": "Paid Search",
+            "newsletter/email": "Email",
+            "newsletter/email/january": "Email",
         },
         'at.list_hits(shop, at.search_interactions(shop, sort="startDate")["firstHitId"].iloc[0])'
         '["pageUrl.pathname"].tolist()': ["/", "/boots"],
