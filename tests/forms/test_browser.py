@@ -174,6 +174,7 @@ def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
     assert linear["value"].to_dict() == {"search": 15, "email": 15}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_a_large_file_can_be_uploaded(app, page, tmp_path):
@@ -193,6 +194,7 @@ def test_a_large_file_can_be_uploaded(app, page, tmp_path):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
     page.goto(app)
@@ -205,6 +207,7 @@ def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
     page.get_by_role("heading", name="bakery").wait_for()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, page):
@@ -234,6 +237,7 @@ def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, page):
         assert_accessible_everywhere(title)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
@@ -266,6 +270,7 @@ def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     assert "first_touch" in code
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_a_click_sees_an_edit_made_just_before(app, page):
@@ -300,6 +305,7 @@ def tab_to(page, label):
     pytest.fail(f"Tab never reaches {label!r}")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_a_filter_narrows_a_search(app, page):
@@ -365,6 +371,7 @@ def served(tmp_path):
     return partial(serving, command, port, tmp_path, ATTRIB_DS_HOME=str(home)), port, tmp_path / "key.json"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, served, tmp_path):
     serve, port, key = served
@@ -395,6 +402,7 @@ def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, serv
         page.screenshot(path=SCREENSHOTS / "app-live.png", full_page=True)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(app, page, served):
@@ -413,6 +421,7 @@ def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(
         assert page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
@@ -431,6 +440,7 @@ def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
     assert [frame for frame in sent if "comm_msg" in frame] == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.large
 def test_forms_work_in_jupyterlab(page, tmp_path):
