@@ -60,6 +60,8 @@ _PATTERN: Final = (
     r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?"
     f"{_AROUND}$"
 )
+#: Numbers that a spreadsheet shows with an exponent.
+ROUNDED: Final = "^[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}$"
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
 _SHARE: Final = 0.1
@@ -199,6 +201,15 @@ def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
     errors.warn(
         f"{place}: {counted(count, 'rows')} with a {column!r} that stands for nobody, such as "
         f"{printable(repr(example))}: they count as missing, so that strangers are not one person"
+    )
+
+
+def warn_of_rounded(place: str, column: str, count: int, example: str) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
+    errors.warn(
+        f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
+        "spreadsheet has rounded it, so that different ids may be one. Export the file anew, or open it with "
+        "that column as text"
     )
 
 

@@ -517,8 +517,8 @@ def test_ids_that_a_spreadsheet_rounded_are_named():
     said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
     assert said == [
         "touchpoints has 1 row with an id such as 1.23E+12 in 'user'",
-        "conversions has 2 rows with an id such as 1.23E+12 in 'user'",
-        "conversions has 2 rows with an id such as 1.23E+12 in 'order_id'",
+        "conversions has 2 rows with an id such as 1,2e+15 in 'user'",
+        "conversions has 2 rows with an id such as 1.5e12 in 'order_id'",
     ]
 
 

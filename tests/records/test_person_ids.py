@@ -98,6 +98,16 @@ def test_words_count_as_nobody_where_many_rows_share_them(way):
     assert credited(FRAMES[way](clicks, orders)) == {"ads": 350.0}
 
 
+@pytest.mark.parametrize("way", FRAMES)
+def test_ids_that_a_spreadsheet_rounded_are_named(way):
+    clicks, orders = frames("1.2E+18", rows=2)
+    with pytest.warns(InputWarning) as caught:
+        FRAMES[way](clicks, orders)
+    said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
+    assert said == [f"{name} with an id such as 1.2E+18 in 'user_id'" for name in
+                    ("touchpoints has 2 rows", "conversions has 1 row")]  # fmt: skip
+
+
 def test_zero_is_an_id_among_small_integers():
     counts = {"0": 30, "guest": 5, "test": 20}
     assert person_ids.shared(counts, 100, are_integers=True) == ["test"]
