@@ -216,7 +216,9 @@ class Overview:
         if days is not None:
             days = check_whole("days", days, minimum=1)
             if paths is None or not paths.has_dates:
-                raise InvalidRequest("days: needs paths with dates; pass the paths that were attributed as paths=")
+                raise InvalidRequest(
+                    "days: needs paths with dates; pass the paths that were attributed as paths="
+                )
         span = ""
         paths = whole = None if paths is None else paths.computed()
         if paths is not None and paths.has_dates:
@@ -346,7 +348,8 @@ def _numbers(
         found += [(Measure("CPA", unit, 2), amounts) for unit, amounts in sums("cpa")]
         ratios = sums("roas")
         found += [
-            (Measure("ROAS", f"spend in {unit}" if len(ratios) > 1 else "", 2), ratio) for unit, ratio in ratios
+            (Measure("ROAS", f"spend in {unit}" if len(ratios) > 1 else "", 2), ratio)
+            for unit, ratio in ratios
         ]
     columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
     return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)

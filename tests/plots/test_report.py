@@ -296,7 +296,9 @@ def test_a_report_of_more_days_than_the_paths_cover_says_so(tmp_path):
     visits = pd.DataFrame({"user_id": "u", "node_id": ["a", "b"], "date": date - pd.Timedelta(hours=1)})
     paths = Paths.from_frames(visits, pd.DataFrame({"event_id": ["1", "2"], "user_id": "u", "date": date}))
     credits = attribute(paths, "last_touch")
-    with pytest.warns(errors.InputWarning, match="days: the paths cover 7 days, from 3 Jan .* not of 400 days"):
+    with pytest.warns(
+        errors.InputWarning, match="days: the paths cover 7 days, from 3 Jan .* not of 400 days"
+    ):
         overview = Overview.of(credits, paths, days=400)
     assert overview.span == "Of conversions from 3 Jan 2025 to 9 Jan 2025, 7 days."
     over_time = overview.frames()["Over time"]
