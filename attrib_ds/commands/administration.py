@@ -102,8 +102,8 @@ def _setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     if name in _CREATED_WITH:
         raise InvalidRequest(
-            f"--set: {name!r} is chosen when the project is made, with attrib-ds projects create --{name}, and "
-            "cannot be changed"
+            f"--set: {name!r} is chosen when the project is made, with attrib-ds projects create --{name}, "
+            "and cannot be changed"
         )
     allowed = sorted(arguments.keys() - {"projectId"})
     if name not in allowed:

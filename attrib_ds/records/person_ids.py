@@ -173,7 +173,8 @@ def warn_of_crowds_in(connection: Any, relation: str, person: str, *, place: str
     if rows >= FEW:
         many = f"count(*) >= {max(FEW, _SHARE * rows)}"
         counts = connection.execute(
-            f"SELECT {person} AS person, count(*) FROM {relation} GROUP BY 1 HAVING {many} AND person IS NOT NULL"
+            f"SELECT {person} AS person, count(*) FROM {relation} GROUP BY 1 "
+            f"HAVING {many} AND person IS NOT NULL"
         ).fetchall()
         warn_of_crowds(place, column, dict(counts), rows)
 

@@ -499,9 +499,9 @@ class Paths:
             ``"customer"``: ``"new"`` is the first conversion of a user in these paths, ``"returning"`` are
             the others. Paths of all data know more conversions before than paths of a period.
             ``"country"``, ``"device_type"``: that of the conversion, else of its user's last touchpoint, if
-            the files of :func:`attrib_ds.read_journeys` have one. Or a frame with ``event_id`` or ``user_id``,
-            as a column or the index, and one further column, such as a city, that names the groups. A Series
-            has the groups as values.
+            the files of :func:`attrib_ds.read_journeys` have one. Or a frame with ``event_id`` or
+            ``user_id``, as a column or the index, and one further column, such as a city, that names the
+            groups. A Series has the groups as values.
         since : str, optional
             Only conversions from this instant or day on; those before still make later ones returning.
 
@@ -510,8 +510,9 @@ class Paths:
         dict of str to Paths
             Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
             group are in one of their own, such as ``"(no country)"``. Null paths are those of users without
-            any conversion, in every group or, with a frame of users, in the group of the user. Returns of a group are null, since the spend is that of all groups; pass that of
-            the group to :func:`attrib_ds.attribute`.
+            any conversion: they are in every group or, with a frame of users, in the group of the user.
+            Returns of a group are null, since the spend is that of all groups; pass that of the group to
+            :func:`attrib_ds.attribute`.
 
         Raises
         ------
@@ -553,15 +554,16 @@ class Paths:
         joined = conversions.left_join(groups, key)
         names = joined.group.to_pyarrow().unique().to_pylist()
         if names == [None]:
+            example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
                 f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
-                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {groups[key].min().to_pyarrow().as_py()!r}"
+                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"
         if {None, rest} <= set(names):
             raise errors.InvalidRequest(
-                f"by: a group is named {rest!r}, which is the name of conversions without a group; rename it, "
-                "or give every conversion a group"
+                f"by: a group is named {rest!r}, which is the name of conversions without a group; rename "
+                "it, or give every conversion a group"
             )
         joined = joined.mutate(group=joined.group.fill_null(rest))
         unknown = {} if self.spend is None else {"spend": "that of all groups, so unknown for this one"}
