@@ -109,6 +109,8 @@ class OwnTable:
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         self._nobody: dict[str, list[str]] = {}
+        #: Column of refunds that the values are less.
+        self.less = ""
         self._workbook = workbook_of(rows)
         encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
@@ -651,6 +653,7 @@ class OwnTable:
         if "refund" in named:
             found = [str(self.find("refund", named))]
         for column in found if "value" in self._select else ():
+            self.less = column
             self.take_number("refund", column, optional_if="true", default="0")
             self._select["value"] = f"round(({self._select['value']}) - abs({self._select.pop('refund')}), 6)"
 

@@ -211,7 +211,8 @@ class Paths:
         Warns
         -----
         InputWarning
-            If adjustments are of no conversion, or each is the value of its conversion itself.
+            If adjustments are of no conversion, each is the value of its conversion itself, or they are above
+            the value of a conversion.
 
         Examples
         --------
@@ -257,6 +258,8 @@ class Paths:
             amounts.warn_of_later_amounts(converted, later)
         converted = inputs.anchored(converted, anchor)
         converted, later = apply_later_amounts(converted, later, money)
+        if later is not None:
+            amounts.warn_of_excess(converted)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])
         observed = None
