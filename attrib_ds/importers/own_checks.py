@@ -89,9 +89,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
         amount = f"{table.columns['value']} less {table.less}" if table.less else table.columns["value"]
         advice = "If they are refunds, leave them out and pass them to the paths as adjustments"
         if table.less:
-            advice = (
-                "Check refunds above the value: they may be of several conversions or in another currency"
-            )
+            advice = "Check refunds above the value: they may be of several orders or in another currency"
         errors.warn(
             f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 ({amount}), and each "
             f"counts as a conversion. {advice}"

@@ -40,7 +40,7 @@ _HASHES: Final = sorted(
 )
 #: What programs write for one part of an id, and the version of a cookie before it, as in GA1.2.undefined.
 _PART: Final = "(undefined|null|nan|none)"
-_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.])?{_PART}([-._:|]{_PART})*"
+_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|]{_PART})*"
 #: Names of variables that a template did not fill in, such as {{user_id}} or %user_id%.
 _TEMPLATE: Final = r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}"
 #: What may stand around an id: quotes, and spaces that engines do not trim.
@@ -84,7 +84,7 @@ def nobody(value: Any) -> Any:
     folded = value.strip().lower()
     # Most ids are neither as short as the words nor begin as they do, which is faster to see.
     may_be = folded.length().isin([0, 32, 40, 64]) | folded.left(1).isin(_FIRST)
-    may_be = may_be | folded.endswith("invalid") | folded.endswith("undefined")
+    may_be = may_be | folded.endswith("invalid") | folded.contains("undefined")
     return may_be & (folded.re_search(_PATTERN) | folded.isin(_HASHES))
 
 

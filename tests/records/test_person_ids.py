@@ -22,12 +22,12 @@ NOBODY = [
     hashlib.md5(b"undefined").hexdigest(), hashlib.sha256(b"null").hexdigest(), hashlib.sha1(b"NULL").hexdigest(),
     "guest@shop.invalid", "x@invalid", "NA", "n.a.", "\\N", "(null)", "<null>", "[unknown]", "(not provided)", "(Anonymous)",
     "(blank)", "#REF!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
-    "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined",
+    "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined", "'fb.1.undefined'",
     "undefined-undefined", "null_null", "\u2060",
 ]  # fmt: skip
 SOMEBODY = [
     "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
-    "{1a2b}", "50%", "u-undefined", "GA1.2.77", "nan-cy", "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
+    "{1a2b}", "50%", "u-undefined", "GA1.2.77", "GA1.2.null", "nan-cy", "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
 ]  # fmt: skip
 
 
