@@ -40,7 +40,7 @@ _MICROSECONDS: Final = "eventtimestamp"
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
-_CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9.]{9,}$"
+_CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9]{9,}([.][0-9]+)?$"
 #: How to write instants, and numbers that stand for them.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _AS_COUNT: Final = (

@@ -117,7 +117,7 @@ def test_addresses_and_times_of_visits_are_found(tmp_path):
         # A time of day, or an offset, makes an instant, which is before the visit of ten o'clock.
         (["2025-01-02 00:00:00", "2025-01-03 10:00:00"], [None, "ads"]),
         (["2025-01-02T00:00:00Z", "2025-01-03T00:00:00Z"], [None, "ads"]),
-        (["1735776000", "1735898400"], [None, "ads"]),
+        ([1735776000000000, 1735898400000000], [None, "ads"]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:clocks")

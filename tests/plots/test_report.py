@@ -380,7 +380,7 @@ def of_functions(paths, credits, name):
 def test_every_number_of_the_page_is_that_of_the_function_for_it(twins):
     paths, credits = twins
     overview = Overview.of(credits, paths)
-    data = json.loads(re.search(r'id="numbers">(.*?)</script>', page(overview), re.S)[1])
+    data = json.loads(re.search(r'id="numbers">(.*?)</script>', page(overview, title="Report"), re.S)[1])
     assert sorted(data["names"]) == ["<b>tv</b>", "Search", "spring (mail)", "spring (radio)", "unattributed"]
     titles = [each["title"] for each in data["measures"]]
     assert titles == [
@@ -437,7 +437,7 @@ def test_a_number_has_one_rounding_on_a_page():
     """Browsers round halves away from zero, and show all digits of large amounts."""
     credits = CREDITS.assign(conversions=[0.25, 0.25, 0.0, 0.0], value=[12_345_678_912.0, 2.5, 0.0, 0.0])
     overview = Overview.of(credits)
-    text = page(overview)
+    text = page(overview, title="Report")
     assert "Ads (0.3, 50&nbsp;%)" in text
     assert "12,345,678,912 EUR and 2.5 USD" in text
     data = json.loads(re.search(r'id="numbers">(.*?)</script>', text, re.S)[1])
