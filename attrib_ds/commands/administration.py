@@ -3,13 +3,13 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrib_ds as at
 from attrib_ds.commands.cli import show, show_error, show_row
 from attrib_ds.contract import BASES, OPERATIONS
 from attrib_ds.display import counted
-from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound, ProjectInUse, closest
 from attrib_ds.filters import Predicate
 from attrib_ds.project import home
 from attrib_ds.records import frames, written_files
@@ -82,6 +82,10 @@ def list_integrations(options: argparse.Namespace) -> None:
         show_row(*(integration[name] for name in ("vendorId", "name", "currency", "_id")))
 
 
+#: What ``settings`` shows beside the settings.
+_CREATED_WITH: Final = ("currency", "timezone")
+
+
 def settings(options: argparse.Namespace) -> None:
     """Print the settings of a project, after changing some of them."""
     changes = dict(_setting(text) for text in options.set)
@@ -96,8 +100,16 @@ def _setting(text: str) -> tuple[str, Any]:
     """Read one change as an argument of ``update_settings``; null clears a setting."""
     arguments = OPERATIONS["update_settings"].arguments
     name, _, value = text.partition("=")
-    if name == "projectId" or name not in arguments:
-        raise InvalidRequest.choice("--set", name, arguments.keys() - {"projectId"})
+    if name in _CREATED_WITH:
+        raise InvalidRequest(
+            f"--set: {name!r} is chosen when the project is made, with attrib-ds projects create --{name}, "
+            "and cannot be changed"
+        )
+    allowed = sorted(arguments.keys() - {"projectId"})
+    if name not in allowed:
+        raise InvalidRequest(
+            f"--set: {name!r} is not allowed{closest(name, allowed)}; allowed: {', '.join(allowed)}"
+        )
     try:
         return arguments[name], json.loads(value)
     except ValueError as error:

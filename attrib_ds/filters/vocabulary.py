@@ -189,7 +189,7 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
         return fields[name]
     if is_open(kind, name):
         return None
-    if (kind == "user" and _is_counted(name)) or (kind == "event" and name[:-1].startswith(STATISTICS)):
+    if (kind == "user" and _is_counted(name)) or (kind == "event" and _is_statistic(name, argument)):
         return FieldType.NUMBER
     refusal = InvalidRequest.choice(argument, name, [*fields, *_OPEN_NAMES.get(kind, ())])
     others = {other: name for other in KINDS if other != kind and name in _VOCABULARIES[other]}
@@ -204,6 +204,21 @@ def resolve(kind: Kind, name: object, *, argument: str) -> FieldType | None:
         owners = " or ".join(f'{other}("{similar}")' for other, similar in others.items())
         raise InvalidRequest(f"{refusal.message}; {owners} exists", field=argument)
     raise refusal
+
+
+def _is_statistic(name: str, argument: str) -> bool:
+    """Return whether a name is one of a statistic; refuse its members, such as its currency."""
+    _, prefix, key = name.partition(STATISTICS)
+    if not name.startswith(STATISTICS) or not key:
+        return False
+    if "." in key:
+        raise InvalidRequest(
+            f"{argument}: {name!r} is not allowed; {prefix}{key.partition('.')[0]} is an amount in its own "
+            "currency. Currencies are not compared: credits have rows for each, and "
+            "conversion_paths(in_currency=…, rates=…) converts amounts to one",
+            field=argument,
+        )
+    return True
 
 
 def read_as(declared: FieldType | None, operator_type: object, *, argument: str) -> FieldType | None:

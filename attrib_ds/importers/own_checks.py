@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from attrib_ds import contract, display, errors
 from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.queries import page_views
-from attrib_ds.records import sources, text_files
+from attrib_ds.records import person_ids, sources, text_files
 
 #: Names of numbers that are not amounts of money.
 _NO_AMOUNT: Final = re.compile(
@@ -28,8 +28,6 @@ _TOOK_PLACE: Final = (
     "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
     "|gewonnen|versandt|geliefert"
 )
-#: Numbers that a spreadsheet shows with an exponent.
-_ROUNDED: Final = r"[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}"
 _NO_REFUND: Final = "[^1-9a-z]*|false|f|no?|nein|none|null|nan"
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
@@ -115,26 +113,27 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
 
 
 def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
-    """Warn of amounts below zero: a refund in a row of its own counts as a conversion."""
+    """Warn of amounts below zero: refunds in rows of their own, or above the value of their row."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count:
+        amount = f"{table.columns['value']} less {table.less}" if table.less else table.columns["value"]
+        advice = "If they are refunds, leave them out and pass them to the paths as adjustments"
+        if table.less:
+            advice = "Check refunds above the value: they may be of several orders or in another currency"
         errors.warn(
-            f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 "
-            f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "
-            "out and pass them to the paths as adjustments"
+            f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 ({amount}), and each "
+            f"counts as a conversion. {advice}"
         )
 
 
 def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
-        is_rounded = f"regexp_full_match({table.source.word(str(column))}, '{_ROUNDED}')"
+        word = table.source.word(str(column))
+        is_rounded = f"regexp_full_match({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
-            errors.warn(
-                f"{table.name} has {display.counted(count, 'rows')} with an id such as 1.23E+12 in "
-                f"{column!r}: a spreadsheet has rounded it, so that different ids may be one. Export the "
-                "file anew, or open it with that column as text"
-            )
+            example = table.scalar(f"min({word}) FILTER ({is_rounded})")
+            person_ids.warn_of_rounded(table.name, str(column), count, example)
 
 
 def warn_of_refunds(table: own_table.OwnTable) -> None:

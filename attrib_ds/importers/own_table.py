@@ -122,6 +122,8 @@ class OwnTable:
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         self._nobody: dict[str, list[str]] = {}
+        #: Column of refunds that the values are less.
+        self.less = ""
         self._workbook = workbook_of(rows)
         encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
@@ -533,6 +535,8 @@ class OwnTable:
         if column is not None:
             self.source.require_exact(self.connection, column, self.argument)
             word = self._person(column) if role == "user" else self.source.word(column)
+            if role == "user":
+                self._warn_of_crowds(column)
             self.columns[role] = column
             self._select[role] = word
             if not optional:
@@ -565,6 +569,13 @@ class OwnTable:
                 self.connection, self.source.relation, self.source.word(column), email=email
             )
         return self._nobody[column]
+
+    def _warn_of_crowds(self, column: str) -> None:
+        """Warn of each person who has a tenth of the rows of a large table."""
+        person = self._person(column)
+        person_ids.warn_of_crowds_in(
+            self.connection, self.source.relation, person, place=self.argument, column=column
+        )
 
     def has_guests(self, person: str, email: str) -> bool:
         """Return whether the ids of persons are missing for several addresses of guests."""
@@ -599,6 +610,8 @@ class OwnTable:
         self.columns |= present
         words = {role: self._person(column) for role, column in present.items()}
         self._select |= {role: f"CAST({words.get(role, 'NULL')} AS VARCHAR)" for role in ("user", "device")}
+        for column in present.values():
+            self._warn_of_crowds(column)
         if optional:
             return
         if user is None:
@@ -711,6 +724,7 @@ class OwnTable:
         if "refund" in named:
             found = [str(self.find("refund", named))]
         for column in found if "value" in self._select else ():
+            self.less = column
             self.take_number("refund", column, optional_if="true", default="0")
             self._select["value"] = f"round(({self._select['value']}) - abs({self._select.pop('refund')}), 6)"
 

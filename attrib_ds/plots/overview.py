@@ -19,7 +19,7 @@ from attrib_ds.attribution.models import named_models, rule_models
 from attrib_ds.attribution.paths.money import OCCURRED, local_days_of
 from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import counted, half_up, printable
-from attrib_ds.errors import InvalidRequest, check_whole
+from attrib_ds.errors import InvalidRequest, check_whole, warn
 from attrib_ds.instants import naive, parse
 from attrib_ds.plots.labels import ESTIMATES, distinct, name_of_rest, shorten
 from attrib_ds.records.frames import Frame, read_frame
@@ -111,6 +111,15 @@ class Period:
             return f"{self.days} day{'s' * (self.days != 1)}"
         return f"{self.days // 7} weeks"
 
+    def table(self) -> pd.DataFrame:
+        """Return one row per point of both periods, with the first day of the point."""
+        starts = {"now": self.first, "before": self.first - pd.Timedelta(days=self.days)}
+        parts = {"now": self.now, "before": self.before}
+        rows = pd.concat(parts, names=["period", "point"]).reset_index()
+        date = rows["period"].map(starts) + pd.to_timedelta(rows["point"] * self.step, unit="D")
+        rows.insert(2, "date", date.dt.date)
+        return rows
+
 
 @dataclass(frozen=True)
 class Overview:
@@ -191,7 +200,13 @@ class Overview:
         Raises
         ------
         InvalidRequest
-            If ``credits`` lacks a column, ``lead`` is not one of its models, or ``days`` is not allowed.
+            If ``credits`` lacks a column, ``lead`` is not one of its models, or ``days`` is not allowed or
+            given without paths that have dates.
+
+        Warns
+        -----
+        InputWarning
+            If the paths cover fewer than ``days``.
         """
         wanted = ("model", "node_id", "node_name", "conversions", "value", "currency", "share")
         rows = read_frame("credits", credits, wanted)
@@ -200,9 +215,15 @@ class Overview:
             raise InvalidRequest.choice("lead", lead, models)
         if days is not None:
             days = check_whole("days", days, minimum=1)
+            if paths is None or not paths.has_dates:
+                raise InvalidRequest(
+                    "days: needs paths with dates; pass the paths that were attributed as paths="
+                )
         span = ""
         paths = whole = None if paths is None else paths.computed()
         if paths is not None and paths.has_dates:
+            if days is not None and len(rows):
+                days = _covered_of(days, paths)
             rows, paths, span = _of_period(rows, paths, days)
             models = list(dict.fromkeys(rows["model"]))
         rows = rows.assign(key=rows["node_id"].fillna(""))
@@ -263,8 +284,7 @@ class Overview:
                 sheet = title.replace(", ", " ") + " by model"
                 sheets[sheet] = pd.concat([names, wide], axis=1).reset_index(drop=True)
         if self.period is not None:
-            parts = {"now": self.period.now, "before": self.period.before}
-            sheets["Over time"] = pd.concat(parts, names=["period", "point"]).reset_index()
+            sheets["Over time"] = self.period.table()
         return sheets | ({"Paths": self.paths} if len(self.paths) else {})
 
 
@@ -326,7 +346,11 @@ def _numbers(
     if "spend" in rows.columns:
         found += [(Measure("Spend", unit), amounts) for unit, amounts in sums("spend")]
         found += [(Measure("CPA", unit, 2), amounts) for unit, amounts in sums("cpa")]
-        found += [(Measure("ROAS", unit, 2), amounts) for unit, amounts in sums("roas")]
+        ratios = sums("roas")
+        found += [
+            (Measure("ROAS", f"spend in {unit}" if len(ratios) > 1 else "", 2), ratio)
+            for unit, ratio in ratios
+        ]
     columns = {measure.title: amounts.astype("float64") for measure, amounts in found}
     return [measure for measure, _ in found], pd.DataFrame(columns, index=conversions.index)
 
@@ -395,6 +419,18 @@ def _covered(paths: Paths) -> tuple[pd.Timestamp, pd.Timestamp]:
     return min(first, bounds.get("since", first)), max([*last, bounds.get("until", first)])
 
 
+def _covered_of(days: int, paths: Paths) -> int:
+    """Return a number of days, or the smaller one that the paths cover, with a warning."""
+    first, last = _covered(paths)
+    covered = (last - first).days + 1
+    if days > covered:
+        warn(
+            f"days: the paths cover {counted(covered, 'days')}, from {day_in_words(first)} to "
+            f"{day_in_words(last)}; the report is of these, not of {days:,} days"
+        )
+    return min(days, covered)
+
+
 def _of_period(rows: pd.DataFrame, paths: Paths, days: int | None) -> tuple[pd.DataFrame, Paths, str]:
     """Return credits and paths of the last days, and what they are of in words.
 
@@ -430,7 +466,8 @@ def _of_period(rows: pd.DataFrame, paths: Paths, days: int | None) -> tuple[pd.D
 def _frequent(paths: Paths, *, top: int) -> pd.DataFrame:
     """Return the most frequent paths, whatever the currency of their conversions."""
     counted = paths.summary(top=None).groupby("path")[["conversions"]].sum().reset_index()
-    return counted.sort_values(["conversions", "path"], ascending=[False, True]).head(top)
+    ordered = counted.sort_values(["conversions", "path"], ascending=[False, True])
+    return ordered.head(top).reset_index(drop=True)
 
 
 #: Upper ends of classes of lags, in days.

@@ -66,7 +66,7 @@ def report(
         File to write, ``.html`` or ``.xlsx``; a file with this name is replaced.
     paths : Paths, optional
         The paths that were attributed. With them the report shows conversions and value over time against
-        the period before, which nodes open and close, frequent paths and lags.
+        the period before, which nodes open and close, frequent paths and lags. ``days`` needs them.
     lead : str, optional
         Label of the model whose credit is shown first; by default the one nearest to the middle of all
         models, which the report says.
@@ -90,9 +90,14 @@ def report(
     ------
     InvalidRequest
         If ``credits`` lacks a column, ``path`` has another ending, ``lead`` is not a model of the credits,
-        or ``days`` is not allowed.
+        or ``days`` is not allowed or given without paths that have dates.
     NotSupported
         If a workbook is to be written without the extra ``[excel]``.
+
+    Warns
+    -----
+    InputWarning
+        If the paths cover fewer than ``days``; the report is then of the days that they cover.
 
     Examples
     --------

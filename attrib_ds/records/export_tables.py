@@ -178,7 +178,10 @@ def _without_nobody(connection: duckdb.DuckDBPyConnection, table: str, argument:
             person_ids.warn_of_nobody(argument, name, count, example)
             replaced[name] = f"CASE WHEN NOT ({is_nobody}) THEN {name} END AS {name}"
     selected = f"* REPLACE ({', '.join(replaced.values())})" if replaced else "*"
-    return f"SELECT {selected} FROM {table}"
+    known = f"SELECT {selected} FROM {table}"
+    for name in ("device", "account"):
+        person_ids.warn_of_crowds_in(connection, f"({known})", name, place=argument, column=name)
+    return known
 
 
 def _check_columns(export: Export, required: Sequence[Sequence[str]], argument: str) -> None:

@@ -276,8 +276,9 @@ def read_arrow(argument: str, frame: object) -> pa.RecordBatchReader:
     try:
         reader = pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowException, TypeError) as error:
+        reason = "; pass its to_frame()" if hasattr(frame, "to_frame") else f": {error}"
         raise InvalidRequest(
-            f"{argument}: must be a DataFrame, got {type(frame).__name__}: {error}"
+            f"{argument}: must be a DataFrame, got {type(frame).__name__}{reason}"
         ) from error
     schema = pa.schema([pa.field(field.name, _plain_type(field.type)) for field in reader.schema])
 

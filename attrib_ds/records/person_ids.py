@@ -20,7 +20,7 @@ _WORDS: Final = (
 #: Others, of R, Hive, spreadsheets and tag managers.
 _OTHERS: Final = (
     "na", "n.a.", "nat", r"\n", "--", "?", "not set", "not available", "not provided", "unset", "#null!",
-    "#ref!", "#value!", "#name?", "#div/0!",
+    "#ref!", "#value!", "#name?", "#div/0!", "k.a.", "k. a.", "n. a.",
 )  # fmt: skip
 #: Words that may be ids, but not in brackets.
 _BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
@@ -38,8 +38,13 @@ _HASHES: Final = sorted(
         for method in ("md5", "sha1", "sha256")
     }
 )
+#: What programs write for one part of an id, and the version of a cookie before it, as in GA1.2.undefined.
+_PART: Final = "(undefined|null|nan|none)"
+_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|]{_PART})*"
+#: Names of variables that a template did not fill in, such as {{user_id}} or %user_id%.
+_TEMPLATE: Final = r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}"
 #: What may stand around an id: quotes, and spaces that engines do not trim.
-_AROUND: Final = "[\t\u00a0\u200b\ufeff\"' ]*"
+_AROUND: Final = "[\t\u00a0\u200b\u200c\u200d\u2060\ufeff\"' ]*"
 
 
 def _any_of(words: Iterable[str]) -> str:
@@ -51,10 +56,12 @@ _IN_BRACKETS: Final = rf"[(\[<{{]({_BARE}|{_any_of(_BRACKETED)})[)\]>}}]"
 #: In folded, trimmed text: the words, ids of zeros or of f alone, and addresses that cannot exist.
 #: The regular expressions of all engines read it alike.
 _PATTERN: Final = (
-    f"^{_AROUND}({_BARE}|{_IN_BRACKETS}"
+    f"^{_AROUND}({_BARE}|{_IN_BRACKETS}|{_PARTS}|{_TEMPLATE}"
     r"|[{]?(0x)?((0-?){16,}|(f-?){16,})[}]?|[^@]*@([^@]*[.])?invalid)?"
     f"{_AROUND}$"
 )
+#: Numbers that a spreadsheet shows with an exponent.
+ROUNDED: Final = "^[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}$"
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
 _SHARE: Final = 0.1
@@ -76,12 +83,13 @@ def nobody(value: Any) -> Any:
     """Return whether text is always a placeholder, as an Ibis expression."""
     folded = value.strip().lower()
     # Most ids are neither as short as the words nor begin as they do, which is faster to see.
-    may_be = folded.length().isin([0, 32, 40, 64]) | folded.left(1).isin(_FIRST) | folded.endswith("invalid")
+    may_be = folded.length().isin([0, 32, 40, 64]) | folded.left(1).isin(_FIRST)
+    may_be = may_be | folded.endswith("invalid") | folded.contains("undefined")
     return may_be & (folded.re_search(_PATTERN) | folded.isin(_HASHES))
 
 
 #: First characters of what the pattern finds, but for addresses.
-_FIRST: Final = sorted({word[0].lower() for word in (*_WORDS, *_OTHERS)} | set(f"0f([<{{{_AROUND[1:-2]}"))
+_FIRST: Final = sorted({word[0].lower() for word in (*_WORDS, *_OTHERS)} | set(f"0f([<{{$%{_AROUND[1:-2]}"))
 
 
 def nobody_sql(word: str) -> str:
@@ -147,6 +155,30 @@ def strangers(connection: Any, relation: str, column: str, *, email: str | None 
     return several + shared(few, rows, are_integers=are_integers)
 
 
+def warn_of_crowds_in(connection: Any, relation: str, person: str, *, place: str, column: str) -> None:
+    """Warn of each user who has a tenth of the rows of a table of DuckDB, and at least 100.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database of the table.
+    relation : str
+        The table.
+    person : str
+        SQL for the ids, NULL where they stand for nobody.
+    place, column : str
+        Names of the table and the column in the warning.
+    """
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
+    if rows >= FEW:
+        many = f"count(*) >= {max(FEW, _SHARE * rows)}"
+        counts = connection.execute(
+            f"SELECT {person} AS person, count(*) FROM {relation} GROUP BY 1 "
+            f"HAVING {many} AND person IS NOT NULL"
+        ).fetchall()
+        warn_of_crowds(place, column, dict(counts), rows)
+
+
 def merges(size: int) -> str:
     """Return what is wrong with ids that are too large for floats of a number of bytes."""
     return f"holds floats above 2^{EXACT[size]}, in which different ids are one"
@@ -170,6 +202,15 @@ def warn_of_nobody(place: str, column: str, count: int, example: str) -> None:
     errors.warn(
         f"{place}: {counted(count, 'rows')} with a placeholder in {column!r}, such as "
         f"{printable(repr(example))}: they count as missing, so that different people are not merged"
+    )
+
+
+def warn_of_rounded(place: str, column: str, count: int, example: str) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
+    errors.warn(
+        f"{place} has {counted(count, 'rows')} with an id such as {printable(example)} in {column!r}: a "
+        "spreadsheet has rounded it, so that different ids may be one. Export the file anew, or open it with "
+        "that column as text"
     )
 
 

@@ -102,6 +102,7 @@ def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
     """Write frames to a workbook: a sheet each, text as text, and instants in UTC.
 
     The index of a frame is written only if it is more than a numbering of the rows. Headers stay visible.
+    Workbooks have no infinity: its cells are empty, so that columns of numbers hold numbers alone.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def write_excel(frames: Mapping[str, pd.DataFrame], file: BinaryIO) -> None:
     _check_sheets(sheets)
     with pd.ExcelWriter(file, engine="xlsxwriter", engine_kwargs={"options": _TEXT_ONLY}) as writer:
         for name, frame in sheets.items():
-            frame.to_excel(writer, index=False, sheet_name=name)
+            frame.to_excel(writer, index=False, sheet_name=name, inf_rep="")
             sheet = writer.sheets[name]
             sheet.freeze_panes(1, 0)
             for position, column in enumerate(frame.columns):

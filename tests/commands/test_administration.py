@@ -194,7 +194,15 @@ def test_settings_are_shown_and_changed(project, capsys):
     ("change", "expected"),
     [
         ("allowedOrigin=[]", "--set: 'allowedOrigin' is not allowed (did you mean 'allowedOrigins'?)"),
-        ("projectId=1", "--set: 'projectId' is not allowed"),
+        (
+            "projectId=1",
+            "--set: 'projectId' is not allowed; allowed: allowedOrigins, anonymousIdentification, ",
+        ),
+        ("respect=1", "respectDnt, respectGpc, retentionDurationInDays, trafficFilters, visitorOfTheDay"),
+        (
+            "timezone=",
+            "--set: 'timezone' is chosen when the project is made, with attrib-ds projects create --t",
+        ),
         ("piiFields", "--set: '' is not JSON"),
         ("allowedOrigins=https://shop.example", "is not JSON; expected a value such as"),
         ('allowedOrigins=["shop.example"]', "expected an origin, such as 'https://shop.example'"),

@@ -79,6 +79,11 @@ def test_type_of_a_field(field, field_type):
         (lambda: user("fields."), r"fields.<key>"),
         (lambda: user("eventTypesCount."), r"eventTypesCount.<event type>"),
         (lambda: user("metrics.revenue"), r"metrics.<key>.<sum\|max\|min\|count\|average>"),
+        (
+            lambda: event("statistics.turnover.currency"),
+            r"not allowed; statistics.turnover is an amount in its",
+        ),
+        (lambda: event("statistics."), r"is not allowed"),
         (lambda: user("ltv"), r"lifetime value of a user is metrics.<statistic>.sum"),
         (lambda: user("metrics.revenue.median"), r"is not allowed"),
         (lambda: user("metrics..sum"), r"is not allowed"),

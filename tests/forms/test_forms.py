@@ -667,7 +667,7 @@ def test_credits_are_shown_in_words_with_units_by_what_was_asked(shop):
     tables = [part for part in walk(form.widget) if type(part).__name__ == "ITable"]
     titles = list(tables[0].df.columns)
     assert titles[:6] == [
-        "Model", "Channel or campaign", "Conversions", "Value, EUR", "CPA, EUR", "ROAS, EUR",
+        "Model", "Channel or campaign", "Conversions", "Value, EUR", "CPA, EUR", "ROAS",
     ]  # fmt: skip
     assert set(tables[0].df["Model"]) == {"Last touch", "Linear"}
     assert 'alt="Credited value in EUR by node and model"' in shown(form)

@@ -108,6 +108,10 @@ class TestAmounts:
         for cells, worth in ((["0", "5"], 25.5), (["", "-5"], 25.5)):
             own = refunded.assign(amount_refunded=cells)
             assert earned(own, columns={"refund": "amount_refunded"}) == worth
+        # 20.5 less 30 is -9.5, and 10 less 0 is 10.
+        own = refunded.assign(amount_refunded=["0", "30"])
+        with pytest.warns(InputWarning, match=r"1 row with an amount below 0 \(total less amount_refunded\)"):
+            assert earned(own, columns={"refund": "amount_refunded"}) == 0.5
         own = refunded.assign(amount_refunded=["?", "5"])
         with pytest.warns(RejectedRows, match=r"amount_refunded is not a number: '\?'"):
             worth = earned(own, columns={"refund": "amount_refunded"})
@@ -517,8 +521,8 @@ def test_ids_that_a_spreadsheet_rounded_are_named():
     said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
     assert said == [
         "touchpoints has 1 row with an id such as 1.23E+12 in 'user'",
-        "conversions has 2 rows with an id such as 1.23E+12 in 'user'",
-        "conversions has 2 rows with an id such as 1.23E+12 in 'order_id'",
+        "conversions has 2 rows with an id such as 1,2e+15 in 'user'",
+        "conversions has 2 rows with an id such as 1.5e12 in 'order_id'",
     ]
 
 

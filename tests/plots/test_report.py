@@ -186,7 +186,7 @@ def test_values_spend_and_returns_stand_beside_conversions():
         "Value, USD": ["", "10", "", ""],
         "Spend, EUR": ["20", "", "5", ""],
         "CPA, EUR": ["6.67", "", "", ""],
-        "ROAS, EUR": ["3.00", "", "0.00", ""],
+        "ROAS": ["3.00", "", "0.00", ""],
     }
     counts = CREDITS.assign(value=CREDITS["conversions"], currency=None).drop(
         columns=["spend", "cpa", "roas"]
@@ -285,6 +285,37 @@ def test_a_report_is_a_page_or_a_workbook(tmp_path):
         report(credits, tmp_path / "r.pdf")
     with pytest.raises(errors.InvalidRequest, match="days: 0"):
         report(credits, tmp_path / "r.html", paths=paths, days=0)
+    for without in (None, paths):
+        with pytest.raises(errors.InvalidRequest, match="days: needs paths with dates"):
+            report(credits, tmp_path / "r.html", paths=without, days=7)
+
+
+def test_a_report_of_more_days_than_the_paths_cover_says_so(tmp_path):
+    """Orders of 3 and 9 January cover 7 days; of 400 days only these are reported."""
+    date = pd.to_datetime(["2025-01-03T10:00Z", "2025-01-09T10:00Z"])
+    visits = pd.DataFrame({"user_id": "u", "node_id": ["a", "b"], "date": date - pd.Timedelta(hours=1)})
+    paths = Paths.from_frames(visits, pd.DataFrame({"event_id": ["1", "2"], "user_id": "u", "date": date}))
+    credits = attribute(paths, "last_touch")
+    with pytest.warns(
+        errors.InputWarning, match="days: the paths cover 7 days, from 3 Jan .* not of 400 days"
+    ):
+        overview = Overview.of(credits, paths, days=400)
+    assert overview.span == "Of conversions from 3 Jan 2025 to 9 Jan 2025, 7 days."
+    over_time = overview.frames()["Over time"]
+    assert [str(day) for day in over_time["date"]] == [f"2025-01-0{day}" for day in range(3, 10)]
+    assert over_time["conversions"].tolist() == [1, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_workbook_has_numbers_alone_in_columns_of_numbers(tmp_path):
+    """Three sequences in another order than by frequency; a bound without a limit is an empty cell."""
+    pytest.importorskip("xlsxwriter")
+    frame = pd.DataFrame({"path": ["a", "b", "c"], "n": [1, 3, 2]})
+    paths = Paths.from_sequences(frame, path="path", conversions="n")
+    credits = attribute(paths, "linear").assign(cpa=2.0, cpa_high=np.inf)
+    sheets = pd.read_excel(report(credits, tmp_path / "r.xlsx", paths=paths), sheet_name=None)
+    assert sheets["Paths"].to_dict("list") == {"path": ["b", "c", "a"], "conversions": [3, 2, 1]}
+    assert sheets["All credits"]["cpa"].tolist() == [2.0] * 3
+    assert sheets["All credits"]["cpa_high"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -339,6 +370,7 @@ def of_functions(paths, credits, name):
     measure, _, unit = name.partition(", ")
     if measure in ("Opens", "Assists", "Closes"):
         return paths.roles().set_index("node_id")[measure.lower()]
+    unit = unit.removeprefix("spend in ")
     rows = credits if not unit or measure == "Share" else credits[credits["currency"] == unit]
     column = {"Share": "share"}.get(measure, measure.lower())
     sums = rows.groupby([rows["node_id"].fillna(""), "model"])[column].sum(min_count=1)
@@ -353,7 +385,7 @@ def test_every_number_of_the_page_is_that_of_the_function_for_it(twins):
     titles = [each["title"] for each in data["measures"]]
     assert titles == [
         "Conversions", "Share, %", "Value, EUR", "Value, USD", "Spend, EUR", "Spend, USD", "CPA, EUR", "CPA, USD",
-        "ROAS, EUR", "ROAS, USD",
+        "ROAS, spend in EUR", "ROAS, spend in USD",
     ]  # fmt: skip
     keys = list(overview.names)
     for model, by_measure in zip(MODELS, data["numbers"], strict=True):

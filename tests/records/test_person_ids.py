@@ -22,10 +22,12 @@ NOBODY = [
     hashlib.md5(b"undefined").hexdigest(), hashlib.sha256(b"null").hexdigest(), hashlib.sha1(b"NULL").hexdigest(),
     "guest@shop.invalid", "x@invalid", "NA", "n.a.", "\\N", "(null)", "<null>", "[unknown]", "(not provided)", "(Anonymous)",
     "(blank)", "#REF!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
+    "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined", "'fb.1.undefined'",
+    "undefined-undefined", "null_null", "\u2060",
 ]  # fmt: skip
 SOMEBODY = [
     "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
-    "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
+    "{1a2b}", "50%", "u-undefined", "GA1.2.77", "GA1.2.null", "nan-cy", "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
 ]  # fmt: skip
 
 
@@ -96,6 +98,16 @@ def test_words_count_as_nobody_where_many_rows_share_them(way):
     assert credited(FRAMES[way](clicks, orders)) == {"ads": 350.0}
 
 
+@pytest.mark.parametrize("way", FRAMES)
+def test_ids_that_a_spreadsheet_rounded_are_named(way):
+    clicks, orders = frames("1.2E+18", rows=2)
+    with pytest.warns(InputWarning) as caught:
+        FRAMES[way](clicks, orders)
+    said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
+    assert said == [f"{name} with an id such as 1.2E+18 in 'user_id'" for name in
+                    ("touchpoints has 2 rows", "conversions has 1 row")]  # fmt: skip
+
+
 def test_zero_is_an_id_among_small_integers():
     counts = {"0": 30, "guest": 5, "test": 20}
     assert person_ids.shared(counts, 100, are_integers=True) == ["test"]
@@ -103,11 +115,21 @@ def test_zero_is_an_id_among_small_integers():
     assert person_ids.shared(counts, 99, are_integers=False) == []
 
 
-def test_a_user_with_a_tenth_of_the_rows_is_kept_and_named():
-    clicks, orders = frames("crowd", rows=150)
-    others = clicks.assign(user_id=[f"u-{number}" for number in range(151)])
-    with pytest.warns(InputWarning, match="touchpoints: 'crowd' in 'user_id' has 150 of 302 rows"):
-        at.Paths.from_frames(pd.concat([clicks, others]), orders)
+@pytest.mark.parametrize("way", FRAMES)
+def test_a_user_with_a_tenth_of_the_rows_and_100_is_kept_and_named(way):
+    """Guests in other languages are in no list: 100 rows of 201 are named, 99 of 199 are not."""
+    clicks, orders = frames("Gast", rows=100)
+    others = clicks.assign(user_id=[f"u-{number}" for number in range(101)])
+    with pytest.warns(InputWarning, match="touchpoints: 'Gast' in 'user_id' has 100 of 202 rows"):
+        assert credited(FRAMES[way](pd.concat([clicks, others]), orders)) == {"ads": 350.0}
+    assert credited(FRAMES[way](pd.concat([clicks[1:], others]), orders)) == {"ads": 350.0}
+
+
+def test_a_device_with_a_tenth_of_the_rows_of_an_export_is_named():
+    rows = pd.DataFrame({"event_timestamp": 1735725600000000, "event_name": "page_view", "ga_session_id": 1,
+                         "user_pseudo_id": ["999999"] * 100 + [f"u-{number}" for number in range(100)]})  # fmt: skip
+    with pytest.warns(InputWarning, match="'999999' in 'device' has 100 of 200 rows"):
+        at.read_ga4(rows.assign(event_date="20250101"))
 
 
 @pytest.mark.parametrize("way", [*FRAMES, "ga4"])

@@ -272,6 +272,7 @@ class Input:
         identifiers = values.cast("string")
         if unique:
             self._unique.append((name, identifiers))
+            self._warn_of_rounded(name, values)
         return identifiers
 
     def people(self, name: str, identifiers: Any) -> tuple[Any, int]:
@@ -282,6 +283,7 @@ class Input:
         InputWarning
             If many rows have the same user.
         """
+        self._warn_of_rounded(name, self.table[name])
         folded = identifiers.strip().lower()
         rows = self.table.select(id=identifiers, word=person_ids.nobody(identifiers).ifelse("", folded))
         odd = rows.filter(rows.id.isnull() | rows.word.isin(["", *person_ids.SHARED]))
@@ -309,6 +311,17 @@ class Input:
         if found["count"]:
             person_ids.warn_of_nobody(self.argument, name, found["count"], found["example"])
         return is_nobody.ifelse(ibis.null("string"), identifiers)
+
+    def _warn_of_rounded(self, name: str, values: Any) -> None:
+        """Warn of text ids that a spreadsheet has rounded."""
+        if not values.type().is_string():
+            return
+        found = self.table.filter(values.re_search(person_ids.ROUNDED)).agg(
+            count=values.count(), example=values.min()
+        )
+        (row,) = found.to_pyarrow().to_pylist()
+        if row["count"]:
+            person_ids.warn_of_rounded(self.argument, name, row["count"], row["example"])
 
     def _warn_of_crowds(self, name: str, rows: Any, total: int) -> None:
         """Warn of users with a tenth of the rows; a sample says whom to count.

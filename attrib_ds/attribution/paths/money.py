@@ -27,6 +27,8 @@ OCCURRED = "occurred_date"
 ORIGINAL = "original_value"
 
 _LATER_RATES = ("original", "own")
+#: Amounts below this are errors of rounding.
+_ROUNDING = 1e-6
 _FOREVER = pd.Timestamp("9999-12-31")
 
 
@@ -226,6 +228,20 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
             "changes, such as -30.0 for a refund",
+        )
+
+
+def warn_of_excess(conversions: ir.Table) -> None:
+    """Warn of conversions above 0 whose later amounts, such as refunds, leave less than 0."""
+    is_excess = (conversions[ORIGINAL] > 0) & (conversions.value < -_ROUNDING)
+    example = conversions.filter(is_excess).order_by("event_id").limit(1)
+    rows = example.select("event_id", ORIGINAL, "value").to_pyarrow().to_pylist()
+    if rows:
+        count = conversions.filter(is_excess).count().to_pyarrow().as_py()
+        (row,) = rows
+        warn(
+            f"adjustments: {counted(count, 'conversions')} with refunds above the value, such as "
+            f"{row['event_id']!r}, which leave {row['value']:,.2f} of {row[ORIGINAL]:,.2f}"
         )
 
 

@@ -20,7 +20,7 @@ from attrib_ds.attribution.paths import money as amounts
 from attrib_ds.attribution.paths.money import ORIGINAL, Money, apply_later_amounts, scale_original_values
 from attrib_ds.attribution.paths.project_tables import lazy, names_of
 from attrib_ds.attribution.paths.windows import DIRECT, Lookback, Window, after_earlier, pair
-from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
+from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas, with_index
 
 #: Share of early conversions that one shift explains, and half hours between a local time and UTC.
 _NEARLY_ALL: Final = 0.9
@@ -211,7 +211,8 @@ class Paths:
         Warns
         -----
         InputWarning
-            If adjustments are of no conversion, or each is the value of its conversion itself.
+            If adjustments are of no conversion, each is the value of its conversion itself, or they are above
+            the value of a conversion.
 
         Examples
         --------
@@ -257,6 +258,8 @@ class Paths:
             amounts.warn_of_later_amounts(converted, later)
         converted = inputs.anchored(converted, anchor)
         converted, later = apply_later_amounts(converted, later, money)
+        if later is not None:
+            amounts.warn_of_excess(converted)
         if reset != "none":
             converted = after_earlier(converted, by=["kind"] if reset == "same" and "kind" in columns else [])
         observed = None
@@ -463,7 +466,7 @@ class Paths:
             One row per node, by the number of conversions it took part in: ``node_id``, ``node_name`` (str),
             and as float64 ``touched`` (conversions with the node in their path), ``opens`` (it was the first
             touchpoint), ``assists`` (it stood between the first and the last one), ``closes`` (it was the
-            last touchpoint) and ``alone`` (it was the only touchpoint, which opens and closes).
+            last touchpoint) and ``alone`` (the path has no other node).
 
         Examples
         --------
@@ -479,11 +482,9 @@ class Paths:
         touches = self.touches.filter(self.touches.length > 0)
         is_first, is_last = touches.position == 1, touches.position == touches.length
         flags = {"opens": is_first, "assists": ~is_first & ~is_last, "closes": is_last}
-        flags["alone"] = is_first & is_last
-        of_event = touches.group_by(["event_id", "node_id"]).agg(
-            touched=touches.conversions.max(),
-            **{name: flag.cast("int64").max() for name, flag in flags.items()},
-        )
+        flags = {name: flag.cast("int64").max() for name, flag in flags.items()}
+        flags["alone"] = (touches.count() == touches.length.max()).cast("int64")
+        of_event = touches.group_by(["event_id", "node_id"]).agg(touched=touches.conversions.max(), **flags)
         counted = of_event.group_by("node_id").agg(
             touched=total(of_event.touched),
             **{name: total(of_event.touched * of_event[name]) for name in flags},
@@ -501,8 +502,9 @@ class Paths:
             ``"customer"``: ``"new"`` is the first conversion of a user in these paths, ``"returning"`` are
             the others. Paths of all data know more conversions before than paths of a period.
             ``"country"``, ``"device_type"``: that of the conversion, else of its user's last touchpoint, if
-            the files of :func:`attrib_ds.read_journeys` have one. Or a frame with ``event_id`` or ``user_id``
-            and one further column, such as a city, that names the groups.
+            the files of :func:`attrib_ds.read_journeys` have one. Or a frame with ``event_id`` or
+            ``user_id``, as a column or the index, and one further column, such as a city, that names the
+            groups. A Series has the groups as values.
         since : str, optional
             Only conversions from this instant or day on; those before still make later ones returning.
 
@@ -510,14 +512,16 @@ class Paths:
         -------
         dict of str to Paths
             Paths of each group, by its name, to pass to :func:`attrib_ds.attribute`. Conversions without a
-            name are in a group of their own, such as ``"(no country)"``. A user who converts is a null path
-            of no group. Returns of a group are null, since the spend is that of all groups; pass that of
-            the group to :func:`attrib_ds.attribute`.
+            group are in one of their own, such as ``"(no country)"``. Null paths are those of users without
+            any conversion: they are in every group or, with a frame of users, in the group of the user.
+            Returns of a group are null, since the spend is that of all groups; pass that of the group to
+            :func:`attrib_ds.attribute`.
 
         Raises
         ------
         InvalidRequest
-            If the paths are aggregated ones, ``by`` is not allowed, or no conversion is of one of its rows.
+            If the paths are aggregated ones, ``by`` is not allowed, no conversion is of one of its rows, or a
+            group has the name of those without one.
 
         Examples
         --------
@@ -545,20 +549,25 @@ class Paths:
             is_first = conversions.user_id.isnull() | (ibis.row_number().over(in_order) == 0)
             groups = conversions.select("event_id", group=ibis.ifelse(is_first, "new", "returning"))
         else:
-            frame = read_frame("by", by)
+            frame = _with_ids(by)
             key, name = _key_and_group(frame)
-            frame = pd.DataFrame({key: frame[key].astype(TEXT), "group": frame[name].astype(TEXT)})
-            groups = ibis.memtable(pa.Table.from_pandas(frame.dropna(), preserve_index=False))
+            groups = _groups_by_id(frame, key, name)
         if since is not None:
             conversions = conversions.filter(conversions.event_date >= self._bound(since, "since"))
         joined = conversions.left_join(groups, key)
         names = joined.group.to_pyarrow().unique().to_pylist()
         if names == [None]:
+            example = groups[key].min().to_pyarrow().as_py()
             raise errors.InvalidRequest(
                 f"by: no {key} of the frame is one of the conversions; these have {key}s such as "
-                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {frame[key].min()!r}"
+                f"{conversions[key].min().to_pyarrow().as_py()!r}, the frame has {example!r}"
             )
         rest = f"(no {name})"
+        if {None, rest} <= set(names):
+            raise errors.InvalidRequest(
+                f"by: a group is named {rest!r}, which is the name of conversions without a group; rename "
+                "it, or give every conversion a group"
+            )
         joined = joined.mutate(group=joined.group.fill_null(rest))
         unknown = {} if self.spend is None else {"spend": "that of all groups, so unknown for this one"}
         converted = self.touches if self.converted is None else self.converted
@@ -857,6 +866,23 @@ def _check_by(by: str, allowed: tuple[str, ...]) -> None:
             "'event_id' and one column with the group of each",
             field="by",
         )
+
+
+def _with_ids(by: Frame) -> pd.DataFrame:
+    """Return a frame of groups with the ids as a column, which may be those of its index."""
+    if isinstance(by, pd.Series):
+        by = by.to_frame("group" if by.name is None else by.name)
+    frame = read_frame("by", by)
+    return frame if {"event_id", "user_id"} & {*frame.columns} else with_index(frame)
+
+
+def _groups_by_id(frame: pd.DataFrame, key: str, name: str) -> ir.Table:
+    """Return ids as paths write them and their ``group``, without the rows that lack either."""
+    rows = frame[[key]].assign(group=frame[name].astype(TEXT))
+    source = inputs.Input.open(engine(None), rows, argument="by")
+    ids = source.keys(key, role=None, optional=True)
+    source.check()
+    return ibis.memtable(source.table.select(ids.name(key), "group").to_pyarrow().drop_null())
 
 
 def _key_and_group(frame: pd.DataFrame) -> tuple[str, str]:

@@ -76,6 +76,34 @@ def test_groups_by_a_property_of_users_or_conversions():
         sequences.split("customer")
 
 
+def test_groups_have_ids_of_any_type_in_a_column_or_the_index():
+    paths = Paths.from_frames(
+        TOUCHPOINTS.assign(user_id=[1, 1, 2, 3]), ORDERS.assign(user_id=[1, 1, 2, 1, 4])
+    )
+    tiers = pd.DataFrame({"user_id": [1.0, 2.0, None], "tier": ["gold", "new", "old"]})
+    expected = {"(no tier)": ["e"], "gold": ["a", "b", "d"], "new": ["c"]}
+    with_index = tiers.set_index("user_id")
+    for by in (tiers, with_index, with_index["tier"], tiers.assign(user_id=["1", "2", None])):
+        assert events(paths.split(by)) == expected
+    with pytest.raises(errors.InvalidRequest, match=r"by: 'user_id' holds floats above 2\^53"):
+        paths.split(tiers.assign(user_id=[2.0**60, 1.0, 2.0]))
+
+
+def test_a_group_with_the_name_of_those_without_one_is_refused():
+    tiers = pd.DataFrame({"user_id": ["u"], "tier": ["(no tier)"]})
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    with pytest.raises(errors.InvalidRequest, match=r"by: a group is named '\(no tier\)'.*rename it"):
+        paths.split(tiers)
+    everyone = pd.DataFrame({"user_id": ["u", "v", "x"], "tier": ["(no tier)", "a", "a"]})
+    assert events(paths.split(everyone)) == {"(no tier)": ["a", "b", "d"], "a": ["c", "e"]}
+
+
+def test_a_series_in_place_of_a_frame_is_refused_in_plain_words():
+    paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
+    with pytest.raises(errors.InvalidRequest, match=r"spend: must be a DataFrame, got Series; pass its to_"):
+        attribute(paths, "linear", spend=ORDERS["user_id"])
+
+
 def test_groups_have_no_returns_unless_they_get_a_spend_of_their_own():
     spend = pd.DataFrame({"node_id": ["email"], "spend": [9.0], "currency": ["EUR"]})
     group = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(spend).split("customer")["returning"]

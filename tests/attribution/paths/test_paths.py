@@ -51,6 +51,13 @@ def test_a_node_opens_assists_and_closes_conversions():
     }
 
 
+def test_a_node_is_alone_where_its_path_has_no_other_node():
+    """Two paths of seo > seo and one of seo: 3 conversions without another node."""
+    rows = pd.DataFrame({"path": ["seo > seo", "seo", "seo > ads"], "conversions": [2, 1, 4]})
+    roles = Paths.from_sequences(rows, path="path", conversions="conversions").roles()
+    assert roles.set_index("node_id")["alone"].to_dict() == {"seo": 3.0, "ads": 0.0}
+
+
 def test_one_row_per_touchpoint_in_order():
     frame = Paths.from_frames(TOUCHPOINTS, CONVERSIONS).to_pandas()
     shown = frame[["event_id", "user_id", "node_id", "position", "length", "conversions", "value"]]
