@@ -35,6 +35,8 @@ _VIEWS: Final = ("page", "pageview", "pageviewed", "viewedpage", "screen", "scre
 _REPEATED: Final = (
     "; rows that occur twice because files overlap are to be dropped first, since aggregate=True adds them up"
 )
+#: A conversion of a day takes place at its end, so that touchpoints of that day count.
+_OCCURRED: Final = "CASE WHEN is_day THEN date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND ELSE date END"
 
 
 def read_journeys(
@@ -240,9 +242,7 @@ def read_journeys(
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     if views is not None:
         _say_visits(touch_table, points.num_rows)
-    # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
-    is_end = has_own and conversion_table.has_days_only()
-    _create_conversions(connection, events, reference, is_end=is_end)
+    _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
     if conversions is not None:
         # A single file for both has the same rejected rows.
@@ -469,6 +469,7 @@ def _read_conversions(
     if "conversion_date" in named:
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
+    table.take_days()
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
@@ -583,7 +584,8 @@ def _add_up(
         f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
     )
     columns = [
-        "min(row) AS row, min(date) AS date, conversion",
+        f"min(row) AS row, arg_min(date, {_OCCURRED}) AS date, arg_min(is_day, {_OCCURRED}) AS is_day",
+        "conversion",
         *(f'min("{name}") AS "{name}"' for name in names),
     ]
     columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
@@ -634,16 +636,14 @@ def _say_visits(table: own_table.OwnTable, views: int) -> None:
     table.note = f"{name}: {counted(count, 'visits')} from {counted(views, 'page views')}{more}"
 
 
-def _create_conversions(
-    connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str, *, is_end: bool
-) -> None:
-    """Create the table ``conversions``; days count until their end if ``is_end``."""
+def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table, reference: str) -> None:
+    """Create the table ``conversions``."""
     connection.register("events", events)
     columns = {
         "source_id": _conversion_id(events),
         "kind": sources.literal(reference),
         "account": '"user"',
-        "occurred": "date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND" if is_end else "date",
+        "occurred": _OCCURRED,
         "amount": "value" if "value" in events.column_names else "NULL",
     }
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")

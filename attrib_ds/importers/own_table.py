@@ -49,6 +49,9 @@ _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 #: Columns of Google Analytics that count microseconds.
 _MICROSECONDS: Final = "eventtimestamp"
 _MIDNIGHT: Final = "2000-01-01"
+#: Texts with a time of day, also as a number of hours or microseconds; and those with an offset.
+_HAS_TIME: Final = r":|^\d{9,}$"
+_OFFSET: Final = r":.*(Z|z|UTC|[+-]\d\d(:?\d\d)?)$"
 #: How to write instants, and numbers that stand for them.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
 _AS_COUNT: Final = (
@@ -739,14 +742,20 @@ class OwnTable:
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
-    def has_days_only(self) -> bool:
-        """Return whether no row has a time of day."""
-        column = self.columns["date"]
-        kind = self.source.types[column] if isinstance(column, str) else ""
-        if not isinstance(column, str) or not re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
-            return False
-        has_clock = f"contains({self.source.word(column)}, ':')" if kind == "VARCHAR" else "false"
-        return self._are_days(self._select["date"], unless=has_clock)
+    def take_days(self) -> None:
+        """Select whether each instant is a day without a time, as those of a column of midnights are."""
+        given = self.columns["date"]
+        day, *clocks = [given] if isinstance(given, str) else given
+        kind, word = self.source.types[day], self.source.word(day)
+        is_text = kind == "VARCHAR"
+        may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
+        has_offset = f"regexp_matches({word}, '{_OFFSET}')" if is_text else "false"
+        if may_be and self._are_days(self._select["date"], unless=has_offset):
+            self._select["is_day"] = "true"
+            return
+        written = f"NOT regexp_matches({word}, '{_HAS_TIME}')" if is_text else str(kind == "DATE").lower()
+        without_clock = [f"{self.source.word(column)} IS NULL" for column in clocks]
+        self._select["is_day"] = " AND ".join([written, *without_clock])
 
     # -- reading rows
 

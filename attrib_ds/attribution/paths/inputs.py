@@ -167,6 +167,7 @@ _MISSING = "is missing; drop those rows or fill them"
 _CODE = r"[A-Z]{3}"
 _DATE_FIRST = r"^\d{4}-\d{2}-\d{2}"
 _DAY = rf"{_DATE_FIRST}$"
+_MIDNIGHT = rf"{_DATE_FIRST}([T ]00:00(:00([.]0+)?)?)?$"
 _READABLE = "text, integers of 64 bits, other numbers, flags, dates and timestamps"
 #: Rows that a sample has on average.
 _SAMPLE: Final = 2_000
@@ -333,10 +334,14 @@ class Input:
     def _are_days(self, values: Any) -> bool:
         """Return whether a column of a file or frame is midnights without a time zone."""
         kind = values.type()
-        if self.is_external or not kind.is_timestamp() or kind.timezone is not None:
+        if self.is_external or not (kind.is_string() or (kind.is_timestamp() and kind.timezone is None)):
             return False
+        rows = self.table.select(at=values)
+        is_midnight = (
+            rows["at"].re_search(_MIDNIGHT) if kind.is_string() else rows["at"] == rows["at"].truncate("D")
+        )
         # The first other instant ends the search.
-        others = self.table.select(at=values).filter(lambda row: row["at"] != row["at"].truncate("D"))
+        others = rows.filter(~is_midnight)
         return not others.limit(1).to_pyarrow().num_rows
 
     def _moments(self, name: str, values: Any) -> Any:
