@@ -21,6 +21,7 @@ from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
+from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
@@ -123,7 +124,8 @@ def read_journeys(
         Sheet of the spend in an XLSX file; by default the first.
     aliases : mapping of str to str, optional
         Present names of campaigns, channels and other nodes by their former names, such as
-        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend.
+        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
+        ``_`` do not count. A name that was changed twice has the last one.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def read_journeys(
     InvalidRequest
         If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
         conversions are not unique, a flag is neither yes nor no, the decimal mark or the encoding is unclear,
-        or ``currency`` is not a currency.
+        ``currency`` is not a currency, or ``aliases`` are blank, no text or lead back to themselves.
 
     Warns
     -----
@@ -153,7 +155,7 @@ def read_journeys(
     InputWarning
         If names of nodes differ by case only.
     InputWarning
-        If there are none.
+        If there are no conversions.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
     InputWarning
@@ -183,7 +185,7 @@ def read_journeys(
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     of_spend = replace(formats, sheet=spend_sheet)
     options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
-    options["aliases"] = aliases or {}
+    options["aliases"] = present_names = Aliases(aliases)
     with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
@@ -261,7 +263,7 @@ def read_journeys(
         currency=currency,
         channels=channels,
         sightings="sightings",
-        aliases=aliases,
+        aliases=present_names,
     )
     notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
     for note in notes:
@@ -273,7 +275,9 @@ def read_journeys(
         _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
+    read = with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
+    present_names.warn_of_unused()
+    return read
 
 
 def _with_spend(
