@@ -113,9 +113,14 @@ def warn_of_copies(table: own_table.OwnTable) -> None:
 
 
 def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
-    """Warn of amounts below zero: a refund in a row of its own counts as a conversion."""
+    """Warn of amounts below zero: refunds in rows of their own count as conversions, others are too high."""
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
-    if count:
+    if count and "refund" in table.columns:
+        errors.warn(
+            f"{table.name} has {display.counted(count, 'rows')} whose refunds ({table.columns['refund']}) are "
+            f"above the amount ({table.columns['value']}), which is then below 0. Check both columns"
+        )
+    elif count:
         errors.warn(
             f"{table.name} has {display.counted(count, 'rows')} with an amount below 0 "
             f"({table.columns['value']}), and each counts as a conversion. If they are refunds, leave them "

@@ -112,6 +112,11 @@ class TestAmounts:
         with pytest.warns(RejectedRows, match=r"amount_refunded is not a number: '\?'"):
             worth = earned(own, columns={"refund": "amount_refunded"})
         assert worth == 15.5
+        own = refunded.assign(amount_refunded=["13", "5"])
+        with pytest.warns(
+            InputWarning, match=r"1 row whose refunds \(amount_refunded\) are above the amount \(total"
+        ):
+            assert earned(own, columns={"refund": "amount_refunded"}) == 12.5
 
     def test_flags_of_refunds_are_named(self):
         with pytest.warns(InputWarning, match="1 row with a refund in 'Refunded'.*Leave them out"):
