@@ -117,8 +117,8 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
     count = pc.sum(pc.less(events["value"], 0)).as_py() if "value" in events.column_names else 0
     if count and "refund" in table.columns:
         errors.warn(
-            f"{table.name} has {display.counted(count, 'rows')} whose refunds ({table.columns['refund']}) are "
-            f"above the amount ({table.columns['value']}), which is then below 0. Check both columns"
+            f"{table.name} has {display.counted(count, 'rows')} whose refunds ({table.columns['refund']}) "
+            f"are above the amount ({table.columns['value']}), which is then below 0. Check both columns"
         )
     elif count:
         errors.warn(
