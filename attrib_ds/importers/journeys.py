@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 import duckdb
-import ibis
 import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import display, errors, sql_results
 from attrib_ds.api.results import Loaded, load
+from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import NO_SIGN, code_of
@@ -388,7 +388,7 @@ def split_views(connection: duckdb.DuckDBPyConnection, table: str) -> None:
         "coalesce('device ' || device, 'account ' || account) AS trackerId, leaf AS nodeId, "
         f"reason AS referrerType, is_campaign AS isCampaign FROM {table}"
     )
-    hits = ibis.duckdb.from_connection(connection).table("split_views")
+    hits = DuckDB.from_connection(connection).table("split_views")
     split = raw_hits.split_long_blocks(sessions.split_into_sessions(hits))
     connection.register("openings", split.select("id", "trackerId", "number", "is_opening").to_pyarrow())
     connection.execute(

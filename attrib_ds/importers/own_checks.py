@@ -77,7 +77,9 @@ def conversions_among(table: own_table.OwnTable) -> str:
     if (where := table.rows_of_kind(_PURCHASES)) is not None:
         return where
     kinds = list(filter(table.is_filled, table.with_names(columns.COMMON_NAMES["kind"])))
-    names = [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
+    names: list[str | None] = (
+        [] if not kinds else table.scalar(f"list(DISTINCT {table.source.word(kinds[0])})")
+    )
     listed = own_table.ten(sorted(filter(None, names)))
     seen = f"; names of events: {listed}" if listed else ""
     raise errors.InvalidRequest(

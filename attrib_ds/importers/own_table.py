@@ -303,8 +303,8 @@ class OwnTable:
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
         """Return the columns of the page and of the referrer in a table of page views; None of others."""
         if self.format is not None:
-            page, referrer = (self.format.role(role, self.source.columns) for role in ("page", "referrer"))
-            return (page[0], next(iter(referrer), None)) if self.format.views else None
+            own = [self.format.role(role, self.source.columns) for role in ("page", "referrer")]
+            return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
         if "node" in named or any(map(self.is_filled, self.common("node"))):
             return None
         texts = [name for name, kind in self.source.types.items() if kind == "VARCHAR"]

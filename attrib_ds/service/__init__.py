@@ -2,6 +2,4 @@
 
 from attrib_ds.service.service import Service
 
-__all__ = [
-    "Service",
-]
+__all__ = ["Service"]

@@ -268,7 +268,10 @@ CLICK_IDS: Final = tuple(name for name in MARKS if "=" not in name)
 #: Parameters of a URL that can name a source.
 PARAMETERS: Final = (*_UTM, *_SYNONYMS, *dict.fromkeys(name.partition("=")[0] for name in MARKS))
 #: Pattern of a URL, in lower case, with one of them; an underscore may be percent-encoded.
-NAMED: Final = f"[?&#;]({'|'.join(PARAMETERS).replace('_', '(_|%5f)')})="
+_MARKED: Final = "|".join(dict.fromkeys(name.partition("=")[0] for name in MARKS)).replace("_", "(_|%5f)")
+NAMED: Final = (
+    "[?&#;]((utm|mtm|pk)(_|%5f)(source|medium|campaign|content|term|keyword|cpn|kwd)|" + _MARKED + ")="
+)
 #: Pattern of the id of a click, which says no more than that there is one: its group 3 and the one after it.
 CLICKED: Final = rf"([?&#](amp;)?({'|'.join(CLICK_IDS)})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
 #: Medium of the traffic of known sites that are named as the source, which decides their channel.

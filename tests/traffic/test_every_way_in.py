@@ -9,11 +9,15 @@ from urllib.parse import urlsplit
 
 import ibis
 import pandas as pd
+import pyarrow as pa
 import pytest
 from support.service_records import uuid
 
 import attrib_ds as at
+from attrib_ds.attribution.engines.engine import portable
+from attrib_ds.attribution.paths.table_inputs import ExternalTables
 from attrib_ds.contract.interactions import read_hit
+from attrib_ds.queries import raw_hits as in_engines
 from attrib_ds.service.collection.hits import HitIntake, pending_hit
 from attrib_ds.service.store.store import Store
 
@@ -98,10 +102,13 @@ def _in_utc(frame):
 
 
 def opened(views, _folder):
+    """What ``open_hits`` makes in an engine."""
     engine = ibis.duckdb.connect()
-    hits = raw_hits(views).assign(date=views["date"].dt.tz_localize(None))
-    shop = at.open_hits(engine, hits=engine.create_table("hits", hits))
-    return table(at.search_interactions(shop))
+    naive = raw_hits(views).assign(date=views["date"].dt.tz_localize(None))
+    hits = engine.create_table("hits", pa.Table.from_pandas(naive, preserve_index=False))
+    read = ExternalTables(portable(engine), {}).read("hits", hits)
+    sessions = in_engines.collect(read, in_engines.Settings("shop")).sessions
+    return table(_in_utc(sessions.select("startDate", "nodeId", "referrerType").to_pyarrow().to_pandas()))
 
 
 ORDERS = pd.DataFrame({"order_id": [1], "date": ["2025-09-20"], "visitor": ["a"]})

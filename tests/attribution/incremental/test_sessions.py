@@ -31,6 +31,13 @@ def sessions_in(paths):
     return sequences.node_ids, histories, Sessions.of(histories)
 
 
+def test_exactly_half_an_hour_begins_another_session_as_in_collection():
+    touches = [("u", "ad", 1), ("u", "mail", 1 + 30 * MINUTES), ("v", "ad", 1), ("v", "ad", 1 + 29 * MINUTES)]
+    _, _, sessions = sessions_in(paths_of(touches, [("u", 1 + 60 * MINUTES), ("v", 1 + 58 * MINUTES)]))
+    assert sessions.user.tolist() == [0, 0, 1]
+    assert sessions.of_event.tolist() == [-1, 2]
+
+
 def test_sessions_begin_after_half_an_hour_without_a_touchpoint():
     touches = [
         ("u", "ad", 1),
