@@ -305,8 +305,14 @@ def test_refunds_are_subtracted_from_their_transaction():
 def test_items_have_the_amount_of_a_refund_without_a_value(wrap):
     items = wrap([{"item_refund": 30.0, "item_refund_in_usd": 33.0}, {"item_refund": "20"}, {"price": 7.0}])
     in_dollars = wrap([{"item_refund_in_usd": 40.0}])
-    happened = [order("A", 200.0), refund("A", items=items), order("B", 100.0, texts={"currency": "USD"}),
-                refund("B", second=1735800001, items=in_dollars), order("C", 9.0), refund("C", amount=1.0)]  # fmt: skip
+    happened = [
+        order("A", 200.0),
+        order("B", 100.0, texts={"currency": "USD"}),
+        order("C", 9.0),
+        refund("A", items=items),
+        refund("B", items=in_dollars, second=1735800001),
+        refund("C", amount=1.0, second=1735800002),
+    ]
     journeys = at.read_ga4(pd.DataFrame(happened))
     net = journeys.events.set_index("event.sourceId")["statistics.revenue.amount"]
     assert net.to_dict() == {"A": 150.0, "B": 60.0, "C": 8.0}
