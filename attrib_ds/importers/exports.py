@@ -121,7 +121,7 @@ def read_ga4(
     }  # fmt: skip
     read = _assembled(connection, "ga4", "event_name", by_name, views, options)
     refunds = sql_results.read_arrow(
-        connection, "SELECT event_id, net - whole AS value FROM subtracted ORDER BY ALL"
+        connection, "SELECT DISTINCT event_id, round(net - whole, 6) AS value FROM subtracted ORDER BY ALL"
     )
     return replace(read, notes=(*notes, *read.notes), refunds=to_pandas(refunds))
 
