@@ -171,7 +171,7 @@ def test_g253_a_day_counts_until_its_end(dates, attributed):
 
 
 def test_g253_lines_of_an_order_and_missing_times_are_days_too():
-    lines = pd.DataFrame({"user": "u", "order_id": [1, 1, 2], "day": ["2025-01-02"] * 3, "value": 5.0})
+    lines = pd.DataFrame({"user": "u", "order_id": [1, 1, 2], "date": ["2025-01-02"] * 3, "value": 5.0})
     lines["time"] = [None, "20:00", None]
     dates = read_journeys(CLICKS, lines, aggregate=True).events["eventDate"]
     assert dates.dt.strftime("%H:%M:%S.%f").tolist() == ["20:00:00.000000", "23:59:59.999999"]
