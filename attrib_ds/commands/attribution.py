@@ -144,6 +144,8 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--touchpoints FILE (with --conversions FILE) or --paths FILE is required")
     if options.paths is not None and (options.touchpoints or options.conversions) is not None:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
+    if options.paths is not None and options.aliases:
+        options.wrong_usage("--alias OLD=NEW cannot be combined with --paths")
     from attrib_ds.importers.own_paths import FilePaths, read_sequences, read_spend
     from attrib_ds.importers.own_table import Formats
 
@@ -172,6 +174,7 @@ def _read(options: argparse.Namespace) -> FilePaths:
         conversion_page=options.conversion_page,
         spend=options.spend,
         spend_sheet=options.spend_sheet,
+        aliases=dict(options.aliases),
     )
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
     return FilePaths(journeys.paths(lookback=options.lookback), counts, journeys.columns, journeys.rejected)

@@ -86,6 +86,15 @@ def _version() -> str:
         return "(not installed)"
 
 
+def _alias(text: str) -> tuple[str, str]:
+    former, _, name = text.partition("=")
+    if not former.strip() or not name.strip():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not allowed; allowed: OLD=NEW, such as 'spring=summer'"
+        )
+    return former, name
+
+
 def _argument(*names: str, **settings: Any) -> Argument:
     return names, settings
 
@@ -164,6 +173,10 @@ def _add_credits(actions: Actions) -> None:
         _argument(
             "--ignore-case", action=argparse.BooleanOptionalAction, default=True,
             help="treat names of nodes that differ only by case as one",
+        ),
+        _argument(
+            "--alias", metavar="OLD=NEW", type=_alias, action="append", default=[], dest="aliases",
+            help="present name of a renamed campaign or other node; may be repeated",
         ),
         *(
             _argument(

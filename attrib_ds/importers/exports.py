@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import duckdb
 
-from attrib_ds import display, errors
+from attrib_ds import display, errors, sql_results
 from attrib_ds.importers import journeys
+from attrib_ds.importers.aliases import Aliases
 from attrib_ds.records import export_tables, ga4_events, snowplow_events, written_values
-from attrib_ds.records.frames import Frame, FrameOrPath
+from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.records.sources import literal
 
 TRAFFIC: Final = ("session", "last_click")
@@ -66,8 +67,10 @@ def read_ga4(
     Journeys
         Sessions by ``ga_session_id``; page views; the conversions with the statistic ``revenue``
         (``ecommerce.purchase_revenue``, else the parameter ``value``), one per ``transaction_id``, less the
-        ``refund`` events of the transaction (all of it without a value); the tree of sources, media and
-        campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds the paths.
+        ``refund`` events of the transaction (``ecommerce.refund_value``, else ``value``, else the sum of
+        ``item_refund``, else all of it). An order refunded whole is still a conversion, of value 0. The tree
+        of sources, media and campaigns. ``journeys.load(project)`` loads them, ``journeys.paths()`` builds
+        the paths.
 
     Raises
     ------
@@ -79,7 +82,10 @@ def read_ga4(
     InputWarning
         If no event has the name of a conversion; the message lists the names in the export.
     InputWarning
-        If refunds are subtracted or have no transaction here, or revenue is in USD only; with their numbers.
+        If refunds are subtracted, have no transaction here, are in another currency or above their
+        transaction, or revenue is in USD only; with their numbers.
+    InputWarning
+        If events with one ``transaction_id`` have different users or amounts; the first counts.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
 
@@ -102,6 +108,7 @@ def read_ga4(
     """
     errors.check_choice("traffic", traffic, TRAFFIC)
     by_name = journeys.references(conversions)
+    present_names = Aliases(aliases)
     connection = duckdb.connect()
     ga4_events.open_ga4_events(connection, exports)
     notes = _create_ga4_visits(connection, is_last_click=traffic == "last_click")
@@ -110,10 +117,13 @@ def read_ga4(
         errors.warn(f"exports: {note}")
     views = {"view_key": "event_key", "viewed": "occurred", "page": "p_page_location"}
     options: dict[str, Any] = {
-        "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
+        "stitch": stitch, "currency": currency, "channels": channels, "aliases": present_names,
     }  # fmt: skip
     read = _assembled(connection, "ga4", "event_name", by_name, views, options)
-    return replace(read, notes=(*notes, *read.notes))
+    refunds = sql_results.read_arrow(
+        connection, "SELECT DISTINCT event_id, round(net - whole, 6) AS value FROM subtracted ORDER BY ALL"
+    )
+    return replace(read, notes=(*notes, *read.notes), refunds=to_pandas(refunds))
 
 
 def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: bool) -> tuple[str, ...]:
@@ -144,7 +154,7 @@ def _create_ga4_visits(connection: duckdb.DuckDBPyConnection, *, is_last_click: 
             FIRST({ga4_events.REFERRER} ORDER BY event_order)
                 FILTER (p_page_location IS NOT NULL) AS came_from,
             coalesce(max(try_cast(p_ga_session_number AS BIGINT)) = 1, false) AS is_first, {user_first}
-        FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key
+        FROM source_events WHERE visit_key IS NOT NULL AND NOT {ga4_events.IS_REFUND} GROUP BY visit_key
         """
     )
     is_own = f"session_start BETWEEN started - {_DAY_MICROS} AND started"
@@ -214,8 +224,10 @@ def _create_ga4_conversions(
         "currency": f"CASE WHEN {in_usd} THEN 'USD' ELSE p_currency END",
     }
     is_conversion = f"{columns['kind']} IS NOT NULL"
-    refund, is_broken_refund, refund_in_usd = _ga4_amount("refund_value", "refund_in_usd")
-    is_refund = f"event_name = 'refund' AND NOT {is_conversion}"
+    refund, is_broken_refund, refund_in_usd = _ga4_amount(
+        "refund_value", "coalesce(refund_in_usd, items_refund_in_usd)", items="items_refund"
+    )
+    is_refund = f"{ga4_events.IS_REFUND} AND NOT {is_conversion}"
     connection.execute(
         f"INSERT INTO rejected SELECT file, row, concat('the ', CASE WHEN {is_conversion} THEN 'revenue of a "
         f"conversion' ELSE 'value of a refund' END, ' is not a number: ', chr(39), "
@@ -239,10 +251,11 @@ def _create_ga4_conversions(
     return notes
 
 
-def _ga4_amount(name: str, in_usd: str) -> tuple[str, str, str]:
+def _ga4_amount(name: str, in_usd: str, *, items: str = "NULL") -> tuple[str, str, str]:
     """Return SQL for an amount, whether it is not a number, and whether it is in USD."""
-    own = f"coalesce({name}, p_value)"
-    is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR (p_currency IS NULL AND {name} IS NOT NULL)))"
+    own = f"coalesce({name}, p_value, {items})"
+    has_own = f"coalesce({name}, {items}) IS NOT NULL"
+    is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR (p_currency IS NULL AND {has_own})))"
     amount = f"CASE WHEN {is_usd} THEN {in_usd} ELSE {own} END"
     return amount, f"({amount} IS NOT NULL AND try_cast({amount} AS DOUBLE) IS NULL)", is_usd
 
@@ -251,22 +264,52 @@ def _subtract_ga4_refunds(connection: duckdb.DuckDBPyConnection, currency: str |
     """Subtract refunds from their transactions; one without an amount takes back all of it."""
     default = "NULL" if currency is None else literal(currency)
     given, own = (f"upper(coalesce({name}, {default}, ''))" for name in ("money", "currency"))
-    is_met = f"transaction_id = source_id AND (given_back IS NULL OR {given} = {own})"
-    ((total, met),) = connection.execute(
-        "SELECT count(*), count(*) FILTER (is_met) FROM (SELECT EXISTS (FROM conversions "
-        f"WHERE {is_met}) AS is_met FROM refunds)"
-    ).fetchall()
+    is_order = "transaction_id = source_id"
+    is_met = f"{is_order} AND (given_back IS NULL OR {given} = {own})"
+    # A refund of nothing changes nothing.
+    connection.execute("DELETE FROM refunds WHERE given_back = 0")
     left = "CASE WHEN bool_or(given_back IS NULL) THEN 0 ELSE round(amount - sum(given_back), 6) END"
+    net = f"(SELECT {left} FROM refunds WHERE {is_met})"
     connection.execute(
-        f"UPDATE conversions SET amount = coalesce((SELECT {left} FROM refunds WHERE {is_met}), amount) "
-        "WHERE amount IS NOT NULL"
+        f"CREATE TABLE subtracted AS SELECT source_id AS event_id, amount AS whole, {net} AS net "
+        f"FROM conversions WHERE amount IS NOT NULL AND EXISTS (FROM refunds WHERE {is_met})"
     )
-    if total > met:
-        errors.warn(
-            f"exports: {display.counted(total - met, 'refunds')} not subtracted, since no conversion has the "
-            "transaction and its currency. Read the days of the orders as well"
+    ((met, other, one_other, lost, one_lost),) = connection.execute(
+        "SELECT count(*) FILTER (is_met), count(*) FILTER (is_other), min(transaction_id) FILTER (is_other), "
+        "count(*) FILTER (is_lost), min(transaction_id) FILTER (is_lost) FROM (SELECT *, is_known AND NOT "
+        "is_met AS is_other, NOT is_known AS is_lost FROM (SELECT transaction_id, "
+        f"EXISTS (FROM conversions WHERE {is_order}) AS is_known, "
+        f"EXISTS (FROM conversions WHERE {is_met}) AS is_met FROM refunds))"
+    ).fetchall()
+    connection.execute(f"UPDATE conversions SET amount = coalesce({net}, amount) WHERE amount IS NOT NULL")
+    notes = [f"{display.counted(met, 'refunds')} subtracted from the revenue"] if met else []
+    if lost:
+        such = "" if one_lost is None else f", such as {one_lost!r}"
+        notes.append(
+            f"{display.counted(lost, 'refunds')} not subtracted, since no conversion has the transaction"
+            f"{display.printable(such)}. Read the days of the orders as well"
         )
-    return (f"{display.counted(met, 'refunds')} subtracted from the revenue",) if met else ()
+    if other:
+        notes.append(
+            f"{display.counted(other, 'refunds')} not subtracted, since the order is in another currency, "
+            f"such as {display.printable(repr(one_other))}. Pass them to journeys.paths as adjustments, with "
+            "in_currency and rates"
+        )
+    return (*notes, *_excessive_refunds(connection))
+
+
+def _excessive_refunds(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Return what is to be said of refunds above their order."""
+    count, example, net, whole = connection.execute(
+        "SELECT count(DISTINCT event_id), min(event_id), arg_min(net, event_id), arg_min(whole, event_id) "
+        "FROM subtracted WHERE net < 0 AND whole >= 0"
+    ).fetchall()[0]
+    if not count:
+        return ()
+    return (
+        f"{display.counted(count, 'conversions')} with refunds above the revenue, which is then below 0, "
+        f"such as {display.printable(repr(example))}: {whole - net:,.2f} of {whole:,.2f}",
+    )
 
 
 def read_snowplow(
@@ -337,13 +380,14 @@ def read_snowplow(
     0  google/cpc          1.0
     """
     by_name = journeys.references(conversions)
+    present_names = Aliases(aliases)
     connection = duckdb.connect()
     snowplow_events.open_snowplow_events(connection, events)
     _create_snowplow_visits(connection)
     _create_snowplow_conversions(connection, by_name)
     views = {"view_key": "event_id", "viewed": "occurred"}
     options: dict[str, Any] = {
-        "stitch": stitch, "currency": currency, "channels": channels, "aliases": aliases,
+        "stitch": stitch, "currency": currency, "channels": channels, "aliases": present_names,
     }  # fmt: skip
     return _assembled(connection, "snowplow", "kind", by_name, views, options)
 
@@ -476,6 +520,7 @@ def read_matomo(
                      node_id  value currency
     0  organic-search/Google   30.0      EUR
     """
+    present_names = Aliases(aliases)
     connection = duckdb.connect()
     rules = {
         "visit IS NULL": "idVisit is missing",
@@ -519,9 +564,11 @@ def read_matomo(
         expected="no action has the type 'ecommerceOrder' or 'goal'",
         advice="Define a goal in Matomo for the actions that are conversions",
     )
-    return journeys.assemble(
-        connection, "matomo", stitch=stitch, currency=currency, channels=channels, aliases=aliases
+    read = journeys.assemble(
+        connection, "matomo", stitch=stitch, currency=currency, channels=channels, aliases=present_names
     )
+    present_names.warn_of_unused()
+    return read
 
 
 def _matomo_columns(export: export_tables.Export) -> dict[str, str]:
@@ -633,7 +680,9 @@ def _assembled(
         advice='Choose among them with conversions=["NAME"]',
     )
     # Two accounts in one session are two on the device, though the session has the last one.
-    return journeys.assemble(connection, origin, sightings="source_events", **options)
+    read = journeys.assemble(connection, origin, sightings="source_events", **options)
+    options["aliases"].warn_of_unused()
+    return read
 
 
 def _warn_without_conversions(

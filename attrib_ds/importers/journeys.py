@@ -1,6 +1,5 @@
 """The result of an importer: tables of visits, views and conversions, as frames and paths."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +15,8 @@ from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
-from attrib_ds.contract.identifiers import code_of, slug_of
+from attrib_ds.contract.identifiers import code_of
+from attrib_ds.importers.aliases import Aliases
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
@@ -76,6 +76,8 @@ class Journeys:
     groups : DataFrame, optional
         ``event_id`` in the source, and ``country`` and ``device_type`` of files that have them, by which
         ``Paths.split`` divides.
+    refunds : DataFrame, optional
+        ``event_id`` in the source, and ``value`` (below 0), of the refunds in an export that are subtracted.
     """
 
     interactions: pd.DataFrame
@@ -89,6 +91,7 @@ class Journeys:
     spend: pd.DataFrame | None = None
     users: pd.DataFrame | None = None
     groups: pd.DataFrame | None = None
+    refunds: pd.DataFrame | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -148,7 +151,8 @@ class Journeys:
             all that are read.
         adjustments : DataFrame or path of a Parquet file, optional
             Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
-            (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``.
+            (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``. Leave out
+            refunds that are subtracted already, as those in Google Analytics are.
         in_currency : str, optional
             Currency to convert every value to by ``rates``, at the date of the conversion.
         rates : DataFrame, optional
@@ -166,6 +170,11 @@ class Journeys:
         InvalidRequest
             If the event type does not exist, or there are several and none is given; or a currency has no
             rate at a date.
+
+        Warns
+        -----
+        InputWarning
+            If adjustments lower the value of conversions whose refunds are subtracted already.
 
         Examples
         --------
@@ -221,6 +230,7 @@ class Journeys:
             rates=rates,
             later_rate=later_rate,
         )
+        self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)
         if self.spend is not None:
@@ -228,6 +238,19 @@ class Journeys:
             credited = ids if level is None else replaced(ids, ancestors_at(self.nodes, level))
             paths = paths.with_spend(self.spend.assign(node_id=credited))
         return paths.within(since=since, until=until)
+
+    def _warn_of_repeated_refunds(self, paths: Paths) -> None:
+        """Warn of adjustments that may be refunds that are subtracted already."""
+        if self.refunds is None or paths.later is None or self.refunds.empty:
+            return
+        later = paths.later.filter(paths.later.value < 0).select("event_id").to_pyarrow().to_pandas()
+        twice = later["event_id"][later["event_id"].isin(self.refunds["event_id"])]
+        if len(twice):
+            errors.warn(
+                f"adjustments: {display.counted(len(twice), 'rows')} below 0 of conversions whose refunds "
+                f"are subtracted already, such as {display.printable(repr(min(twice)))}. Leave out those "
+                "that are in the export too, since they count twice"
+            )
 
     def __repr__(self) -> str:
         kinds = {**self.counts, "nodes": len(self.nodes)}
@@ -404,7 +427,7 @@ def assemble(
     currency: str | None,
     channels: Frame | None = None,
     sightings: str = "visits",
-    aliases: Mapping[str, str] | None = None,
+    aliases: Aliases,
 ) -> Journeys:
     """Build the frames from the tables ``visits``, ``views``, ``conversions`` and ``rejected``.
 
@@ -423,7 +446,7 @@ def assemble(
         Channel rules instead of the channels of the export and of the default rules.
     sightings : str, default "visits"
         Table whose columns ``device`` and ``account`` say which accounts were seen on which device.
-    aliases : mapping of str to str, optional
+    aliases : Aliases
         Present names of campaigns and other nodes by their former names.
 
     Returns
@@ -437,7 +460,8 @@ def assemble(
         If some amounts only have a currency, or ``currency`` is not a currency.
     """
     _assign_users(connection, sightings, stitch=stitch)
-    nodes = _create_nodes(connection, None if channels is None else read_rules(channels), aliases or {})
+    notes = _keep_first_conversions(connection)
+    nodes = _create_nodes(connection, None if channels is None else read_rules(channels), aliases)
     amount, note = _set_currencies(connection, currency)
 
     def frame(query: str) -> pd.DataFrame:
@@ -498,7 +522,8 @@ def assemble(
         warn_of_rejected(rejected)
     ((total,),) = connection.execute("SELECT count(*) FROM conversions").fetchall()
     tables = (interactions, events, nodes, hits, rejected)
-    return Journeys(*tables, repeated=total - len(events), users=users, notes=(note,) if note else ())
+    notes += (note,) if note else ()
+    return Journeys(*tables, repeated=total - len(events), users=users, notes=notes)
 
 
 def warn_of_rejected(rejected: pd.DataFrame) -> None:
@@ -533,9 +558,37 @@ def _assign_users(connection: duckdb.DuckDBPyConnection, sightings: str, *, stit
     )
     connection.execute(
         f"CREATE TABLE user_conversions AS SELECT conversions.*, {owner} FROM conversions "
-        "LEFT JOIN accounts USING (device) QUALIFY row_number() OVER (PARTITION BY kind, source_id "
-        "ORDER BY occurred, amount DESC NULLS LAST, device, account) = 1"
+        "LEFT JOIN accounts USING (device)"
     )
+
+
+def _keep_first_conversions(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+    """Keep the first conversion of an id; return what is to be said of others than repetitions of it."""
+    order = "occurred, amount DESC NULLS LAST, device, account"
+    of_id = f"OVER (PARTITION BY kind, source_id ORDER BY {order})"
+    same = " AND ".join(
+        f"{name} IS NOT DISTINCT FROM first_value({name}) {of_id}"
+        for name in ("owner", "amount", "upper(currency)")
+    )
+    connection.execute(
+        f"CREATE TABLE ranked AS SELECT *, row_number() {of_id} AS place, {same} AS is_same "
+        "FROM user_conversions"
+    )
+    connection.execute(
+        "CREATE OR REPLACE TABLE user_conversions AS SELECT * EXCLUDE (place, is_same) FROM ranked "
+        "WHERE place = 1"
+    )
+    count, example = connection.execute(
+        "SELECT count(*), min(source_id) FROM ranked WHERE NOT is_same"
+    ).fetchall()[0]
+    if not count:
+        return ()
+    note = (
+        f"{display.counted(count, 'conversions')} left out, with the id of an earlier one but another user "
+        f"or amount, such as {display.printable(repr(example))}. Give every conversion an id of its own"
+    )
+    errors.warn(note)
+    return (note,)
 
 
 #: Columns of nodes by the field of a node.
@@ -546,7 +599,7 @@ _NODE_COLUMNS: Final = {
 
 
 def _create_nodes(
-    connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None, aliases: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection, rules: pd.DataFrame | None, aliases: Aliases
 ) -> pd.DataFrame:
     """Create ``sources``, the node of each distinct traffic source; return the tree of nodes."""
     distinct = sql_results.read_arrow(
@@ -554,10 +607,7 @@ def _create_nodes(
         f"SELECT traffic, {', '.join(f'any_value({name}) AS {name}' for name in _TRAFFIC)}, "
         "min(started) AS started FROM user_visits GROUP BY traffic ORDER BY traffic",
     )
-    distinct, unused = renamed(distinct, aliases)
-    if unused:
-        missed = ", ".join(map(repr, unused))
-        errors.warn(f"aliases: no campaign or other node is named {display.printable(missed)}")
+    distinct = aliases.renamed(distinct)
     chains = chains_of(distinct, rules)
     ids, types = [nodes[-1].node_id for nodes in chains], [referrer_type(nodes[-1]) for nodes in chains]
     sources = {"node_id": pa.array(ids, pa.string()), "referrer_type": pa.array(types, pa.string())}
@@ -573,31 +623,6 @@ def _create_nodes(
     }
     dates = pa.array([first_visits[node.node_id] for node in listed], pa.timestamp("us"))
     return to_pandas(pa.table(texts | {"createdAt": dates, "updatedAt": dates}))
-
-
-def renamed(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, list[str]]:
-    """Write former names of nodes as their present ones; return the rows and the aliases that none has.
-
-    Names are compared as those of campaigns are: without regard to case, white space, ``-`` and ``_``.
-
-    Examples
-    --------
-    >>> rows, _ = renamed(pa.table({"campaign": ["Spring-Sale", None]}), {"spring sale": "summer"})
-    >>> rows["campaign"].to_pylist()
-    ['summer', None]
-    """
-    by_key, seen = {slug_of(old): new for old, new in aliases.items()}, set()
-
-    def name(word: str) -> str:
-        seen.add(key := slug_of(word))
-        return by_key.get(key, word)
-
-    for column in {*_TRAFFIC} - {"campaign_id"} if aliases else ():
-        if column in rows.column_names:
-            write = (lambda text: json.dumps([*map(name, json.loads(text))])) if column == "levels" else name
-            words = [word and write(word) for word in rows[column].to_pylist()]
-            rows = rows.set_column(rows.column_names.index(column), column, pa.array(words, pa.string()))
-    return rows, [old for old in aliases if slug_of(old) not in seen]
 
 
 def chains_of(rows: pa.Table, rules: pd.DataFrame | None = None) -> list[tuple[Node, ...]]:

@@ -21,6 +21,7 @@ from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
+from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
@@ -123,7 +124,8 @@ def read_journeys(
         Sheet of the spend in an XLSX file; by default the first.
     aliases : mapping of str to str, optional
         Present names of campaigns, channels and other nodes by their former names, such as
-        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend.
+        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
+        ``_`` do not count. A name that was changed twice has the last one.
 
     Returns
     -------
@@ -137,7 +139,7 @@ def read_journeys(
     InvalidRequest
         If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
         conversions are not unique, a flag is not a yes or no, the decimal mark or the encoding is unclear,
-        or ``currency`` is not a currency.
+        ``currency`` is not a currency, or ``aliases`` are blank, not text or lead back to themselves.
 
     Warns
     -----
@@ -153,7 +155,7 @@ def read_journeys(
     InputWarning
         If names of nodes differ by case only.
     InputWarning
-        If there are none.
+        If there are no conversions.
     RejectedRows
         If rows cannot be read; the message has their number and the first reason.
     InputWarning
@@ -189,7 +191,7 @@ def read_journeys(
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
     of_spend = replace(formats, sheet=spend_sheet)
     options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
-    options["aliases"] = aliases or {}
+    options["aliases"] = present_names = Aliases(aliases)
     with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
@@ -267,7 +269,7 @@ def read_journeys(
         currency=currency,
         channels=channels,
         sightings="sightings",
-        aliases=aliases,
+        aliases=present_names,
     )
     notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
     for note in notes:
@@ -279,7 +281,9 @@ def read_journeys(
         _warn_of_conversions_without_users(conversion_table, events)
         _warn_of_strangers(journeys, columns_used)
         _warn_of_spellings(connection)
-    return with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
+    read = with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
+    present_names.warn_of_unused()
+    return read
 
 
 def _with_spend(
@@ -591,10 +595,10 @@ def _add_up(
         f"WHERE {sources.quoted(sources.ROW)} IN ({rows}) AND {word} IS NOT NULL)"
     )
     columns = [
-        "min(row) AS row, min(date) AS date, conversion",
+        f"min(row) AS row, arg_min(date, {_occurred(events)}) AS date, conversion",
         *(f'min("{name}") AS "{name}"' for name in [*names, *GROUPS] if name in events.column_names),
     ]
-    columns += ["arg_min(is_day, date) AS is_day"] if "is_day" in events.column_names else []
+    columns += [f"arg_min(is_day, {_occurred(events)}) AS is_day"] if "is_day" in events.column_names else []
     columns += ["round(fsum(value), 6) AS value"] if "value" in events.column_names else []
     summed = sql_results.read_arrow(
         connection,
@@ -650,16 +654,18 @@ def _create_conversions(connection: duckdb.DuckDBPyConnection, events: pa.Table,
         "source_id": _conversion_id(events),
         "kind": sources.literal(reference),
         "account": '"user"',
-        "occurred": "date",
+        "occurred": _occurred(events),
         "amount": "value" if "value" in events.column_names else "NULL",
     }
-    if "is_day" in events.column_names:
-        # As in send_conversions, a day counts until its end, so that touchpoints of that day count.
-        columns["occurred"] = (
-            "CASE WHEN is_day AND date = date_trunc('day', date) "
-            "THEN date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND ELSE date END"
-        )
     journey_tables.create_table(connection, "conversions", journey_tables.CONVERSIONS, columns, "FROM events")
+
+
+def _occurred(events: pa.Table) -> str:
+    """Return SQL for instants of conversions: the end of a day, so that touchpoints of that day count."""
+    if "is_day" not in events.column_names:
+        return "date"
+    is_day = "is_day AND date = date_trunc('day', date)"
+    return f"CASE WHEN {is_day} THEN date + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND ELSE date END"
 
 
 def _conversion_id(events: pa.Table) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -24,6 +23,7 @@ from attrib_ds.attribution.paths.paths import Paths
 from attrib_ds.display import and_others
 from attrib_ds.errors import closest, warn
 from attrib_ds.importers import journeys, own_table
+from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
@@ -133,7 +133,7 @@ def read_spend(
     ignore_case: bool = True,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
-    aliases: Mapping[str, str] = MappingProxyType({}),
+    aliases: Aliases | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the spend of nodes from a file; return it, and the rejected rows.
 
@@ -180,7 +180,7 @@ def read_spend(
         warn(f"{table.name} has no rows, so that no spend is known")
     if ignore_case:
         rows = merge_case(rows, name=table.name)
-    rows, _ = journeys.renamed(rows, aliases)
+    rows = rows if aliases is None else aliases.renamed(rows)
     if table.format is not None and is_report:
         node_ids = _of_campaigns(table.format, rows["node"].to_pylist(), known_nodes)
     else:

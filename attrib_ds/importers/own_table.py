@@ -757,18 +757,21 @@ class OwnTable:
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
     def take_days(self) -> None:
-        """Select whether the date of a row is a day, without a time of day."""
-        column = self.columns["date"]
-        kind = self.source.types[column] if isinstance(column, str) else ""
-        is_day = "false"
-        if isinstance(column, str) and re.fullmatch(r"VARCHAR|DATE|TIMESTAMP(_\w+)?", kind):
-            word = f"lower({self.source.word(column)})"
-            has_offset = f"regexp_matches({word}, '{_OFFSET}')" if kind == "VARCHAR" else "false"
-            if self._are_days(self._select["date"], unless=has_offset):
-                is_day = "true"
-            elif kind == "VARCHAR":
-                is_day = f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')"
-        self._select["is_day"] = is_day
+        """Select whether each instant is a day without a time, as those of a column of midnights are."""
+        given = self.columns["date"]
+        day, *clocks = [given] if isinstance(given, str) else given
+        kind, word = self.source.types[day], f"lower({self.source.word(day)})"
+        is_text = kind == "VARCHAR"
+        may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
+        has_offset = f"regexp_matches({word}, '{_OFFSET}')" if is_text else "false"
+        if may_be and self._are_days(self._select["date"], unless=has_offset):
+            self._select["is_day"] = "true"
+            return
+        written = (
+            f"NOT regexp_matches({word}, '{_CLOCK_OR_COUNT}')" if is_text else str(kind == "DATE").lower()
+        )
+        without_clock = [f"{self.source.word(column)} IS NULL" for column in clocks]
+        self._select["is_day"] = " AND ".join([written, *without_clock])
 
     # -- reading rows
 

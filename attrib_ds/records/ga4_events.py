@@ -43,6 +43,9 @@ _SYNONYMS: Final = {"campaign": "campaign_name", "content": "ad_content"}
 #: Fields of an event that identify the traffic source.
 MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 
+#: SQL for whether an event is a refund, which a shop's back office may send and which is no visit.
+IS_REFUND: Final = "event_name = 'refund'"
+
 
 def open_ga4_events(connection: duckdb.DuckDBPyConnection, exports: object) -> list[export_tables.Export]:
     """Create the table ``source_events``: each event once, with its parameters and its traffic source.
@@ -96,7 +99,7 @@ def _columns(export: export_tables.Export) -> dict[str, str]:
         for mark in ("source", "medium", "campaign", "campaign_id", "content", "term") if family else ():
             names = (f"{family}{mark}", f"{family}{_SYNONYMS.get(mark, mark)}")
             flat[f"flat_{mark}"] = export.text(*names)
-    return fields | export.texts("ga4") | flat | _params(export)
+    return fields | export.texts("ga4") | flat | _params(export) | _item_refunds(export)
 
 
 def _flat_names(name: str) -> tuple[str, ...]:
@@ -117,18 +120,34 @@ def _micros(export: export_tables.Export) -> str:
 def _params(export: export_tables.Export) -> dict[str, str]:
     """Return SQL for the parameters used; Parquet files of BigQuery may wrap repeated fields."""
     text = export.text("event_params")
-    whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
-    unwrapped = (
-        f"CASE WHEN json_type({whole}, '$.list') = 'ARRAY' THEN coalesce("
-        f"nullif(json_extract({whole}, '$.list[*].element'), []), "
-        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN json_type({whole}) = 'ARRAY' THEN {whole} END"
-    )
     wanted = ", ".join(f"'{name}'" for name in _WANTED)
-    read = f"CAST(TRY(from_json({unwrapped}, '{_PARAMS}')) AS {_PARAM_TYPE})"
+    read = f"CAST(TRY(from_json({_unwrapped(text)}, '{_PARAMS}')) AS {_PARAM_TYPE})"
     return {
         "params": f"list_filter({read}, lambda param: param.key IN ({wanted}))",
         "has_invalid_params": f"{text} IS NOT NULL AND {read} IS NULL",
     }
+
+
+def _unwrapped(text: str) -> str:
+    """Return SQL for a repeated field as a JSON array, NULL if it is none."""
+    whole = f"CASE WHEN json_valid({text}) THEN {text}::JSON END"
+    return (
+        f"CASE WHEN json_type({whole}, '$.list') = 'ARRAY' THEN coalesce("
+        f"nullif(json_extract({whole}, '$.list[*].element'), []), "
+        f"json_extract({whole}, '$.list[*].item'))::JSON WHEN json_type({whole}) = 'ARRAY' THEN {whole} END"
+    )
+
+
+def _item_refunds(export: export_tables.Export) -> dict[str, str]:
+    """Return SQL for the sums of the refunds of the items, as text; NULL where no item has one."""
+    items = f"CASE WHEN {export.text('event_name')} = 'refund' THEN {_unwrapped(export.text('items'))} END"
+
+    def total(name: str) -> str:
+        amounts = f"json_extract_string({items}, '$[*].{name}')"
+        numbers = f"list_transform({amounts}, lambda amount: try_cast(amount AS DOUBLE))"
+        return f"CAST(round(list_sum({numbers}), 6) AS VARCHAR)"
+
+    return {"items_refund": total("item_refund"), "items_refund_in_usd": total("item_refund_in_usd")}
 
 
 def _parameter(name: str) -> str:

@@ -174,6 +174,16 @@ def test_options_say_how_files_are_written(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_renamed_nodes_have_their_present_name(files, capsys):
+    assert (
+        main(["attribute", *files, "--models", "last_touch", "--alias", "email=mail", "--alias", "a=b"]) == 0
+    )
+    printed = capsys.readouterr()
+    assert row_of(printed.out, "mail")[:2] == [1.0, 100.0]
+    assert "aliases: no campaign or other node is named 'a'" in printed.err
+
+
+@pytest.mark.slow
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"
     orders.write_text(ORDERS + "3,v,2025-01-05,10,EUR\n", encoding="utf-8")
@@ -329,6 +339,8 @@ def test_failures_are_one_line_on_standard_error(arguments, message, capsys):
         ["nonsense"],
         ["attribute"],
         ["attribute", "--paths", "a.csv", "--touchpoints", "b.csv"],
+        ["attribute", "--paths", "a.csv", "--alias", "a=b"],
+        ["attribute", "--touchpoints", "a.csv", "--alias", "a"],
         ["attribute", "--touchpoints", "a.csv", "--confidence", "high"],
         ["projects"],
         ["integrations", "create", "my-shop", "--name", "My ads"],

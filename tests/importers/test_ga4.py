@@ -264,32 +264,102 @@ def test_the_revenue_of_a_purchase_goes_before_the_value_of_its_event():
     assert events["statistics.revenue.currency"].tolist() == ["EUR"]
 
 
+EURO = {"currency": "EUR"}
+
+
+def order(name, amount, second=1735725600, **columns):
+    ecommerce = {"transaction_id": name, "purchase_revenue": amount}
+    columns = {"texts": EURO, "event_bundle_sequence_id": name} | columns
+    return happening("purchase", second, ecommerce=ecommerce, **columns)
+
+
+def refund(name, *, amount=None, second=1735800000, texts=EURO, session=1735800000, **columns):
+    return happening("refund", second, session=session, texts=texts,
+                     ecommerce={"transaction_id": name, "refund_value": amount}, **columns)  # fmt: skip
+
+
 def test_refunds_are_subtracted_from_their_transaction():
-    euro = {"currency": "EUR"}
-
-    def order(name, amount):
-        return happening("purchase", ecommerce={"transaction_id": name, "purchase_revenue": amount},
-                         texts=euro, event_bundle_sequence_id=name)  # fmt: skip
-
-    def refund(name, *, amount=None, second=1735800000, texts=euro):
-        return happening("refund", second, session=second, texts=texts,
-                         ecommerce={"transaction_id": name, "refund_value": amount})  # fmt: skip
-
     happened = [
         *(order(name, amount) for name, amount in zip("ABCD", (80.0, 50.0, 30.0, 20.0), strict=True)),
         refund("A", amount=15.0), refund("A", amount=5.0, second=1735800001),
-        # All of it, in another currency, and of an order of other days.
+        # All of it, in another currency, of an order of other days, and of nothing.
         refund("B", second=1735800002), refund("C", amount=7.0, second=1735800003, texts={"currency": "SEK"}),
-        refund("Z", amount=9.0, second=1735800004),
+        refund("Z", amount=9.0, second=1735800004), refund("D", amount=0.0, second=1735800005),
     ]  # fmt: skip
     with pytest.warns(errors.InputWarning) as caught:
         journeys = at.read_ga4(pd.DataFrame(happened))
     net = journeys.events.set_index("event.sourceId")["statistics.revenue.amount"]
     assert net.to_dict() == {"A": 60.0, "B": 0.0, "C": 30.0, "D": 20.0}
-    assert journeys.notes == ("3 refunds subtracted from the revenue",)
-    texts = [str(warning.message) for warning in caught]
-    assert any("3 refunds subtracted" in text for text in texts)
-    assert any("2 refunds not subtracted, since no conversion has the transaction" in text for text in texts)
+    assert journeys.notes == (
+        "3 refunds subtracted from the revenue",
+        "1 refund not subtracted, since no conversion has the transaction, such as 'Z'. Read the days of the "
+        "orders as well",
+        "1 refund not subtracted, since the order is in another currency, such as 'C'. Pass them to "
+        "journeys.paths as adjustments, with in_currency and rates",
+    )
+    assert {f"exports: {note}" for note in journeys.notes} <= {str(each.message) for each in caught}
+    assert journeys.refunds.to_numpy().tolist() == [["A", -20.0], ["B", -50.0]]
+
+
+@pytest.mark.parametrize("wrap", [list, lambda items: {"list": [{"element": item} for item in items]}])
+def test_items_have_the_amount_of_a_refund_without_a_value(wrap):
+    items = wrap([{"item_refund": 30.0, "item_refund_in_usd": 33.0}, {"item_refund": "20"}, {"price": 7.0}])
+    in_dollars = wrap([{"item_refund_in_usd": 40.0}])
+    happened = [
+        order("A", 200.0),
+        order("B", 100.0, texts={"currency": "USD"}),
+        order("C", 9.0),
+        refund("A", items=items),
+        refund("B", items=in_dollars, second=1735800001),
+        refund("C", amount=1.0, second=1735800002),
+    ]
+    journeys = at.read_ga4(pd.DataFrame(happened))
+    net = journeys.events.set_index("event.sourceId")["statistics.revenue.amount"]
+    assert net.to_dict() == {"A": 150.0, "B": 60.0, "C": 8.0}
+
+
+def test_refunds_are_no_visits():
+    mail = {"source": "news", "medium": "email"}
+    happened = [happening("session_start", texts=mail), order("A", 80.0),
+                refund("A", amount=10.0), refund("A", amount=5.0, second=1735811000, session=1735725600)]  # fmt: skip
+    sessions = at.read_ga4(pd.DataFrame(happened)).interactions
+    assert sessions["nodeId"].tolist() == ["news/email"]
+    assert sessions["endDate"].tolist() == [pd.Timestamp("2025-01-01T10:00:00Z")]
+    # A later file with the refund alone has no session in place of the one of the order.
+    assert at.read_ga4(pd.DataFrame(happened[3:])).interactions.empty
+
+
+def test_refunds_above_their_order_are_named():
+    read = at.read_ga4(pd.DataFrame([order("A", 100.0), refund("A", amount=130.0)]))
+    assert read.events["statistics.revenue.amount"].tolist() == [-30.0]
+    assert read.notes[1] == (
+        "1 conversion with refunds above the revenue, which is then below 0, such as 'A': 130.00 of 100.00"
+    )
+
+
+def test_refunds_are_not_subtracted_twice_in_silence():
+    journeys = at.read_ga4(pd.DataFrame([order("A", 200.0), order("B", 50.0), refund("A", amount=50.0)]))
+    again = pd.DataFrame({"event_id": ["A"], "date": ["2025-01-09"], "value": [-50.0]})
+    with pytest.warns(
+        errors.InputWarning, match="adjustments: 1 row below 0 of conversions whose refunds.*'A'"
+    ):
+        assert at.attribute(journeys.paths(adjustments=again), "linear")["value"].sum() == 150.0
+    assert (
+        at.attribute(journeys.paths(adjustments=again.assign(event_id="B")), "linear")["value"].sum() == 150.0
+    )
+
+
+def test_other_orders_of_one_transaction_are_named():
+    happened = [order("A", 100.0), order("A", 100.0, 1735812000), order("B", 7.0),
+                order("C", 20.0), order("C", 30.0, 1735812000),
+                order("D", 20.0), order("D", 20.0, 1735812000, user_pseudo_id="b.2")]  # fmt: skip
+    journeys = at.read_ga4(pd.DataFrame(happened))
+    assert journeys.events["statistics.revenue.amount"].sum() == 147.0
+    assert journeys.repeated == 3
+    assert journeys.notes == (
+        "2 conversions left out, with the id of an earlier one but another user or amount, such as 'C'. Give "
+        "every conversion an id of its own",
+    )
 
 
 def test_revenue_that_is_in_usd_only_is_taken():

@@ -157,15 +157,24 @@ def test_a_year_of_two_digits_is_refused(written, dayfirst):
     [
         (["2025-01-02", "2025-01-09"], True),
         (pd.to_datetime(["2025-01-02", "2025-01-09"]), True),
-        (["2025-01-02", "2025-01-09T10:00:00Z"], False),
+        (["2025-01-02", "2025-01-09T10:00:00Z"], True),
+        (["2025-01-02 00:00:00", "2025-01-09 00:00:00"], True),
+        (["2025-01-02 00:00:00", "2025-01-09 10:00:00"], False),
         (["2025-01-02T00:00:00Z", "2025-01-09T00:00:00Z"], False),
     ],
 )
-def test_a_day_counts_until_its_end_if_no_conversion_has_a_time(dates, attributed):
+def test_g253_a_day_counts_until_its_end(dates, attributed):
     clicks = CLICKS.assign(date="2025-01-02T15:00:00Z")
     frame = pd.DataFrame({"user": ["u", "v"], "date": dates, "order_id": [1, 2]})
     credits = attribute(read_journeys(clicks, frame).paths(), "linear")
     assert credits.loc[credits["node_id"] == "tv", "conversions"].sum() == attributed
+
+
+def test_g253_lines_of_an_order_and_missing_times_are_days_too():
+    lines = pd.DataFrame({"user": "u", "order_id": [1, 1, 2], "date": ["2025-01-02"] * 3, "value": 5.0})
+    lines["time"] = [None, "20:00", None]
+    dates = read_journeys(CLICKS, lines, aggregate=True).events["eventDate"]
+    assert dates.dt.strftime("%H:%M:%S.%f").tolist() == ["20:00:00.000000", "23:59:59.999999"]
 
 
 @pytest.mark.parametrize("node_columns", ["utm_source,utm_medium,utm_campaign", "source,medium,campaign"])

@@ -446,6 +446,9 @@ def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code()
         (["2025-01-02 00:00:00", "2025-01-03T00:00"], 2),
         (["2025-01-02", "2025-01-03T12:00:00Z"], 2),
         (["2025-01-02T00:00:00Z", "2025-01-03T00:00:00Z"], 1),
+        (["2025-01-02 00:00:00", "2025-01-03"], 2),
+        (["2025-01-02 00:00:00", "2025-01-03 10:00:00"], 1),
+        (["2025-01-02", "2025-01-03 10:00:00"], 2),
         # One time of day makes all of them instants, and so does a time zone: the first is before its touchpoint.
         (pd.to_datetime(["2025-01-02 00:00", "2025-01-03 00:01"]), 1),
         (pd.to_datetime(["2025-01-02", "2025-01-03"], utc=True), 1),
