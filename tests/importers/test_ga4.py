@@ -337,6 +337,7 @@ def test_refunds_above_their_order_are_named():
     )
 
 
+@pytest.mark.slow
 def test_refunds_are_not_subtracted_twice_in_silence():
     journeys = at.read_ga4(pd.DataFrame([order("A", 200.0), order("B", 50.0), refund("A", amount=50.0)]))
     again = pd.DataFrame({"event_id": ["A"], "date": ["2025-01-09"], "value": [-50.0]})
