@@ -85,7 +85,7 @@ def test_paths_say_how_they_were_made_without_computing_them():
 
 def test_models_and_predicates_say_what_they_are():
     for value, told in [
-        (TimeDecay("3D"), (">half_life</th><td>&#x27;3D&#x27;</td>", "Halve the credit")),
+        (TimeDecay("3D"), (">half_life</th><td>&#x27;3D&#x27;</td>", "Halve a touchpoint")),
         (interaction("geo.city") == "Lyon", ("geo.city equals &quot;Lyon&quot;",)),
     ]:
         for each in told:

@@ -271,7 +271,7 @@ class TestPeople:
     ],
 )
 def test_statuses_of_conversions_that_did_not_take_place_are_named(column, values, said):
-    with pytest.warns(InputWarning, match=f"has rows whose {said}, and they count"):
+    with pytest.warns(InputWarning, match=f"has rows whose {said}. They count"):
         at.read_journeys(CLICKS, orders(**{column: values}))
 
 

@@ -268,7 +268,7 @@ def test_matomo_visits_lead_to_orders_of_another_table():
     )
     assert named["device"] in journeys.columns["touchpoints"].values()
     credits = at.attribute(journeys.paths(), "first_touch")
-    assert credits.loc[credits["conversions"] > 0, "node_id"].tolist() == ["search/Google"]
+    assert credits.loc[credits["conversions"] > 0, "node_id"].tolist() == ["organic-search/Google"]
 
 
 def test_a_workbook_may_have_lines_of_title(tmp_path):
@@ -376,6 +376,7 @@ def test_every_format_is_described_whole():
                 "value",
                 "currency",
                 "page",
+                "referrer",
                 "spend",
                 "campaign",
             )

@@ -57,9 +57,11 @@ ROOT_OF_GROUP = {
     "Referral": "referral",
 }
 NOTHING = {None, "", "(none)", "(not set)"}
+#: What Google calls the campaign of a visit that has none.
+PLACEHOLDERS = {"(direct)", "(organic)", "(referral)"}
 
 
-def node_of(source, medium, campaign=None, adset=None, ad=None, keyword=None, group=None):
+def node_of(source=None, medium=None, campaign=None, adset=None, ad=None, keyword=None, group=None):
     """Return the node of a traffic source, for the sources and media of the generated exports.
 
     ``group`` is the channel group, if the export names it.
@@ -67,7 +69,7 @@ def node_of(source, medium, campaign=None, adset=None, ad=None, keyword=None, gr
     source, medium, campaign, adset, ad, keyword = (
         None if part in NOTHING else part for part in (source, medium, campaign, adset, ad, keyword)
     )
-    if campaign in {"(direct)", "(organic)", "(referral)"}:
+    if campaign in PLACEHOLDERS:
         campaign = None
     if campaign is None and medium is None and source in (None, "(direct)"):
         return "direct"
@@ -85,6 +87,57 @@ def node_of(source, medium, campaign=None, adset=None, ad=None, keyword=None, gr
     while not parts[-1]:
         parts.pop()
     return "/".join(parts)
+
+
+#: What the id of a click says by itself, by the parameter that has it.
+OF_CLICK = {
+    "gclid": {"source": "google", "medium": "cpc"},
+    "dclid": {"source": "google", "medium": "display"},
+    "msclkid": {"source": "bing", "medium": "cpc"},
+}
+#: What the tags of a landing page are called in a record.
+OF_TAG = {
+    "utm_source": "source",
+    "utm_medium": "medium",
+    "utm_campaign": "campaign",
+    "utm_content": "ad",
+    "utm_term": "keyword",
+}
+OF_REFERRER = {"www.google.com": {"source": "google", "medium": "organic"}}
+
+
+def node_of_visit(campaign, page, clicks, derived, referrer):
+    """Return the node of a visit by its evidence, of which the first that says anything counts (G-248).
+
+    The campaign of the vendor's record; the tags of the landing page; a click, which adds what these leave
+    out; what the vendor derived; the referrer; direct. Records have the names of the arguments of
+    :func:`node_of`; ``clicks`` are the names of click ids beside those of the page.
+    """
+    query = dict(parse_qsl(urlsplit(page or "").query))
+    tags = {name: query[tag] for tag, name in OF_TAG.items() if tag in query}
+    named = said(campaign) or said(tags)
+    click = next((OF_CLICK[name] for name in OF_CLICK if name in query or name in clicks), {})
+    if click or names_source(named):
+        if not click.keys() <= named.keys():
+            # The channel group is that of the words of the record alone.
+            named.pop("group", None)
+        return node_of(**{**click, **named})
+    if names_source(said(derived)):
+        return node_of(**said(derived))
+    host = urlsplit(referrer or "").netloc
+    return node_of(**OF_REFERRER[host]) if host else "direct"
+
+
+def said(words):
+    """Return the words of a record that say something; those of a direct visit say nothing."""
+    words = {name: word for name, word in words.items() if word not in NOTHING}
+    if words.get("campaign") in PLACEHOLDERS:
+        del words["campaign"]
+    return {} if words.get("source") == "(direct)" and "campaign" not in words else words
+
+
+def names_source(words):
+    return any(name in words for name in ("source", "medium", "campaign"))
 
 
 def users_of(sightings: list[tuple[str | None, str | None]], *, stitch: bool) -> Any:
@@ -215,7 +268,7 @@ def _ga4_params(row: dict) -> dict[str, Any]:
 
 
 def _ga4_marks(row: dict, params: dict) -> dict[str, Any]:
-    """Return what the event itself says about where the user came from, empty if nothing."""
+    """Return what the event itself says about where the user came from, empty if nothing but direct."""
     collected = {
         "source": member(row, "collected_traffic_source.manual_source"),
         "medium": member(row, "collected_traffic_source.manual_medium"),
@@ -232,8 +285,9 @@ def _ga4_marks(row: dict, params: dict) -> dict[str, Any]:
         marks = {}
     else:
         marks = {name: params.get(name) for name in MARKS}
-    is_marked = any(value is not None for value in marks.values()) and marks.get("source") != "(direct)"
-    return marks if is_marked else {}
+    marks = {name: value for name, value in marks.items() if value is not None}
+    is_direct = marks.get("source") == "(direct)" and not {"gclid", "dclid"} & marks.keys()
+    return {} if is_direct else marks
 
 
 def _ga4_session(number: int, own: list, traffic: str, user: Any, account: str | None) -> Session:
@@ -261,33 +315,13 @@ def _ga4_session(number: int, own: list, traffic: str, user: Any, account: str |
             once(f"{LAST_CLICK}.manual_campaign.term"),
             group,
         )
-    elif marks.get("gclid") is not None:
-        # The id of a click on a Google ad: what the tags of the address say does not matter.
-        node = node_of(
-            "google",
-            "cpc",
-            first(once(f"{LAST_CLICK}.google_ads_campaign.campaign_name"), marks["campaign"]),
-            once(f"{LAST_CLICK}.google_ads_campaign.ad_group_name"),
-            marks["content"],
-            marks["term"],
-        )
-    elif marks:
-        is_same = (marks["source"], marks["medium"]) == (last["source"], last["medium"])
-        node = node_of(
-            marks["source"],
-            marks["medium"],
-            marks["campaign"],
-            None,
-            marks["content"],
-            marks["term"],
-            group if is_same else None,
-        )
-    elif max((int(params.get("ga_session_number", 0)) for *_, params in own), default=0) == 1:
-        # What brought the user for the first time brought the first session.
-        row = own[0][0]
-        node = node_of(*(member(row, f"traffic_source.{name}") for name in ("source", "medium", "name")))
     else:
-        node = "direct"
+        is_same = (marks.get("source"), marks.get("medium")) == (last["source"], last["medium"])
+        record, derived = _ga4_records(own, marks, once, group if is_same else None)
+        opening = next((params for *_, params in own if "page_location" in params), {})
+        ignored = opening.get("ignore_referrer") == "true"
+        referrer = None if ignored else opening.get("page_referrer")
+        node = node_of_visit(record, opening.get("page_location"), marks, derived, referrer)
     details = {
         "firstPage": param("page_location"),
         "referrer": param("page_referrer"),
@@ -307,6 +341,27 @@ def _ga4_session(number: int, own: list, traffic: str, user: Any, account: str |
         sum(row["event_name"] in ("page_view", "screen_view") for row, *_ in own),
         details,
     )
+
+
+def _ga4_records(own: list, marks: dict, once: Any, group: str | None) -> tuple[dict, dict]:
+    """Return the campaign that Google's record of a session names, and what Google derived itself."""
+    words = {name: marks.get(name) for name in ("source", "medium", "campaign")}
+    words |= {"ad": marks.get("content"), "keyword": marks.get("term")}
+    ads = once(f"{LAST_CLICK}.google_ads_campaign.campaign_name")
+    if ads is not None and "gclid" in marks:
+        # Google Ads knows the campaign of the ad.
+        adset = once(f"{LAST_CLICK}.google_ads_campaign.ad_group_name")
+        return words | {"source": "google", "medium": "cpc", "campaign": ads, "adset": adset}, {}
+    words["group"] = group
+    if marks.get("medium") in ("organic", "referral") and marks.get("campaign") in {None, *PLACEHOLDERS}:
+        return {}, words
+    if marks:
+        return words, {}
+    if max((int(params.get("ga_session_number", 0)) for *_, params in own), default=0) == 1:
+        # What brought the user for the first time brought the first session.
+        first_visit = {"source": "source", "medium": "medium", "campaign": "name"}
+        return {}, {name: member(own[0][0], f"traffic_source.{path}") for name, path in first_visit.items()}
+    return {}, {}
 
 
 def _ga4_money(row: dict, params: dict) -> tuple[float | None, str | None]:
@@ -406,17 +461,20 @@ def _snowplow_session(own: list[dict], user: Any, account: str | None) -> Sessio
     def once(*paths: str) -> Any:
         return first(*(first(*(member(event, path) for path in paths)) for event in own))
 
-    if any(member(opening, f"mkt_{name}") for name in ("source", "medium", "campaign")):
-        source, medium = member(opening, "mkt_source"), member(opening, "mkt_medium")
-    elif member(opening, "mkt_clickid") or member(opening, "mkt_network"):
-        source, medium = (member(opening, "mkt_network") or "").lower() or None, "cpc"
-    else:
-        medium = MEDIA[member(opening, "refr_medium")]
-        source = (
-            None if medium is None else first(*(member(opening, f"refr_{x}") for x in ("source", "urlhost")))
-        )
-    names = (member(opening, f"mkt_{name}") for name in ("campaign", "content", "term"))
-    campaign, ad, keyword = names
+    tags = {"source": "source", "medium": "medium", "campaign": "campaign", "ad": "content", "keyword": "term"}
+    record = {name: member(opening, f"mkt_{tag}") for name, tag in tags.items()}
+    # An id alone does not tell whose it is.
+    is_click = member(opening, "mkt_clickid") is not None and member(opening, "mkt_network") == "Google"
+    medium = MEDIA[member(opening, "refr_medium")]
+    site = first(*(member(opening, f"refr_{name}") for name in ("source", "urlhost")))
+    derived = {} if medium is None else {"source": site, "medium": medium}
+    node = node_of_visit(
+        record,
+        member(opening, "page_url"),
+        {"gclid"} if is_click else (),
+        derived,
+        member(opening, "page_referrer"),
+    )
     details = {
         "firstPage": member(opening, "page_url"),
         "referrer": member(opening, "page_referrer"),
@@ -431,7 +489,7 @@ def _snowplow_session(own: list[dict], user: Any, account: str | None) -> Sessio
     return Session(
         own[0]["at"],
         own[-1]["at"],
-        node_of(source, medium, campaign, None, ad, keyword),
+        node,
         user(own[0]["device"], account),
         any(event["is_bot"] for event in own),
         len(views),

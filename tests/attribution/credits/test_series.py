@@ -12,7 +12,7 @@ from attrib_ds.attribution.models import DiscreteHazard
 from attrib_ds.records.frames import TEXT
 
 #: No touchpoint is of the radio, which has spend.
-pytestmark = pytest.mark.filterwarnings("ignore:spend. has nodes:attrib_ds.errors.InputWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:spend. these nodes:attrib_ds.errors.InputWarning")
 
 
 def instants(*dates):

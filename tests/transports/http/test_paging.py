@@ -496,7 +496,7 @@ def test_a_record_that_the_service_repeats_is_returned_once_with_a_warning(open_
         visits = at.search_interactions(shop, **OLDEST_FIRST)
     assert visits["_id"].is_unique
     assert hex_id(0) in visits["_id"].tolist()
-    with pytest.warns(errors.InputWarning, match="more than once"):
+    with pytest.warns(errors.InputWarning, match="repeats records"):
         assert at.search_interactions(open_shop(page=100), **OLDEST_FIRST)["_id"].is_unique
 
 
