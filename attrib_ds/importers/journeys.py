@@ -1,6 +1,7 @@
 """The result of an importer: tables of visits, views and conversions, as frames and paths."""
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -219,17 +220,21 @@ class Journeys:
             known = self.users.set_index("_id")["user_id"]
             for rows in (touchpoints, conversions):
                 rows["user_id"] = rows["user_id"].map(known).fillna(rows["user_id"])
-        paths = Paths.from_frames(
-            touchpoints,
-            conversions,
-            lookback=lookback,
-            columns=columns,
-            reset=reset,
-            adjustments=adjustments,
-            in_currency=in_currency,
-            rates=rates,
-            later_rate=later_rate,
-        )
+        with warnings.catch_warnings():
+            # Reading the files has warned of these ids.
+            known_ids = ".*(a spreadsheet has rounded it|counts as one person)"
+            warnings.filterwarnings("ignore", known_ids, errors.InputWarning)
+            paths = Paths.from_frames(
+                touchpoints,
+                conversions,
+                lookback=lookback,
+                columns=columns,
+                reset=reset,
+                adjustments=adjustments,
+                in_currency=in_currency,
+                rates=rates,
+                later_rate=later_rate,
+            )
         self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)

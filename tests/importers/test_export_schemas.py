@@ -107,6 +107,19 @@ def test_ga4_with_the_required_columns_only():
     check_ga4(rows, required)
 
 
+LANDINGS = ("", "?utm_source=flyer&utm_medium=print", "?gclid=Own", "?utm_campaign=may&gclid=Own")
+
+
+def test_ga4_with_parameters_of_the_landing_page():
+    draw = random.Random(3)
+    rows = ga4_rows(3)
+    for param in (param for row in rows for param in row["event_params"] if param["key"] == "page_location"):
+        # Events that are told twice share their parameters.
+        param["value"] = {"string_value": f"https://shop.example/{draw.choice(LANDINGS)}"}
+    nodes = {session.node for session in check_ga4(rows, GA4).sessions}
+    assert nodes >= {"flyer/print", "google/cpc", "google/cpc/may"}
+
+
 OPTIONAL = [path for path in leaves(GA4) if path[-1] not in ("event_timestamp", "event_name", "event_params")]
 
 
@@ -137,6 +150,13 @@ def test_snowplow_with_all_columns(seed):
     assert {session.is_bot for session in expected.sessions} == {True, False}
     assert len({session.node for session in expected.sessions}) > 5
     assert {conversion.currency for conversion in expected.conversions} >= {"GBP", None}
+
+
+def test_snowplow_with_parameters_of_the_landing_page():
+    draw = random.Random(1)
+    rows = [row | {"page_url": f"https://shop.example/{draw.choice(LANDINGS)}"} for row in snowplow_rows(1)]
+    nodes = {session.node for session in check_snowplow(rows, SNOWPLOW).sessions}
+    assert nodes >= {"flyer/print", "google/cpc", "google/cpc/may"}
 
 
 @pytest.mark.large

@@ -113,7 +113,7 @@ def node_of_visit(campaign, page, clicks, derived, referrer):
     out; what the vendor derived; the referrer; direct. Records have the names of the arguments of
     :func:`node_of`; ``clicks`` are the names of click ids beside those of the page.
     """
-    query = dict(parse_qsl(urlsplit(page or "").query))
+    query = query_of(page)
     tags = {name: query[tag] for tag, name in OF_TAG.items() if tag in query}
     named = said(campaign) or said(tags)
     click = next((OF_CLICK[name] for name in OF_CLICK if name in query or name in clicks), {})
@@ -126,6 +126,10 @@ def node_of_visit(campaign, page, clicks, derived, referrer):
         return node_of(**said(derived))
     host = urlsplit(referrer or "").netloc
     return node_of(**OF_REFERRER[host]) if host else "direct"
+
+
+def query_of(page):
+    return dict(parse_qsl(urlsplit(page or "").query))
 
 
 def said(words):
@@ -317,11 +321,16 @@ def _ga4_session(number: int, own: list, traffic: str, user: Any, account: str |
         )
     else:
         is_same = (marks.get("source"), marks.get("medium")) == (last["source"], last["medium"])
-        record, derived = _ga4_records(own, marks, once, group if is_same else None)
         opening = next((params for *_, params in own if "page_location" in params), {})
+        page = opening.get("page_location")
+        # Google Ads knows the campaign of the ad.
+        is_ad = "gclid" in {*marks, *query_of(page)}
+        ads = once(f"{LAST_CLICK}.google_ads_campaign.campaign_name") if is_ad else None
+        adset = once(f"{LAST_CLICK}.google_ads_campaign.ad_group_name")
+        record, derived = _ga4_records(own, marks, (ads, adset), group if is_same else None)
         ignored = opening.get("ignore_referrer") == "true"
         referrer = None if ignored else opening.get("page_referrer")
-        node = node_of_visit(record, opening.get("page_location"), marks, derived, referrer)
+        node = node_of_visit(record, page, marks, derived, referrer)
     details = {
         "firstPage": param("page_location"),
         "referrer": param("page_referrer"),
@@ -343,15 +352,15 @@ def _ga4_session(number: int, own: list, traffic: str, user: Any, account: str |
     )
 
 
-def _ga4_records(own: list, marks: dict, once: Any, group: str | None) -> tuple[dict, dict]:
+def _ga4_records(
+    own: list, marks: dict, ads: tuple[str | None, str | None], group: str | None
+) -> tuple[dict, dict]:
     """Return the campaign that Google's record of a session names, and what Google derived itself."""
     words = {name: marks.get(name) for name in ("source", "medium", "campaign")}
     words |= {"ad": marks.get("content"), "keyword": marks.get("term")}
-    ads = once(f"{LAST_CLICK}.google_ads_campaign.campaign_name")
-    if ads is not None and "gclid" in marks:
-        # Google Ads knows the campaign of the ad.
-        adset = once(f"{LAST_CLICK}.google_ads_campaign.ad_group_name")
-        return words | {"source": "google", "medium": "cpc", "campaign": ads, "adset": adset}, {}
+    campaign, adset = ads
+    if campaign is not None:
+        return words | {"source": "google", "medium": "cpc", "campaign": campaign, "adset": adset}, {}
     words["group"] = group
     if marks.get("medium") in ("organic", "referral") and marks.get("campaign") in {None, *PLACEHOLDERS}:
         return {}, words
@@ -461,7 +470,13 @@ def _snowplow_session(own: list[dict], user: Any, account: str | None) -> Sessio
     def once(*paths: str) -> Any:
         return first(*(first(*(member(event, path) for path in paths)) for event in own))
 
-    tags = {"source": "source", "medium": "medium", "campaign": "campaign", "ad": "content", "keyword": "term"}
+    tags = {
+        "source": "source",
+        "medium": "medium",
+        "campaign": "campaign",
+        "ad": "content",
+        "keyword": "term",
+    }
     record = {name: member(opening, f"mkt_{tag}") for name, tag in tags.items()}
     # An id alone does not tell whose it is.
     is_click = member(opening, "mkt_clickid") is not None and member(opening, "mkt_network") == "Google"
