@@ -407,7 +407,10 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         f"min(occurred) AS started, max(occurred) AS ended, bool_or(is_bot) AS is_bot, {source}, {details} "
         "FROM source_events WHERE visit_key IS NOT NULL GROUP BY visit_key"
     )
-    is_marked = "coalesce(mkt_source, mkt_medium, mkt_campaign) IS NOT NULL"
+    is_marked = (
+        "coalesce(nullif(lower(mkt_source), '(direct)'), nullif(lower(mkt_medium), '(none)'), "
+        "nullif(lower(mkt_campaign), '(direct)')) IS NOT NULL"
+    )
     known = snowplow_events.clicks()
     networks = ", ".join(map(literal, snowplow_events.CLICK_IDS.values()))
     is_click = f"NOT ({is_marked}) AND mkt_network NOT IN ({networks})"
@@ -421,8 +424,8 @@ def _create_snowplow_visits(connection: duckdb.DuckDBPyConnection) -> None:
         f"ELSE {site} END",
         "medium": f"CASE WHEN {is_marked} THEN mkt_medium WHEN {is_click} THEN 'cpc' ELSE {medium} END",
         "campaign": "mkt_campaign",
-        "ad": "mkt_content",
-        "keyword": "mkt_term",
+        "ad": f"CASE WHEN ({is_marked}) OR coalesce({is_click}, false) THEN mkt_content END",
+        "keyword": f"CASE WHEN ({is_marked}) OR coalesce({is_click}, false) THEN mkt_term END",
         "landing": export_tables.with_parameters("coalesce(page, '')", known),
         "came_from": "referrer",
         "is_derived": f"NOT (({is_marked}) OR coalesce({is_click}, false))",

@@ -179,7 +179,8 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
             FROM parsed
         )
         SELECT *, make_timestamp(micros) AS occurred,
-            coalesce({", ".join(MARKS)}) IS NOT NULL AND coalesce(source, '') <> '(direct)' AS is_marked,
+            coalesce({", ".join(MARKS)}) IS NOT NULL
+                AND (coalesce(source, '') <> '(direct)' OR coalesce(gclid, dclid) IS NOT NULL) AS is_marked,
             visitor || '.' || session AS visit_key,
             {{'micros': micros, 'ordering': coalesce(ordering, 0), 'event_index': coalesce(event_index, 0),
               'key': event_key}} AS event_order

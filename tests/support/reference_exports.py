@@ -115,7 +115,10 @@ def node_of_visit(campaign, page, clicks, derived, referrer):
     """
     query = query_of(page)
     tags = {name: query[tag] for tag, name in OF_TAG.items() if tag in query}
-    named = said(campaign) or said(tags)
+    named, tags = said(campaign), said(tags)
+    # Tags with another source than the record's are those of another click.
+    if len({words["source"] for words in (named, tags) if "source" in words}) < 2:
+        named = tags | named
     click = next((OF_CLICK[name] for name in OF_CLICK if name in query or name in clicks), {})
     if click or names_source(named):
         if not click.keys() <= named.keys():
