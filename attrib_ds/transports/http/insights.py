@@ -46,7 +46,7 @@ def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
         (of_interval(label), of_group(value))
         for label, value in zip(labels, table[group].to_pylist(), strict=True)
     ]
-    return table.take(sorted(range(len(keys)), key=keys.__getitem__))
+    return table.take(pa.array(sorted(range(len(keys)), key=keys.__getitem__), pa.int64()))
 
 
 def _label(text: str, interval: str, zone: ZoneInfo) -> str:
