@@ -336,6 +336,8 @@ def read_page(
         return Page(_Reader(columns, known).read(records), counters)
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8") from None
+    except msgspec.DecodeError as error:  # as msgspec 0.23 calls it
+        raise Unreadable(str(error)) from None
 
 
 def _wrapped(content: bytes) -> _Paged | None:

@@ -144,6 +144,7 @@ class TestClosedForm:
 
 
 class TestBootstrap:
+    @pytest.mark.large
     @pytest.mark.slow
     @pytest.mark.parametrize("name", [*RULES, *BY_PATH])
     def test_replicates_are_credits_of_resampled_users(self, name):
@@ -170,6 +171,7 @@ class TestBootstrap:
             mine = np.sort(found[replicate])
             np.testing.assert_allclose(mine[np.abs(mine) > 1e-9], expected, atol=1e-9)
 
+    @pytest.mark.large
     @pytest.mark.slow
     @few
     @given(touches, conversions, st.integers(0, 3))
@@ -525,6 +527,7 @@ def credits():
     return credited[credited["node_id"].notna()]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("intervals", ["closed_form", "bootstrap"])
 @pytest.mark.parametrize("model", MODELS)

@@ -53,6 +53,7 @@ PATH_MODELS = {
 # 3: weights
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys())

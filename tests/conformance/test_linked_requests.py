@@ -147,6 +147,7 @@ def test_links_lead_from_an_answer_to_requests_that_are_described(http: OverHttp
     assert run(http, PROJECT, runs=1, steps=6, without="^(?!.*(campaign|outlay))")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.http_only
 def test_every_resource_that_is_created_can_be_read_changed_and_deleted(http: OverHttp) -> None:

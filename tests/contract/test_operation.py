@@ -208,6 +208,7 @@ def test_the_contract_imports_no_engine() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", OPERATIONS)

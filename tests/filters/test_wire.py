@@ -362,6 +362,7 @@ def comparisons(draw):
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @settings(max_examples=400, deadline=2_000)

@@ -174,6 +174,7 @@ def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
     assert linear["value"].to_dict() == {"search": 15, "email": 15}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_large_file_can_be_uploaded(app, page, tmp_path):
     rows = "".join(
@@ -192,6 +193,7 @@ def test_a_large_file_can_be_uploaded(app, page, tmp_path):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
     page.goto(app)
@@ -204,6 +206,7 @@ def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
     page.get_by_role("heading", name="bakery").wait_for()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, page):
     """At each width and in each colour scheme; the pages are made once."""
@@ -248,6 +251,7 @@ def test_an_error_is_shown_in_the_form_and_can_be_corrected(app, page):
     assert page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.goto(app)
@@ -279,6 +283,7 @@ def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     assert "first_touch" in code
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_click_sees_an_edit_made_just_before(app, page):
     open_credits(page, app)
@@ -312,6 +317,7 @@ def tab_to(page, label):
     pytest.fail(f"Tab never reaches {label!r}")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_filter_narrows_a_search(app, page):
     open_sample(page, app)
@@ -376,6 +382,7 @@ def served(tmp_path):
     return partial(serving, command, port, tmp_path, ATTRIB_DS_HOME=str(home)), port, tmp_path / "key.json"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, served, tmp_path):
     serve, port, key = served
@@ -406,6 +413,7 @@ def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, serv
         page.screenshot(path=SCREENSHOTS / "app-live.png", full_page=True)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(app, page, served):
     serve, port, key = served
@@ -423,6 +431,7 @@ def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(
         assert page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
     sent = []
@@ -440,6 +449,7 @@ def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
     assert [frame for frame in sent if "comm_msg" in frame] == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_forms_work_in_jupyterlab(page, tmp_path):
     source = "from attrib_ds import forms, sample_project\n\nform = forms.insights(sample_project())\nform"

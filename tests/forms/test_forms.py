@@ -205,6 +205,7 @@ for file in sorted(pathlib.Path.cwd().glob("*/pasted.py")):
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_code_runs_where_it_is_pasted(shop, tmp_path):
     """In a new process, in the folder of the files that were chosen, without any other line."""

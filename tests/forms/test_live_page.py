@@ -371,6 +371,7 @@ def test_arguments_are_checked_at_once(projects, argument, message):
         at.forms.live(projects["embedded"], **argument)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_server_that_comes_back_is_read_again(tmp_path):
     at.connect("shop", path=tmp_path / "shop.duckdb").close()

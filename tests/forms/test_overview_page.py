@@ -142,6 +142,7 @@ def test_a_project_without_conversions_says_what_to_do():
         assert page.error is not None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_part_opens_the_credits_that_made_it(shop):
     bench = workbench()
@@ -159,6 +160,7 @@ def test_a_part_opens_the_credits_that_made_it(shop):
     assert "These are the conversions of everyone, not of FR alone." in shown(bench)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_address_shows_the_same_again(tmp_path, monkeypatch):
     bench = workbench("sample=1&page=Overview&period=4 weeks&only=Device&value=mobile")

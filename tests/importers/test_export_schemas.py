@@ -110,6 +110,7 @@ def test_ga4_with_the_required_columns_only():
 OPTIONAL = [path for path in leaves(GA4) if path[-1] not in ("event_timestamp", "event_name", "event_params")]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OPTIONAL, ids=".".join)
 def test_ga4_without_each_column(path):
@@ -138,6 +139,7 @@ def test_snowplow_with_all_columns(seed):
     assert {conversion.currency for conversion in expected.conversions} >= {"GBP", None}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SNOWPLOW if name != "event_id"])
 def test_snowplow_without_each_column(name):
@@ -234,12 +236,14 @@ def test_matomo_with_all_members(seed):
     assert len({session.node for session in expected.sessions}) > 5
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MATOMO_VISIT if name != "idVisit"])
 def test_matomo_without_each_member_of_a_visit(name):
     check_matomo([without(visit, (name,)) for visit in matomo_visits(5)])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MATOMO_ACTION)
 def test_matomo_without_each_member_of_an_action(name):

@@ -377,6 +377,7 @@ def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
         at.sync(shop, file, personal=False)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
@@ -554,6 +555,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, 3])
 def test_what_is_killed_goes_on(shop, tmp_path, kills):

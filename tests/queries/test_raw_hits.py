@@ -24,6 +24,7 @@ from attrib_ds.service import reading_of_hits
 NOON = datetime(2025, 1, 31, 12)
 
 
+@pytest.mark.large
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
 @pytest.mark.parametrize(
     ("seeds", "sizes"),
@@ -144,6 +145,7 @@ def test_arguments_of_another_kind_are_named(arguments, message):
         at.open_hits(given.pop("backend"), **given)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "compiler", "source", "columns"),

@@ -48,6 +48,7 @@ def sheet_of(rows, dimension="A1"):
     return f'{head}<dimension ref="{dimension}"/><sheetData>{rows}</sheetData></worksheet>'
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("rows", "dimension", "problem"),
     [
@@ -81,6 +82,7 @@ def test_a_sheet_is_found_under_any_name_and_in_any_encoding(tmp_path):
     refused(path, "more than 10,000,000 cells")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_workbook_that_unpacks_to_gigabytes_is_refused(tmp_path):
     path = tmp_path / "a.xlsx"

@@ -92,6 +92,7 @@ OPTIONAL = [
 ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_ga4_without_each_column():
     for path in OPTIONAL:
@@ -218,6 +219,7 @@ READ = (
 )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SNOWPLOW if name.startswith(READ) and name != "event_id"])
 def test_snowplow_without_each_column(name):

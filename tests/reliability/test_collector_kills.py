@@ -11,6 +11,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.large
 def test_what_collectors_acknowledged_is_in_parts_once_after_kills():
     summary = run(3, seed=1)
     assert summary.problems == []

@@ -32,6 +32,7 @@ def test_a_fault_is_told():
     assert problem.startswith("wrong: ValueError")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_costs_too_much(name):

@@ -8,6 +8,7 @@ from reliability.mixed_load import run
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_overload_is_refused_and_lived_through():
     summary = run(clients=200, seconds=5)
@@ -16,6 +17,7 @@ def test_overload_is_refused_and_lived_through():
     assert summary.most_mebibytes < 1_500
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_bearable_load_leaks_no_descriptor():
     summary = run(clients=4, seconds=8)

@@ -13,6 +13,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.large
 def test_an_outage_loses_nothing_with_consent_and_no_source_without():
     summary = run(seconds=3)
     assert summary.problems == []

@@ -127,6 +127,7 @@ def nested(form, times):
     return opening * times + inside + closing * times
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_nested_expressions():
     for form in FORMS:
@@ -311,6 +312,7 @@ WORDS = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(max_examples=300, deadline=None)
@@ -367,6 +369,7 @@ def expressions():
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(max_examples=300, deadline=None)

@@ -586,6 +586,7 @@ class ProjectMachine(RuleBasedStateMachine):
             assert raw["nonce"] == event.nonce
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_any_sequence_of_operations_leaves_what_the_model_says():
     run_state_machine_as_test(

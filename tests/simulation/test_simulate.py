@@ -21,6 +21,7 @@ def world(request):
     return simulate(request.param, users=20_000, seed=7, holdout=0.1)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_paths_can_be_built_from_the_frames(world):
     assert list(world.touchpoints.columns) == ["user_id", "node_id", "date"]
@@ -109,6 +110,7 @@ def test_without_effects_conversions_match_the_hazards():
     assert conversions == pytest.approx(users * expected, abs=4 * math.sqrt(users * expected))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("adstock", ["fading", "delayed"])
 @pytest.mark.parametrize(

@@ -114,6 +114,7 @@ def test_paths_are_those_of_a_plain_account(touched, happened, reset, precedence
     assert rows["event_id"].nunique() == len(happened)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, amounts, resets)
@@ -181,6 +182,7 @@ RATES = pd.DataFrame(
 )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, st.lists(st.sampled_from(["EUR", "USD", "GBP"]), min_size=15, max_size=15))
@@ -202,6 +204,7 @@ def test_converting_before_or_after_crediting_is_the_same(touched, happened, cur
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, dates, resets)

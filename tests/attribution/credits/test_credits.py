@@ -507,6 +507,7 @@ def frames():
     return touches, conversions, later.assign(value=-later["value"] / 2)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("is_refunded", [False, True], ids=["as sold", "with refunds"])
 @pytest.mark.parametrize("intervals", [None, "closed_form", "bootstrap"])
@@ -580,6 +581,7 @@ def test_engines_without_tests_are_refused():
             attempt()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_unchecked_engine_with_right_results_is_accepted():
     duckdb = engine_with_tables(name="duckdb")

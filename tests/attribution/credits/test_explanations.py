@@ -199,6 +199,7 @@ def test_reasons_of_the_discrete_hazard():
     assert ["before the lookback" in why for why in rows["why"]] == outside
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_weights_sum_to_the_credits_of_attribute(paths):
     for rule in rule_models():

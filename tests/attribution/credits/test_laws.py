@@ -56,6 +56,7 @@ def same(left, right):
         assert left[node] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions)

@@ -291,6 +291,7 @@ def test_no_conversions_give_an_empty_series_with_all_columns():
     assert empty.dtypes.to_dict() == whole.dtypes.to_dict()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
 @pytest.mark.parametrize("model", ["shapley", "participation", "fractribution", "conversion_rate_shapley"])
@@ -330,6 +331,7 @@ def world():
     return simulated.touchpoints, conversions, adjustments
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("date", ["event", "state", "touch"])
@@ -504,6 +506,7 @@ def test_each_month_has_a_markov_chain_of_its_own(weeks):
     pd.testing.assert_frame_equal(without, rows.drop(columns=list(BOUNDS)))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_of_models_that_are_fitted_once_are_jackknifed(weeks):
     paths = Paths.from_frames(*weeks)

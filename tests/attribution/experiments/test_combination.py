@@ -299,6 +299,7 @@ def _blind_to_harm(random, truth):
     return np.abs(truth)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "verdict", "harmful"),

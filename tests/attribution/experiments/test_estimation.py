@@ -241,6 +241,7 @@ def test_covariates_and_the_rule_are_chosen(paths):
         by_chain.by("week")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_controls_with_credit_cause_a_warning():
@@ -273,6 +274,7 @@ def test_without_controls_nobody_can_tell(paths):
     assert row["low"] < row["share"] < row["high"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "users", "verdict"),
@@ -288,6 +290,7 @@ def test_verdicts_in_simulated_worlds(scenario, users, verdict):
     assert row["low"] <= row["high"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_effects_in_worlds_where_nothing_has_one_are_never_clear():
     for scenario in ("promotions", "sessions"):

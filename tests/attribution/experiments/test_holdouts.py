@@ -466,6 +466,7 @@ def test_withheld_users_without_conversions_by_chance_are_no_evidence():
     assert np.mean(found) <= 0.06
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_cover_what_channels_cause():
     covered = []
@@ -656,6 +657,7 @@ def test_refused_clusters(options, users, message):
         holdout_effects(by_store(1, 2, 3, 4, 6, 5, 9), held("ads", *users), **options)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_of_clusters_without_an_effect_hold_zero_as_often_as_they_say():
     """Stores differ: of 5 of 16 stores, intervals at 90 % exclude zero in one of ten currencies."""

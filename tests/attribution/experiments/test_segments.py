@@ -71,6 +71,7 @@ def test_cells_add_up_to_the_whole(world, effects):
         assert whole.loc[node, "low"] < summed.loc[node, "caused"] < whole.loc[node, "high"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_effects_of_a_segment_are_those_of_its_users_alone(world, paths):
     model = DiscreteHazard(comparisons=1_000)  # All periods, so that nothing is drawn but times of day.
@@ -85,6 +86,7 @@ def test_effects_of_a_segment_are_those_of_its_users_alone(world, paths):
         assert row["high"] - row["low"] == pytest.approx(width, rel=0.4)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_contain_effects_that_differ_between_cells():
     hits, whole_hits = [], []
@@ -273,6 +275,7 @@ def test_effects_scaled_by_segment_are_reported_by_that_segment_only(trait_effec
         scaled_by.through({"display": ["email"]})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all():
@@ -298,6 +301,7 @@ def test_with_consent_that_differs_by_segment_its_shares_give_the_level_of_all()
     assert by_segment["low"] < caused < by_segment["high"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_with_users_missing_at_random_the_scaled_level_is_that_of_all():

@@ -336,6 +336,7 @@ def sparse_world(seed, users):
     return simulate(replace(scenario, channels=channels), users=users, seed=seed)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("has_table", [False, True], ids=["no table", "truncated table"])
 def test_effects_are_right_without_the_users_who_were_never_touched(has_table):

@@ -57,6 +57,7 @@ def test_touchpoints_that_a_node_causes_entirely_vanish_with_it(fitted, share):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_total_effects_are_those_of_a_world_in_which_display_causes_brand_searches():
     hits = {"direct": 0, "mediated": 0, "total": 0}
@@ -74,6 +75,7 @@ def test_total_effects_are_those_of_a_world_in_which_display_causes_brand_search
     assert abs(np.mean(errors)) < 0.2
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_in_simulated_mediation_direct_and_total_effects_are_near_the_truth():

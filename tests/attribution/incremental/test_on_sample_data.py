@@ -87,6 +87,7 @@ def explicit_regression(paths, comparisons, seed):
     return pd.Series((1 - expit(without) / expit(line)[:, None]).sum(axis=0), channels)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_credits_equal_those_of_an_explicit_regression(paths, credits):
     # Each draw of days without an order moves the credits by up to 30 conversions.

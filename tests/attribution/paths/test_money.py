@@ -97,6 +97,7 @@ def test_conversions_without_a_value_are_worth_their_later_amounts():
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_models_are_fitted_without_later_amounts():
     for model in ["markov", "markov_2", "fractribution", "conversion_rate_shapley", "shapley"]:

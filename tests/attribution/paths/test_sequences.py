@@ -79,6 +79,7 @@ def test_nodes_are_removed_from_paths_that_contain_others(path, options, expecte
     assert {tuple((step, 1) for step in expected.split()): (2.0, 3.0)}.items() <= found.items()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=examples(15), deadline=None)
 @given(journeys("abc"))
@@ -155,6 +156,7 @@ class TestIntervals:
         touchpoints = pd.DataFrame(touched, columns=["user_id", "node_id", "date"])
         return touchpoints, pd.DataFrame(converted, columns=["event_id", "user_id", "date"])
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_bounds_equal_those_of_leaving_out_each_group(self, frames):
         touchpoints, conversions = frames

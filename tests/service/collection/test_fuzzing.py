@@ -38,6 +38,7 @@ def load(source):
         store.close()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(URLS, URLS, WORDS, WORDS), min_size=1, max_size=5))
@@ -52,6 +53,7 @@ def test_any_text_is_loaded_or_rejected(rows):
 LINE = '203.0.113.7 - {} [31/Jan/2025:12:00:00 +0000] "GET {} HTTP/1.1" 200 5 "{}" "{}"'.format
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(

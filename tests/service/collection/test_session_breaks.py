@@ -121,6 +121,7 @@ HITS = st.lists(
 @settings(deadline=None, max_examples=60)
 @example([(n, node, True, "t") for n, node in enumerate("abba" * 3)], (60, 3))
 @example([(n, "direct", False, "t") for n in range(12)] + [(13, "ads", True, "t")], (5, 10_000))
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_engine_agrees_with_the_sequential_reference(rows, limits):
     """With low limits the recursion is taken in most draws."""

@@ -470,6 +470,7 @@ def result(portions):
         store.close()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @given(HITS, st.randoms(use_true_random=False), st.integers(1, 6))
 @settings(deadline=None, max_examples=20)

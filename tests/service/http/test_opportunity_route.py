@@ -240,6 +240,7 @@ def test_any_id_and_node_are_logged_as_they_are(home):
     assert set(log["node_id"]) == {node}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("lift", [0, 0.4], ids=["a-a", "a-b"])
 def test_the_effect_of_a_placement_is_that_of_the_simulation(home, lift):
@@ -320,6 +321,7 @@ def test_an_id_that_was_used_before_does_not_keep_another_opportunity_out_of_the
             assert log["withheld"].tolist() == drawn["withheld"].tolist()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_experiment_over_http_finds_the_effect_that_the_placement_has(home):
     """Views, questions and orders go over HTTP, and are read over HTTP: the interval has what the placement caused."""

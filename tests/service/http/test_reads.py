@@ -736,6 +736,7 @@ def test_only_an_administrator_may(admin, backup_folder):
         assert narrow(method, path, b"" if method == "PUT" else None).status == 403
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_account_receives_few_long_answers_at_once(home, big_shop, tmp_path):
     """One reader's searches without limit take the memory of two, and leave the others alone."""

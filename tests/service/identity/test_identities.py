@@ -60,6 +60,7 @@ def partition(labels):
     return sorted(groups.values())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(

@@ -663,6 +663,7 @@ def columns(draw, rows):
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(content)])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("resource", NAMES)

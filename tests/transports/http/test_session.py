@@ -500,6 +500,7 @@ media = st.sampled_from(["application/json", ARROW, "text/html", "text/plain", "
 statuses = st.sampled_from([200, 201, 204, 301, 304, 400, 401, 404, 409, 410, 418, 429, 500, 503, 599])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(
     max_examples=examples(60),

@@ -546,6 +546,7 @@ def test_a_service_that_is_gone_does_not_disturb_the_page(page, script):
         assert page.evaluate("Object.keys(window).filter((name) => name.startsWith('attrib'))") == ["attrib"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("orders", "has_effect"), [("number % 2", False), ("isShown", True)], ids=["a-a", "a-b"]
 )
