@@ -336,7 +336,7 @@ def read_page(
         return Page(_Reader(columns, known).read(records), counters)
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8") from None
-    except msgspec.DecodeError as error:  # as msgspec 0.23 calls it
+    except msgspec.DecodeError as error:  # from msgspec 0.23 on
         raise Unreadable(str(error)) from None
 
 
