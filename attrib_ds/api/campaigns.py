@@ -183,7 +183,8 @@ def update_campaign(
     Returns
     -------
     int or None
-        1 if something changed; 0 if not, or if there is no such campaign; None if the service does not say.
+        1 if the campaign changed, 0 if nothing changed or there is no such campaign. None if the service does
+        not say.
 
     Raises
     ------

@@ -229,6 +229,7 @@ _FIRST_INSTANT, _LAST_INSTANT = (
 _LARGEST_POWER: Final = 400
 _PLACE: Final = re.compile(r"at `\$\[(\d+)\]((?:\.[^.\[`]+)*)")
 _TOO_DEEP: Final = f"a record is nested too deeply; expected at most {DEEPEST} levels"
+_NOT_UTF8: Final = "it is not UTF-8"
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 #: What some services write in place of an object that is absent.
 _NOTHING: Final = (b"[]", b'""', b"false")
@@ -335,9 +336,10 @@ def read_page(
     try:
         return Page(_Reader(columns, known).read(records), counters)
     except UnicodeDecodeError:
-        raise Unreadable("it is not UTF-8") from None
-    except msgspec.DecodeError as error:  # as msgspec 0.23 calls it
-        raise Unreadable(str(error)) from None
+        raise Unreadable(_NOT_UTF8) from None
+    except msgspec.DecodeError as error:
+        # msgspec has an error of its own for it from 0.23 on.
+        raise Unreadable(_NOT_UTF8 if "UTF-8" in str(error) else str(error)) from None
 
 
 def _wrapped(content: bytes) -> _Paged | None:

@@ -176,7 +176,6 @@ def test_two_files_of_ones_own_lead_to_credits(app, page, tmp_path):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_a_large_file_can_be_uploaded(app, page, tmp_path):
     rows = "".join(
         f"user-{row % 1000},search,2025-01-{1 + row % 28:02d}T12:00:00Z\n" for row in range(400_000)
@@ -209,7 +208,6 @@ def test_a_project_of_this_machine_is_opened(app, page, tmp_path):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, page):
     """At each width and in each colour scheme; the pages are made once."""
 
@@ -239,7 +237,6 @@ def test_no_page_of_the_app_breaks_a_rule_of_accessibility(app, page):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
     page.goto(app)
     page.get_by_role("button", name="Open the sample").wait_for()
@@ -272,7 +269,6 @@ def test_the_keyboard_alone_leads_from_opening_to_credits(app, page):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_a_click_sees_an_edit_made_just_before(app, page):
     open_credits(page, app)
     # The page holds the second edit back while the kernel processes the first; the click overtakes it.
@@ -307,7 +303,6 @@ def tab_to(page, label):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_a_filter_narrows_a_search(app, page):
     open_sample(page, app)
     page.get_by_role("button", name="Visits", exact=True).click()
@@ -404,7 +399,6 @@ def test_visits_and_conversions_appear_in_the_live_page(app, browser, page, serv
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(app, page, served):
     serve, port, key = served
     with serve():
@@ -423,7 +417,6 @@ def test_the_live_page_says_that_the_server_is_away_and_goes_on_when_it_is_back(
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
     sent = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
@@ -442,7 +435,6 @@ def test_a_page_that_shows_something_else_asks_for_no_numbers(app, page):
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_forms_work_in_jupyterlab(page, tmp_path):
     source = "from attrib_ds import forms, sample_project\n\nform = forms.insights(sample_project())\nform"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])

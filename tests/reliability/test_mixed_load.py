@@ -10,7 +10,6 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 @pytest.mark.large
 @pytest.mark.slow
-@pytest.mark.large
 def test_overload_is_refused_and_lived_through():
     summary = run(clients=200, seconds=5)
     assert summary.problems == []
