@@ -71,6 +71,8 @@ class Search:
         Number of records that the last walk lacked of the total.
     is_read_once : bool, default False
         Whether pages are used before all are read, so that they cannot be read again.
+    moves : bool, default False
+        Whether records were seen to move, as those of one millisecond do in services without an order of ties.
     warned : set of str
         Unknown fields that the connection has warned of.
     """
@@ -84,6 +86,7 @@ class Search:
     total: int | None = None
     missing: int = 0
     is_read_once: bool = False
+    moves: bool = False
     warned: set[str] = field(default_factory=set)
 
     @property
@@ -131,7 +134,7 @@ class Search:
             return
         problem = f"{missing} of {self.total} records are missing in the service's responses"
         if missing != self.missing and not self.is_read_once:
-            self.missing = missing
+            self.missing, self.moves = missing, True
             raise _Moved(problem)
         warn(f"{self.operation.name}: {problem}; its total may be an estimate")
 
@@ -379,9 +382,13 @@ class _ByTime(_Walk):
         while not is_last:
             # The last record is read again, which shows whether records of its millisecond moved.
             overlap = min(self._position, 1, self._search.page_size - 1)
+            if self._search.moves and self._position < self._search.page_size:
+                # All that are read of the millisecond are read again, in whatever order they come.
+                overlap = self._position
             table, total = self._search.page(self._request, offset=self._position - overlap)
             ids = np.array(table["_id"].to_pylist(), dtype=object)
-            if overlap and (not len(ids) or ids[0] != self._seen[-1]):
+            if overlap not in {0, self._position} and (not len(ids) or ids[0] != self._seen[-1]):
+                self._search.moves = True
                 attempts += 1
                 if attempts == _ATTEMPTS:
                     raise _Moved(f"the records changed while they were read, at {self._bound}")
