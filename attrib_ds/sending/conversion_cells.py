@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,9 @@ _AMOUNT: Final = TypeAdapter(Amount)
 _NUMBER: Final = "a number"
 #: What the text of an instant has, and that of a day has not.
 _CLOCK: Final = ":"
+#: Days as databases and files write them; as many characters name the day.
+_MIDNIGHT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T]00:00(:00([.]0+)?)?)?")
+_DAY_LENGTH: Final = 10
 #: What a field of each type holds, where it is not called so.
 _EXPECTED: Final = {
     "string": "text",
@@ -236,8 +240,7 @@ def dates(column: pd.Series[Any], zone: ZoneInfo, *, dayfirst: bool | None) -> C
     written = moments(_texts(column), dayfirst=dayfirst)
 
     def in_service_form(cell: Any) -> datetime:
-        day = cell.date() if holds_days and isinstance(cell, datetime) else None
-        day = day or instants.parse_day(cell, argument="date")
+        day = _day_of(cell, is_day=holds_days, argument="date")
         return instants.parse_exact(cell, argument="date") if day is None else end_of(day)
 
     def end_of(day: date) -> datetime:
@@ -260,11 +263,21 @@ def dates(column: pd.Series[Any], zone: ZoneInfo, *, dayfirst: bool | None) -> C
 
 
 def _holds_days(column: pd.Series[Any]) -> bool:
-    """Return whether all values are midnights without a time zone, as pandas holds days."""
+    """Return whether all values are midnights without a time zone, as pandas and databases write days."""
     kind = column.dtype
-    if not isinstance(kind, np.dtype) or kind.kind != "M":
-        return False
-    return bool((column.dropna().dt.time == time(0)).all())
+    if isinstance(kind, np.dtype) and kind.kind == "M":
+        return bool((column.dropna().dt.time == time(0)).all())
+    cells = column.dropna().tolist()
+    return all(isinstance(cell, str) and _MIDNIGHT.fullmatch(cell.strip()) for cell in cells)
+
+
+def _day_of(cell: Any, *, is_day: bool, argument: str) -> date | None:
+    """Return the day that a cell names, as a midnight does in a column of days."""
+    if isinstance(cell, str):
+        return instants.parse_day(cell.strip()[: _DAY_LENGTH if is_day else None], argument=argument)
+    if is_day and isinstance(cell, datetime) and cell == cell:
+        return cell.date()
+    return instants.parse_day(cell, argument=argument)
 
 
 def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Series[Any]:
@@ -272,10 +285,8 @@ def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Seri
     are_days = _holds_days(dates)
 
     def day_of(cell: Any) -> date | None:
-        if isinstance(cell, datetime):
-            return cell.date() if are_days and cell == cell else None
         try:
-            return instants.parse_day(cell.strip() if isinstance(cell, str) else cell, argument="eventDate")
+            return _day_of(cell, is_day=are_days, argument="eventDate")
         except errors.InvalidRequest:
             return None
 

@@ -168,6 +168,7 @@ def test_one_currency_stands_for_all_values_and_the_projects_by_default(shop):
     "days",
     [
         ["2025-01-31", "2025-02-01"],
+        ["2025-01-31 00:00:00", "2025-02-01T00:00"],
         pd.to_datetime(["2025-01-31", "2025-02-01"]),
         [datetime(2025, 1, 31).date(), datetime(2025, 2, 1).date()],
     ],

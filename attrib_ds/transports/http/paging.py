@@ -72,7 +72,7 @@ class Search:
     is_read_once : bool, default False
         Whether pages are used before all are read, so that they cannot be read again.
     moves : bool, default False
-        Whether records were seen to move, as those of one millisecond do in services without an order of ties.
+        Whether records were seen to move, as those of one instant do in services that do not order ties.
     warned : set of str
         Unknown fields that the connection has warned of.
     """
