@@ -404,7 +404,7 @@ def shown(result):
 
 # One of a form and one of the protocol are enough for every run.
 @pytest.mark.parametrize(
-    "form", ["Polars", *(pytest.param(form, marks=pytest.mark.slow) for form in ("Arrow", "stream"))]
+    "form", ["Polars", *(pytest.param(form, marks=pytest.mark.large) for form in ("Arrow", "stream"))]
 )
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.slow

@@ -65,6 +65,7 @@ def test_a_report_is_written_whatever_the_console_knows(run, tmp_path):
     assert CAMPAIGN in (folder / "out" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_every_command_prints(run, tmp_path):
     folder = tmp_path / CAMPAIGN

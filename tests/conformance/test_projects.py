@@ -251,6 +251,7 @@ def test_r003_markers_are_visible_in_answers_about_their_own_project(asked):
     assert all(any(b"alpha" in item for _, item in asked.alone[name]) for name in shown)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_r003_changes_of_one_project_change_no_other(asked):
     first = asked.first

@@ -318,6 +318,7 @@ def test_requests_go_on_while_a_project_is_restored(backup, path):
         assert send(service, "check_project").read().num_rows == 0
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_restoration_waits_for_rows_that_are_read(backup, path, monkeypatch):
     monkeypatch.setattr(service_module, "_SECONDS_TO_BE_ALONE", 0.1)

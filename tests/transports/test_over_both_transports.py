@@ -1,7 +1,6 @@
 """Every function of a project answers the same whether the project is embedded or remote."""
 
 import inspect
-import itertools
 import json
 import re
 import shutil
@@ -27,9 +26,13 @@ FORMS = {"arrow": answers.EITHER, "json": answers.JSON}
 #: Projects with no rows, one of each kind, and many.
 SIZES = ("empty-shop", "single-shop", "sample-shop")
 CASES = [
-    *itertools.product(FORMS, SIZES[:2]),
+    ("json", SIZES[0]),
+    ("json", SIZES[1]),
     ("arrow", SIZES[2]),
-    pytest.param("json", SIZES[2], marks=pytest.mark.slow),
+    *(
+        pytest.param(*case, marks=pytest.mark.large)
+        for case in zip(("arrow", "arrow", "json"), SIZES, strict=True)
+    ),
 ]
 DEALS = pd.DataFrame(
     {

@@ -367,6 +367,7 @@ def large(seed):
     return touchpoints, conversions
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "asked"),

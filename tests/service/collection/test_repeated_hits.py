@@ -79,6 +79,7 @@ def load_raw(store, *portions):
         load_records(store, "hits", table(*found))
 
 
+RARELY = [pytest.mark.large, pytest.mark.slow]
 WAYS = {"collected": collect, "parts": load_parts, "raw hits": load_raw}
 
 
@@ -95,9 +96,9 @@ HITS = "SELECT id, trackerId, serverDate, userAgent FROM hits ORDER BY id"
     ("way", "is_together"),
     [
         ("collected", False),
-        pytest.param("collected", True, marks=pytest.mark.slow),
-        pytest.param("parts", True, marks=pytest.mark.slow),
-        pytest.param("raw hits", False, marks=pytest.mark.slow),
+        pytest.param("collected", True, marks=RARELY),
+        pytest.param("parts", True, marks=RARELY),
+        pytest.param("raw hits", False, marks=RARELY),
     ],
 )
 @pytest.mark.parametrize(

@@ -446,6 +446,7 @@ def read(store, query):
         return cursor.execute(query).fetchall()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_makes_the_sessions_that_its_hits_make_one_by_one(memory_store, name):

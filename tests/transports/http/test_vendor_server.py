@@ -592,6 +592,7 @@ def test_exports_vary(start):
     assert start("export-dialect-bom").post("/users/export", **body).content.startswith(b"\xef\xbb\xbf_id")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
