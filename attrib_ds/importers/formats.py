@@ -18,6 +18,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import folded
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, described, literal, quoted
+from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
 
 #: Rows with the sum of others, which reports have above or below them.
@@ -232,8 +233,6 @@ def is_log(rows: object) -> bool:
 
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
     """Open an access log as page views, with the visits of visitors, apart from their campaigns."""
-    from attrib_ds.traffic.agents import is_bot  # slow to import
-
     path = Path(file).expanduser()
     if not path.is_file():
         raise InvalidRequest(f"{argument}: {path.name!r} does not exist")

@@ -140,10 +140,11 @@ def _unwrapped(text: str) -> str:
 
 def _item_refunds(export: export_tables.Export) -> dict[str, str]:
     """Return SQL for the sums of the refunds of the items, as text; NULL where no item has one."""
-    items = f"CASE WHEN {export.text('event_name')} = 'refund' THEN {_unwrapped(export.text('items'))} END"
+    event, items = export.text("event_name", "name"), _unwrapped(export.text("items"))
+    refunded = f"CASE WHEN {event} = 'refund' THEN {items} END"
 
     def total(name: str) -> str:
-        amounts = f"json_extract_string({items}, '$[*].{name}')"
+        amounts = f"CAST(json_extract_string({refunded}, '$[*].{name}') AS VARCHAR[])"
         numbers = f"list_transform({amounts}, lambda amount: try_cast(amount AS DOUBLE))"
         return f"CAST(round(list_sum({numbers}), 6) AS VARCHAR)"
 

@@ -166,11 +166,11 @@ def email(cell: Any) -> str | None:
 
     Files write one address in several ways, and the last one sent is the address of the user.
     """
-    if person_ids.is_nobody(text(cell)):
+    if isinstance(cell, str) and person_ids.is_nobody(cell):
         return None
     try:
         return identifiers.normal_email(cell).lower()
-    except ValueError:
+    except (TypeError, ValueError):
         raise Unfit("an email address") from None
 
 

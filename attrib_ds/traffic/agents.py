@@ -7,8 +7,6 @@ from functools import cache, lru_cache
 from typing import Final
 
 import pyarrow as pa
-import ua_parser
-from crawleruseragents import CRAWLER_USER_AGENTS_DATA, is_crawler
 
 from attrib_ds.traffic.sources import Unresolved, resolve_in_time
 
@@ -81,6 +79,9 @@ def is_bot(text: str) -> bool:
     >>> is_bot("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0")
     False
     """
+    import ua_parser  # slow to import
+    from crawleruseragents import is_crawler
+
     word = text.strip()[:LONGEST_AGENT]
     if not word or is_crawler(word):
         return True
@@ -98,6 +99,8 @@ def describe(text: str) -> tuple[str | None, ...]:
     >>> describe(f"{phone} (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1")
     ('Mobile Safari', '17.2', '17', 'WebKit', '605.1.15', 'iOS', '17.2', 'Apple', 'iPhone', 'mobile', None)
     """
+    import ua_parser  # slow to import
+
     word = text[:LONGEST_AGENT]
     parsed = ua_parser.parse(word)
     browser, system, device = parsed.user_agent, parsed.os, parsed.device
@@ -118,6 +121,8 @@ def describe(text: str) -> tuple[str | None, ...]:
 
 @cache
 def _crawlers() -> re.Pattern[str]:
+    from crawleruseragents import CRAWLER_USER_AGENTS_DATA
+
     return re.compile("|".join(f"(?:{crawler['pattern']})" for crawler in CRAWLER_USER_AGENTS_DATA))
 
 
@@ -126,6 +131,8 @@ def _crawler(text: str) -> tuple[str | None, str | None, str | None] | None:
 
     The general patterns take the name of some from the address in the comment.
     """
+    from crawleruseragents import is_crawler
+
     found = _crawlers().search(text) if is_crawler(text) else None
     if found is None:
         return None

@@ -179,7 +179,7 @@ def test_renamed_nodes_have_their_present_name(files, capsys):
         main(["attribute", *files, "--models", "last_touch", "--alias", "email=mail", "--alias", "a=b"]) == 0
     )
     printed = capsys.readouterr()
-    assert row_of(printed.out, "mail")[:2] == [1.0, 100.0]
+    assert row_of(printed.out, "mail")[:3] == [1.0, 50.0, 100.0]
     assert "aliases: no campaign or other node is named 'a'" in printed.err
 
 

@@ -12,7 +12,7 @@ from attrib_ds import Paths, attribute, credit_series
 from attrib_ds.records.frames import TEXT
 
 # Users who never meet, and orders before all touchpoints, are among what is drawn.
-pytestmark = [pytest.mark.filterwarnings("ignore:users"), pytest.mark.filterwarnings("ignore:clocks")]
+pytestmark = [pytest.mark.filterwarnings(f"ignore:{topic}") for topic in ("users", "clocks", "adjustments")]
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 HALF_DAY = timedelta(hours=12)
