@@ -415,6 +415,22 @@ def test_g264_hits_and_events_of_a_page_have_one_clock(home, hours):
     assert abs(second[0] - received) < timedelta(seconds=60)
 
 
+def test_g264_an_event_of_a_page_that_ended_before_the_answer_is_after_its_view(home):
+    with at.connect("shop", path=home / "shop.duckdb") as shop:
+        at.create_event_type(shop, "order", name="Order")
+    now = instants.format(instants.now())
+    order = {"projectId": "shop", "eventType": "order", "nonce": "n-1", "trackerId": "t-1", "data": {}}
+    with running(home, options=ServerOptions(rate_limits=None)) as url:
+        post = posting(url)
+        # The event arrives before the page view, which was sent before it.
+        assert post(order | {"eventDate": now, "sentAt": now}, path="/api/v1/events/sync").status == 200
+        assert post(hit(date=now, sentAt=now)).status == 202
+    ((viewed,),) = rows(home, "SELECT serverDate FROM hits")
+    ((ordered, created),) = rows(home, "SELECT eventDate, createdAt FROM events")
+    assert ordered > viewed
+    assert ordered - created <= timedelta(seconds=2)
+
+
 def test_a_source_is_found_beyond_what_is_kept_of_an_address(home):
     far = f"https://shop.example/?x={'y' * 3_000}&utm_source=news&utm_medium=email"
     with running(home) as url:
