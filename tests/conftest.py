@@ -13,6 +13,7 @@ import pytest
 from _pytest.doctest import DoctestItem
 from cryptography.hazmat.primitives import serialization
 from hypothesis import Phase, settings
+from support.few_cases import keep_few_cases
 from support.flaky_tests import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401
 
 from attrib_ds import connect, load, sample_project
@@ -49,6 +50,7 @@ def pytest_collection_modifyitems(items):
         ):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.sample_example)
+    keep_few_cases(items)
 
 
 _HOMES = itertools.count()

@@ -48,6 +48,7 @@ def assert_same_everywhere(name, result):
                 assert cells.dt.unit == "us", f"{name}: {column} is in {cells.dt.unit}"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_credits(paths):
     models = {"last": "last_touch", "linear": "linear", "chain": "markov"}
@@ -77,6 +78,7 @@ def test_credits(paths):
         assert_same_everywhere(name, result)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_answers_of_the_service(shop):
     credits = at.attribute(at.conversion_paths(shop, event_type="order", level="campaign"), "linear")

@@ -61,6 +61,7 @@ REMOTE = """
 """
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("body", [EMBEDDED, REMOTE], ids=["embedded", "remote"])
 def test_a_forked_child_is_refused_at_once(tmp_path, body):
     code = textwrap.dedent(FORK) + textwrap.dedent(body)

@@ -142,6 +142,7 @@ def test_many_clusters_are_planned(narrow):
     assert 1_900 < found["withheld"] < 2_000
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("whole", [np.int32, np.int64, np.uint8])
 def test_numbers_of_numpy_are_numbers(whole):
     rows = pd.DataFrame({"path": ["a > b", "b"], "n": [3, 2]})

@@ -85,12 +85,14 @@ def test_a_closed_project_says_so():
         list_nodes(shop)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_paths_keep_their_project_open():
     paths = conversion_paths(sample_project(), event_type="order")
     assert attribute(paths, "linear")["conversions"].sum() == pytest.approx(1446)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_sample_opens_again_as_it_is(tmp_path):
     with sample_project(tmp_path / "sample.duckdb") as first:

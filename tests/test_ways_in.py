@@ -214,6 +214,7 @@ def check(way, given):
         assert not is_due or any(word in message for message in messages for word in _WORDS[topic]), topic
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=2, deadline=None)
 @given(data())
@@ -232,6 +233,7 @@ def two_clocks(hours):
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("way", "hours", "shift"),
     [

@@ -275,6 +275,7 @@ def test_the_file_is_for_its_owner_alone_and_has_the_only_private_key(keys_shop,
     assert details == [["create_key", key["_id"], "{}"]]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_key_reads_what_its_scopes_allow_and_no_more(keys_shop, home, tmp_path):
     create_key(keys_shop, tmp_path / "reader.json", scopes=["interactions:read"])
@@ -288,6 +289,7 @@ def test_a_key_reads_what_its_scopes_allow_and_no_more(keys_shop, home, tmp_path
             list_keys(remote)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_key_opens_the_project_on_a_server_until_it_is_revoked(keys_shop, home, tmp_path):
     create_key(keys_shop, tmp_path / "first.json")

@@ -275,6 +275,7 @@ def test_what_can_be_done_for_no_row_is_raised(ads, tmp_path):
         at.create_outlays(reading, "my-ads", spend(("c", 1, *days)))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_campaigns_of_the_sample_are_listed_with_their_spend():
     with at.sample_project() as shop:

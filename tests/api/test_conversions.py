@@ -145,6 +145,7 @@ def test_level_credits_the_ancestor_and_brings_spend(shop):
     assert credits.loc["letter", "roas"] == pytest.approx(3)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_period_without_conversions_or_spend_has_the_columns_of_any_other(shop):
     order = {"event_type": "order", "statistic": "turnover", "level": "campaign"}
@@ -300,6 +301,7 @@ def test_sessions_may_go_before_offline_interactions(shop):
     assert valued_credited(paths)["letter"] == pytest.approx(1 / 3 + 1)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_events_of_any_type_or_of_the_same_one_reset(shop):
     # Anna's lead on the 6th came before her order.
@@ -316,6 +318,7 @@ def test_events_of_any_type_or_of_the_same_one_reset(shop):
     assert valued_credited(conversion_paths(shop, **late, reset="same")) == {None: 1.0}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_windows_and_periods_may_end_at_the_state(shop):
     lead = {"event_type": "lead", "state": "qualified"}
@@ -330,6 +333,7 @@ def test_windows_and_periods_may_end_at_the_state(shop):
     assert credit_series(paths, "linear", date="state")["day"].tolist() == ["2025-01-07"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_what_updates_change_is_a_later_amount(shop):
     returned = {"id": [FIRST_ORDER] * 2, "storageKey": "turnover", "value": [60.0, 0.0]}
@@ -357,6 +361,7 @@ def test_what_updates_change_is_a_later_amount(shop):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_further_statistics_are_later_amounts(shop):
     order = pd.DataFrame(
@@ -407,6 +412,7 @@ def abroad(shop):
     return shop
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_values_and_spend_are_converted_by_the_rates_of_the_project(abroad):
     with pytest.raises(errors.InvalidRequest, match="there is no rate of NOK to EUR on 2025-01-11"):
@@ -426,6 +432,7 @@ def test_values_and_spend_are_converted_by_the_rates_of_the_project(abroad):
     assert apart.groupby("currency")["spend"].sum().to_dict() == pytest.approx({"EUR": 40.0, "NOK": 400.0})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_rates_of_ones_own_go_before_those_of_the_project(abroad):
     set_rates(abroad, pd.DataFrame({"currency": "NOK", "date": ["2025-01-01"], "rate": [0.08]}))
@@ -550,6 +557,7 @@ def turnover(project, **question):
     return conversion_paths(project, event_type="order", statistic="turnover", **question)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_only_conversions_of_users_who_match_are_credited(shop):
@@ -567,6 +575,7 @@ def test_an_audience_is_a_condition_or_one_of_the_project(shop):
     assert values(turnover(shop, audience=by_id)).keys() == {"shoes", "letter", "direct"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_users_and_events_are_filtered_together(shop):
     has_lead = user("eventTypesCount.lead") >= 1

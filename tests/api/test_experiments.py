@@ -113,6 +113,7 @@ def test_a_node_that_does_not_exist_yet_causes_a_warning(shop_with_nodes, node_i
     assert at.experiments.list_holdouts(shop_with_nodes)["node_id"].tolist() == [node_id]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_clients_that_cannot_list_nodes_are_warned_too(tmp_path):
     with at.connect("my-shop", path=tmp_path / "my-shop.duckdb") as shop:
@@ -149,6 +150,7 @@ def test_threads_lose_no_holdout(shop):
     check_that_no_change_is_lost(shop, shop)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_clients_of_a_server_lose_no_holdout(tmp_path):
     at.connect("my-shop", path=tmp_path / "my-shop.duckdb").close()

@@ -475,6 +475,7 @@ def test_trashed_events(projects):
     assert at.list_trashed_events(paris, until=today - timedelta(days=2)).empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_mirrors(paris, tmp_path):
     with at.sync(paris, tmp_path / "mirror.duckdb", **DAY) as mirror:

@@ -123,6 +123,7 @@ def test_a_row_that_was_rejected_can_be_corrected(shop):
         ("Owner", 900, "expected text, got number 900"),
     ],
 )
+@pytest.mark.few(7)
 @pytest.mark.slow
 def test_a_problem_names_the_column_and_the_row_of_the_file(shop, column, cell, problem):
     at.create_event_type(
@@ -154,6 +155,7 @@ def test_values_may_be_text_and_spaces_are_left_out(shop):
     assert values.set_index("currency")["value"].to_dict() == {"EUR": 900.5, "USD": 450.0}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_one_currency_stands_for_all_values_and_the_projects_by_default(shop):
     at.send_conversions(shop, deals(), **COLUMNS | {"currency": "CHF"})
@@ -248,6 +250,7 @@ def test_a_file_without_a_valid_row_declares_nothing(shop):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_fields_of_an_existing_event_type_are_used():
     with at.sample_project() as shop:

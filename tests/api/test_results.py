@@ -107,6 +107,7 @@ def test_a_folder_that_is_not_there(shop, tmp_path):
         export_users(shop, tmp_path / "nowhere" / "users.csv", columns=["_id"])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "xlsx"])
 # The zip file inside a failed XLSX file cannot be closed.

@@ -108,6 +108,7 @@ journeys = st.lists(
 )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=examples(10), deadline=None)
 @given(journeys, st.sampled_from([0.1, 1.0, 5.0]))
@@ -151,6 +152,7 @@ def test_the_seed_changes_the_groups():
     assert found[0] != pytest.approx(found[2], rel=1e-6)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -218,6 +220,7 @@ def test_by_hand(frames):
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 def test_credits_equal_those_of_paths_with_the_lookback():

@@ -45,6 +45,7 @@ def test_shrinkage_pulls_sets_towards_the_overall_rate():
     assert found == pytest.approx({"a": 2 + 1 - of_b, "b": of_b})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys("abcde", max_size=8), st.sampled_from([0, 0, 3]))
@@ -227,6 +228,7 @@ def test_shrinkage():
     assert found == pytest.approx({"a": 1 + 3 / 3, "b": 2 + 3 * 2 / 3})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few_fractribution
 @given(journeys("abc", max_size=9, max_length=4), st.sampled_from([0, 0, 2]))

@@ -201,6 +201,7 @@ class TestBootstrap:
         # Four: there are nine nodes, and five models.
         assert (np.abs(found.mean(axis=0) - whole) <= 4 * error + 1e-9).all()
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_a_bootstrap_and_the_closed_form_agree(self, paths):
         models = ["linear", "participation", "markov"]
@@ -216,6 +217,7 @@ class TestBootstrap:
             assert ratio[["linear", "participation"]].between(0.85, 1.15).all()
             assert 0.65 < ratio["markov"] < 1.4
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_the_same_seed_gives_the_same_bytes_and_order_of_rows_changes_nothing(self, world):
         def credits(frame, seed):
@@ -240,6 +242,7 @@ class TestBootstrap:
         assert (other["low"] != first["low"]).mean() > 0.9
         pd.testing.assert_series_equal(other["conversions"], first["conversions"])
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_duplicating_all_users_narrows_shares_by_the_root_of_two(self, world):
         twins = [
@@ -285,6 +288,7 @@ class TestBootstrap:
 
 
 class TestLimits:
+    @pytest.mark.large
     @pytest.mark.slow
     @pytest.mark.parametrize("intervals", ["closed_form", "bootstrap"])
     def test_bounds_of_non_negative_credits_are_non_negative(self, intervals):

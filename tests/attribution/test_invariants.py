@@ -100,6 +100,7 @@ def straight(drawn, parents, models):
     return credits.set_index(["model", "node_id"])["conversions"].sort_index()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(
@@ -114,6 +115,7 @@ def test_rolling_up_is_attributing_above_for_weights_that_ask_for_no_node(drawn,
     assert expected.index.isin(found.index).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", NAMING)
 def test_rolling_up_differs_for_models_that_compare_nodes(model):
@@ -126,6 +128,7 @@ def test_rolling_up_differs_for_models_that_compare_nodes(model):
 # 8: idempotence
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys("ab", max_length=6))
@@ -141,6 +144,7 @@ def test_collapsing_twice_is_collapsing_once(drawn):
 # 9: causality, for models of whole paths
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_touches_after_the_conversion_change_no_model_of_whole_paths():
     drawn = [("ab", 2, 3.0, 1), ("b", 1, 1.0, 4), ("aab", 1, -2.0, 0), ("a", 0, 0.0, 3)]
@@ -162,6 +166,7 @@ def test_touches_after_the_conversion_change_no_model_of_whole_paths():
 # 10: null players
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys("abc", max_size=5), st.integers(1, 9))
@@ -188,6 +193,7 @@ def test_a_node_that_changes_no_rate_earns_nothing_where_lift_is_what_counts(dra
 # 11: symmetry and efficiency
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys("abc", max_size=5))
@@ -202,6 +208,7 @@ def test_symmetric_nodes_earn_equal_credit(drawn):
     assert parts.loc["a"].tolist() == pytest.approx(parts.loc["b"].tolist(), abs=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys())
@@ -219,6 +226,7 @@ def test_everything_is_divided_and_positions_add_up_to_nodes(drawn):
 # 12: single touchpoints
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(("converted", "lost", "value"), [(1, 0, 0), (3, 7, -20)])
 def test_the_only_touchpoint_earns_everything(converted, lost, value):
@@ -235,6 +243,7 @@ def test_the_only_touchpoint_earns_everything(converted, lost, value):
 # 13: limits
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys("abc", max_size=4))

@@ -28,6 +28,7 @@ def effects_of(paths, column="removal_effect", **options):
     return removal_effects(paths, **options).set_index("node_id")[column].to_dict()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_removal_effects_by_hand():
     # From the start to a 4/6, to b 2/6; a to b 2/4; b converts 3 of 4 times: 1/2 converts.
@@ -91,6 +92,7 @@ def test_transitions_of_order_two_distinguish_two_touchpoints():
     assert set(alone["outcome"]) == {"node", "conversion"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys(), st.sampled_from([1, 2, 3, 4]))
@@ -175,6 +177,7 @@ def test_the_highest_order_counts_conversions_whose_path_contains_the_node(drawn
         assert effect == pytest.approx(met / total, abs=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(journeys())
@@ -224,6 +227,7 @@ def test_values_do_not_change_credited_conversions():
     assert credited(doubled, "markov_2", "value") == pytest.approx(times)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_currencies_are_outcomes_of_one_chain():
     touched = [("u", "a", 3), ("u", "b", 1), ("v", "b", 2), ("w", "a", 2), ("x", "b", 1), ("y", "a", 1)]
@@ -273,6 +277,7 @@ class TestNullPaths:
             (np.nan, "node", "b"): 1.0,
         }
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_conversions_without_a_touchpoint_stay_unattributed(self):
         for model in ("markov", "markov_2", "conversion_rate_shapley", "fractribution", "shapley"):
@@ -290,6 +295,7 @@ class TestNullPaths:
             matrix = transition_matrix(Paths.from_frames(touchpoints, nobody, columns=columns))
             assert matrix.loc[matrix["previous_1_id"].isna(), "node_id"].tolist() == [first]
 
+    @pytest.mark.large
     @pytest.mark.slow
     @few
     @given(journeys(max_length=4))
@@ -303,6 +309,7 @@ class TestNullPaths:
         pd.testing.assert_frame_equal(found, expected, check_exact=False, atol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_node_ids_are_never_joined_into_text():
     renamed = {"a": "beta", "b": "eta", "c": "zeta > beta", "d": "'; DROP TABLE nodes; --"}
@@ -319,6 +326,7 @@ def test_node_ids_are_never_joined_into_text():
         assert credited(users_of(other), model) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_models_computed_together_equal_those_computed_alone():
     models = [
@@ -340,6 +348,7 @@ def test_models_computed_together_equal_those_computed_alone():
 class TestEdges:
     """Few or no paths."""
 
+    @pytest.mark.few(4)
     @pytest.mark.slow
     def test_a_single_touchpoint_earns_everything(self, model):
         rows = [(("a",), 2, 6.0, 1), (("b",), 1, 9.0, 5)]
@@ -350,6 +359,7 @@ class TestEdges:
     def test_no_conversions(self, model):
         assert attribute(paths_of([(("a", "b"), 0, 0.0, 4)]), model).empty
 
+    @pytest.mark.few(3)
     @pytest.mark.slow
     def test_no_paths(self, model):
         empty = Paths.from_frames(
@@ -366,6 +376,7 @@ class TestEdges:
                 *["float64"] * 7,
             ]
 
+    @pytest.mark.few(3)
     def test_no_touchpoint(self, model):
         conversions = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": [NOON], "value": [3.0]})
         nobody = pd.DataFrame(columns=["user_id", "node_id", "date"])

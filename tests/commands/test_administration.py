@@ -70,6 +70,7 @@ def test_a_file_that_is_not_json_is_refused(project, tmp_path, capsys):
     assert "No such file" in failure(capsys, "event-types", "create", "shop", tmp_path / "none.json")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_project_is_restored_from_its_backup(project, tmp_path, capsys):
     backup = tmp_path / "backup.duckdb"
@@ -128,6 +129,7 @@ def test_the_error_for_a_served_project_names_the_options(project, tmp_path, cap
         process.kill()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_served_project_is_administered_through_its_server(project, own_home, tmp_path, capsys):
     key, copy = tmp_path / "key.json", tmp_path / "copy.duckdb"

@@ -53,6 +53,7 @@ HEAVY = (
 )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "main_job",
@@ -69,6 +70,7 @@ def test_the_main_job_imports_little(files, main_job):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_demo_prints_credits_and_writes_a_report(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "report")]) == 0
@@ -106,6 +108,7 @@ def test_attribute_prints_a_table(files, capsys):
     assert row_of(by_model, "unattributed") == [1.0, 1.0]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_attribute_prints_intervals(files, capsys):
     assert main(["attribute", *files, "--models", "linear", "--confidence", "0.95"]) == 0
@@ -116,6 +119,7 @@ def test_attribute_prints_intervals(files, capsys):
     assert line.partition("unattributed")[2].strip() == "1.0 (0.0 to 5.6)"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     spend = tmp_path / "spend.csv"
@@ -129,6 +133,7 @@ def test_attribute_prints_cost_and_return(files, tmp_path, capsys):
     assert row_of(printed, "email") == [0.5, 25.0, 50.0]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(files, tmp_path, capsys):
     (tmp_path / "orders.csv").write_text(
@@ -152,6 +157,7 @@ def test_the_option_currency_is_a_column_or_the_code_of_amounts_without_one(file
     assert row_of(capsys.readouterr().out, "search")[-1] == 3.6
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_options_say_how_files_are_written(tmp_path, capsys):
     (tmp_path / "clicks.csv").write_bytes(
@@ -183,6 +189,7 @@ def test_renamed_nodes_have_their_present_name(files, capsys):
     assert "aliases: no campaign or other node is named 'a'" in printed.err
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_attribute_writes_a_report_with_names_escaped(files, tmp_path, capsys):
     orders = tmp_path / "orders.csv"
@@ -205,6 +212,7 @@ def test_names_in_credits_are_no_formulas(tmp_path):
     assert set(names.dropna()) == {"'=1+1", "email"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_attribute_with_spend(files, tmp_path, capsys):
     spend = tmp_path / "spend.csv"
@@ -216,6 +224,7 @@ def test_attribute_with_spend(files, tmp_path, capsys):
     assert search[["spend", "cpa", "roas"]].tolist() == [25.0, 50.0, 2.0]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_unreadable_rows_are_listed_in_a_file(files, tmp_path, capsys):
     (tmp_path / "touches.csv").write_text(TOUCHES + "u,soon,tv\n", encoding="utf-8")
@@ -293,6 +302,7 @@ def test_access_logs_are_loaded_with_places(tmp_path, capsys, own_home):
     assert (visit["geo.city"], visit["asn.asnId"]) == ("Paris", "AS3215")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_page_views_of_exports_are_loaded(tmp_path, capsys, own_home):
     assert main(["projects", "create", "my-shop"]) == 0

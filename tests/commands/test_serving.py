@@ -33,6 +33,7 @@ def serving(home, *options, by=()):
             process.communicate(timeout=TIMEOUT)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize(
@@ -170,6 +171,7 @@ def test_a_key_expires_on_the_day_given(tmp_path, capsys):
     assert "valid until 2099-01-01T11:00:00.000Z" in listed
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -187,6 +189,7 @@ def test_an_expired_key_is_refused_and_so_are_its_tokens(tmp_path, capsys):
     assert "\texpired\t" in capsys.readouterr().out
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
 def test_silent_connections_leave_descriptors_for_others(tmp_path):
@@ -198,6 +201,7 @@ def test_silent_connections_leave_descriptors_for_others(tmp_path):
         assert Caller(url)("GET", "/health/live", None).status == 200
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 def test_the_log_has_a_line_per_request_without_query_and_address(tmp_path):
@@ -223,6 +227,7 @@ def test_an_endpoint_of_metrics_is_a_port_or_an_address_and_a_port(port, capsys)
     assert "expected a port, such as 9100" in capsys.readouterr().err
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 def test_the_address_is_printed_where_the_console_knows_few_characters(monkeypatch, tmp_path):

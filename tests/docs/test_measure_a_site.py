@@ -88,6 +88,7 @@ def visitor():
 
 
 @pytest.mark.browser
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None or sys.platform == "win32", reason="needs Chromium and SIGTERM")
 def test_the_page_leads_from_a_campaign_link_to_its_credit(tmp_path, monkeypatch):

@@ -68,6 +68,7 @@ def test_links_lead_somewhere():
                 assert (notebook.parent / target).exists(), target
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_notebook_has_what_its_reader_has(monkeypatch, tmp_path):
     (tmp_path / "kernel").mkdir()

@@ -98,6 +98,7 @@ def test_an_extra_that_is_missing(tmp_path, monkeypatch):
     assert given(lambda: at.to_excel({"Orders": CONVERSIONS}, tmp_path / "orders.xlsx")) == [expected]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_controls_that_contradict():
     # Unpaid touchpoints are rare in this world: among fewer users chance could explain what they earn.

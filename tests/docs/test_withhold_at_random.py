@@ -23,6 +23,7 @@ def blocks(page):
     return re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_page_leads_from_a_measured_site_to_the_effect(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

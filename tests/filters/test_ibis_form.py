@@ -125,6 +125,7 @@ CITY = interaction("geo.city")
 START = interaction("startDate")
 
 
+@pytest.mark.few(141)
 @pytest.mark.parametrize(
     ("predicate", "expected"),
     [
@@ -200,6 +201,7 @@ def test_operators(tables, predicate, expected):
 
 
 # The Polars backend of Ibis calls Polars in a way that Polars has begun to warn about.
+@pytest.mark.few(47)
 @pytest.mark.filterwarnings("ignore:`is_in` with a collection:DeprecationWarning")
 @pytest.mark.parametrize(
     ("predicate", "expected"),
@@ -375,6 +377,7 @@ def test_many_comparisons_of_nodes_are_made_once_per_node():
     assert (kept, dropped) == (expected, 1_100 - expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", ["duckdb", "pyspark", "postgres", "clickhouse"])
 def test_a_filter_on_nodes_joins_them_twice_at_most_on_every_engine(dialect):
     touches = ibis.table({"nodeId": "string"}, name="touches")

@@ -89,6 +89,7 @@ def test_double_negation_of_single_rules(predicate):
     assert ~predicate != predicate
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())

@@ -25,6 +25,7 @@ def user_leaf(**changed):
     return {"type": "fields", "field": "email", "operator": "equals", "value": "a@example.com", **changed}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())

@@ -104,6 +104,7 @@ def test_credits_are_asked_in_words(shop):
     assert form.value["event_type"] == "order"
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_form_has_a_control_for_each_argument_of_its_functions(name, shop):
@@ -136,6 +137,7 @@ def test_values_are_returned_as_set(name, shop):
     assert form.error is None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_the_code_returns_the_result_of_the_form(name, shop):
@@ -229,6 +231,7 @@ def test_the_code_runs_where_it_is_pasted(shop, tmp_path):
     assert done.stdout.splitlines() == [f"ran {name}" for name in sorted(forms.__all__)], done.stdout
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_code_of_own_files_reads_them_by_name(tmp_path):
     files(tmp_path)
@@ -269,6 +272,7 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     assert form.result["node_id"].unique().tolist() == ["search"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_column_of_devices_is_found_and_can_be_chosen(tmp_path):
     (tmp_path / "visits.csv").write_text(
@@ -595,6 +599,7 @@ def test_a_connection_opens_a_project_and_shows_no_key(tmp_path):
     assert "Project: " in shown(form)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_workbench_switches_projects(tmp_path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path))

@@ -122,6 +122,7 @@ def through(proxy):
     return Project(proxy.project.project_id, proxy)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_day_is_that_of_the_projects_time_zone(paris):
     numbers = Live(paris, now=at_time(EVENING)).run()
@@ -200,6 +201,7 @@ def test_a_project_of_this_process_has_to_be_served_first(projects):
     assert "attrib-ds keys create paris --out key.json" in shown(page)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_hit_that_the_server_collects_appears(tmp_path):
     at.connect("shop", path=tmp_path / "shop.duckdb").close()
@@ -327,6 +329,7 @@ def test_an_offline_interaction_has_neither_page_nor_hits():
     assert "21:59:59 Store" in text_of(page)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_only_visits_that_arrive_are_highlighted():
     with at.connect("shop", path=":memory:") as shop:

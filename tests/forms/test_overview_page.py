@@ -177,6 +177,7 @@ def test_an_address_shows_the_same_again(tmp_path, monkeypatch):
         each.project.close()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("query", ["in=other", "in=../other", "in=bakery&page=Nowhere", "sample=", "in"])
 def test_an_address_opens_nothing_but_what_is_there(query, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTRIB_DS_HOME", str(tmp_path / "home"))

@@ -153,6 +153,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_process_that_ends_waits_for_the_read_under_way():
     """A thread that comes back from DuckDB to an interpreter that has gone aborts the process."""

@@ -18,6 +18,7 @@ JUPYTERLAB = """
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])

@@ -90,6 +90,7 @@ def check_ga4(rows, schema, traffic="session", *, stitch=True):
     return expected
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("traffic", ["session", "last_click"])
 @pytest.mark.parametrize("seed", range(3))
 def test_ga4_with_all_columns(seed, traffic):

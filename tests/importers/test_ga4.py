@@ -91,6 +91,7 @@ def test_orders_are_kept_once_with_their_revenue():
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_stitching_assigns_a_device_to_the_user_seen_on_it():
     apart = at.read_ga4(DAYS, stitch=False)
@@ -184,6 +185,7 @@ def test_frames_give_the_same_result_as_json():
     pd.testing.assert_frame_equal(read.events, expected.events)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_overlapping_days_are_deduplicated():
     twice = at.read_ga4([*DAYS, *DAYS])
@@ -194,6 +196,7 @@ def test_overlapping_days_are_deduplicated():
     assert len(twice.rejected) == 2 * len(once.rejected)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_revenue_needs_a_currency():
     events = pd.DataFrame(
@@ -482,6 +485,7 @@ def test_column_names_ignore_case():
     pd.testing.assert_frame_equal(found.events, expected.events)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_days_without_a_conversion_have_no_paths():
     with pytest.warns(errors.InputWarning, match="no event has the name 'sign_up_of_nobody'. .*page_view"):

@@ -30,6 +30,7 @@ def shop():
         yield project
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("source", READ)
 def test_a_project_and_paths_give_the_same_credits(shop, source):
@@ -76,6 +77,7 @@ def test_paths_of_a_period_are_those_of_a_project(shop):
         journeys.paths(since="2025-01-03", until="2025-01-02")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("source", READ)
 def test_loading_twice_creates_no_duplicates(shop, source):
@@ -88,6 +90,7 @@ def test_loading_twice_creates_no_duplicates(shop, source):
     assert first.counts["interactions"] == len(before)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_later_days_are_added(shop):
     at.read_ga4(DAYS[0]).load(shop)
@@ -101,6 +104,7 @@ def test_later_days_are_added(shop):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_frames_can_be_loaded(shop):
     journeys = READ["ga4"]()
@@ -117,6 +121,7 @@ def test_frames_can_be_loaded(shop):
     assert len(at.load(shop, interactions=journeys.interactions).rejected) == 5
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_levels(shop):
     journeys = READ["ga4"]()
@@ -132,6 +137,7 @@ def test_levels(shop):
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_bots_are_loaded_and_have_no_credit(shop):
     journeys = READ["snowplow"]()
@@ -148,6 +154,7 @@ def test_a_repr_counts():
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_users_have_the_account_of_the_source(shop):
     READ["ga4"]().load(shop)
@@ -155,6 +162,7 @@ def test_users_have_the_account_of_the_source(shop):
     assert sum("cust-7" in identity for identity in user_data) == 2
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_export_without_conversions_or_without_visits(shop):
     view = {"event_timestamp": 1735725600000000, "event_name": "page_view", "user_pseudo_id": "a.1"}
@@ -227,6 +235,7 @@ def test_a_missing_rate_is_named():
         at.read_journeys(VISITS, ORDERS).paths(in_currency="EUR")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("reset", "credited"), [("none", 3.0), ("same", 2.0), ("any", 1.0)])
 def test_earlier_conversions_end_the_window(reset, credited):
     """One touchpoint, then two orders and a lead."""

@@ -26,6 +26,7 @@ def earned(conversions, **options):
 
 
 class TestAmounts:
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         "name",
         [
@@ -48,6 +49,7 @@ class TestAmounts:
     def test_common_names_of_amounts_are_known(self, name):
         assert earned(orders(**{name: [10.0, 20.5]})) == 30.5
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         "name",
         ["Bestellwert", "paid_amount", "purchase_value", "basket_value", "Total incl. VAT", "Deal size"],
@@ -63,6 +65,7 @@ class TestAmounts:
         with pytest.warns(InputWarning, match=r"1 row with an amount below 0 \(value\), and each counts"):
             at.read_journeys(CLICKS, orders(value=[10.0, -10.0]))
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         ("cells", "worth", "currency"),
         [
@@ -121,6 +124,7 @@ class TestAmounts:
         with pytest.warns(InputWarning, match="1 row with a refund in 'Refunded'.*Leave them out"):
             at.read_journeys(CLICKS, orders(total=[10, 20], Refunded=["yes", "no"]))
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize("cells", [[0.0, 0.0], ["No", "false"], ["0,00", None], ["-", "$0.00"]])
     def test_no_refunds_are_not_named(self, cells):
         with warnings.catch_warnings():
@@ -256,6 +260,7 @@ class TestPeople:
             at.read_journeys(clicks, orders())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("column", "values", "said"),
     [
@@ -409,6 +414,7 @@ def test_no_warning_without_a_reason():
         at.read_journeys(CLICKS, orders(value=[10.0, 20.0], currency=["EUR", "EUR"]))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("page", "users"),
     [
@@ -489,6 +495,7 @@ def test_a_file_with_the_name_of_another_kind_is_named(name, content, said, tmp_
         at.load(shop, events=tmp_path / name)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("cell", ["u/v", "u & v", "u, v", "u;v"])
 def test_people_in_one_cell_may_be_written_with_any_sign(cell):
     with pytest.warns(InputWarning, match="1 cell has several users"):

@@ -37,6 +37,7 @@ def test_typed_days_and_times(day, clock):
     assert starts(date=[day], time=[clock]) == ["2025-01-01 14:05:00"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_other_names_of_days_and_times():
     assert starts(order_date=["2025-01-01"], time=["14:05"]) == ["2025-01-01 14:05:00"]
@@ -108,6 +109,7 @@ def test_addresses_and_times_of_visits_are_found(tmp_path):
     assert found == {"user": ["email"], "date": ["visit_time"]}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("dates", "credited"),
     [

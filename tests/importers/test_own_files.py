@@ -50,6 +50,7 @@ def test_columns_are_matched_by_common_names(write):
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["csv.gz", "ndjson", "parquet", "bom"])
 def test_file_formats(write, tmp_path, kind):
     frame = pd.read_csv(write("touches.csv", TOUCHES))
@@ -118,6 +119,7 @@ def test_columns_without_common_names_can_be_named(write):
         read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "werber"})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_empty_columns_are_skipped(write):
     touches = "user_id,source,channel,date\nu,,search,2025-01-01\n"
@@ -191,6 +193,7 @@ u,2025-01-03T10:00:00Z,tv,true,7.5
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
@@ -208,6 +211,7 @@ def test_conversions_without_an_identifier_have_ids_from_user_and_date(write):
     assert set(later) & set(first) == {first["v 2025-01-06T00:00:00.000000Z"]}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_values_without_a_currency_are_plain_numbers(write):
     orders = "user_id,date,value\nu,2025-01-05,5\nv,2025-01-06,7\n"
@@ -227,6 +231,7 @@ def test_frames_are_read():
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "read"),
@@ -298,6 +303,7 @@ class TestRealData:
         assert sequences.rejected.empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_values_without_a_currency_get_the_one_that_is_given(write):
     orders = write(

@@ -64,6 +64,7 @@ class TestDecimalMark:
         with pytest.raises(errors.InvalidRequest, match=r"value: in the column 'revenue'.*decimal=','"):
             values(revenue=texts)
 
+    @pytest.mark.few(3)
     @pytest.mark.parametrize(
         ("texts", "decimal", "expected"),
         [
@@ -76,6 +77,7 @@ class TestDecimalMark:
     def test_the_mark_can_be_given(self, texts, decimal, expected):
         assert values(revenue=texts, decimal=decimal) == expected
 
+    @pytest.mark.few(2)
     @pytest.mark.slow
     @pytest.mark.parametrize("separator", [" ", "\u00a0", "\u202f", "\u2009", "'", "\u2019"])
     def test_spaces_and_apostrophes_separate_thousands(self, separator):
@@ -84,6 +86,7 @@ class TestDecimalMark:
             assert values(revenue=texts) == [1010.5, -12345678.0, 20.0]
         assert values(revenue=[f"1{separator}010.50", "20"]) == [1010.5, 20.0]
 
+    @pytest.mark.few(3)
     @pytest.mark.parametrize("text", ["1 01", "1 0100", "1'010 500", "1 010.500,5"])
     def test_other_groups_of_digits_are_no_numbers(self, text):
         with pytest.raises(errors.InvalidRequest, match="revenue is not a number"):
@@ -105,6 +108,7 @@ class TestDecimalMark:
 
 
 class TestFlags:
+    @pytest.mark.few(3)
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("yes", "no"),
@@ -256,6 +260,7 @@ class TestOrderLines:
         journeys = self.read(order_id=["a"], total=["40.00"], price=["20.00"], quantity=["2"])
         assert self.revenue(journeys) == {"a": 40.0}
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_columns_with_other_names_are_multiplied_if_both_are_named(self):
         lines = pd.DataFrame(ORDER | {"Preis": ["2.50"], "Menge": ["4"]})

@@ -25,6 +25,7 @@ def test_amounts_of_two_currencies_are_kept_apart(write, column):
     assert spend[["spend", "currency"]].to_numpy().tolist() == [[100.0, "EUR"], [50.0, "USD"]]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_currency_named_after_the_amount_is_preferred():
     frame = orders(revenue=["10"], currency=["USD"], revenue_currency=["EUR"], fees_in_currency=["7"])
@@ -70,6 +71,7 @@ def test_the_value_of_a_path_has_the_currency_of_its_column_or_the_one_named(mor
     assert set(attribute(paths, "linear")["currency"]) == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
@@ -126,6 +128,7 @@ def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
         ("Feb 1, 2025 9:05 PM", "2025-02-01 21:05"),
     ],
 )
+@pytest.mark.few(4)
 @pytest.mark.slow
 def test_dates_whose_order_is_clear_are_read(written, expected):
     journeys = read_journeys(CLICKS.assign(date=written), orders(date=["2025-03-02"]))
@@ -143,6 +146,7 @@ def test_a_twelve_hour_clock_follows_a_local_date():
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-01-02 13:05", tz="UTC")]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("dayfirst", [None, False, True])
 @pytest.mark.parametrize("written", ["01.02.25", "1/2/25 10:00", "01-02-25"])
 def test_a_year_of_two_digits_is_refused(written, dayfirst):
@@ -151,6 +155,7 @@ def test_a_year_of_two_digits_is_refused(written, dayfirst):
         read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]), dayfirst=dayfirst)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dates", "attributed"),

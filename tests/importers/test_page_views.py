@@ -66,6 +66,7 @@ def test_pages_of_a_platform_credit_the_campaign_and_not_the_site():
     assert credits["value"].tolist() == [50.0] * 3
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("more", "expected"),
     [

@@ -257,6 +257,7 @@ def written(frame, path):
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_gives_credited_channels_in_one_call(kind, tmp_path):
@@ -317,6 +318,7 @@ def test_columns_of_a_user_s_own_make_a_tree_with_levels():
     assert set(at.roll_up(credits, journeys.nodes, "campaign")["node_id"]) == {"Ads/EU", "Ads/US", "Mail"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_rules_of_the_user_assign_the_channels():
     own = pd.DataFrame({"channel": ["Assistants and ads"], "source": ["google|chatgpt.*"]})
@@ -348,6 +350,7 @@ def test_columns_of_conversions_may_have_names_of_their_own():
     assert len(journeys.events) == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_lines_of_an_order_are_added_up():
     journeys = at.read_journeys(utm_log(), order_lines(), aggregate=True)

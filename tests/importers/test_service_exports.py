@@ -150,6 +150,7 @@ def files_of(name):
     return EXPORTS / touchpoints, conversions and EXPORTS / conversions
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_an_export_is_read_as_it_comes(name):
     touches, conversions, said = CASES[name]
@@ -167,6 +168,7 @@ def test_an_export_is_read_as_it_comes(name):
     assert credits.groupby("model")["conversions"].sum().round(9).eq(len(conversions)).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["shopify", "appsflyer", "access"])
 def test_the_command_reads_the_same(name, capsys):
     touchpoints, conversions = files_of(name)
@@ -234,6 +236,7 @@ def test_a_summary_is_called_that(name):
         at.read_journeys(EXPORTS / f"{name}.csv", EXPORTS / "shopify.csv")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "total", ["Overall total", "Deleted items total", "Total : campagnes", "Total: Account"]
 )
@@ -283,6 +286,7 @@ def test_a_workbook_may_have_lines_of_title(tmp_path):
     assert journeys.spend[["node_id", "spend"]].to_numpy().tolist() == [[GOOGLE, 12.5]]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "stage", ["Abgeschlossen und gewonnen", "Fermée gagnée", "Clôturée/Gagnée", "Cerrada ganada", "Won"]
 )

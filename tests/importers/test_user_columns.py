@@ -78,6 +78,7 @@ def test_order_lines_keep_their_device():
     assert credited(PAGES, lines, aggregate=True) == {"direct": 10.0, "newsletter/email": 40.0}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_column_that_both_tables_have_is_preferred():
     clicks = pd.DataFrame({"customer_id": ["c1"], "channel": ["tv"], "date": ["2025-01-01"]})

@@ -193,6 +193,7 @@ def remote(shop, tmp_path, stack, **others):
     return at.connect("shop", url=url, key=key, **others)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_mirror_agrees_with_its_source_and_catches_up(shop, source, tmp_path):
     for change in (lambda _: None, happen):
@@ -210,6 +211,7 @@ def contents(mirror):
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_twice_is_once(shop, tmp_path, caplog):
     caplog.set_level(logging.INFO, "attrib_ds.mirroring")
@@ -224,6 +226,7 @@ def test_twice_is_once(shop, tmp_path, caplog):
     assert not any(digit in second.partition("duckdb: ")[2] for digit in "123456789")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_only_what_has_changed_is_read_again(shop, tmp_path):
     at.sync(shop, tmp_path / "mirror.duckdb", overlap="1us").close()
@@ -251,6 +254,7 @@ def put_in(shop, **arriving):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
 def test_what_arrives_late_is_read_within_the_overlap(shop, tmp_path, overlap, is_there):
@@ -261,6 +265,7 @@ def test_what_arrives_late_is_read_within_the_overlap(shop, tmp_path, overlap, i
         assert (hex_id(9) in visits(mirror)["_id"].tolist()) == is_there
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(("overlap", "is_there"), [("1us", False), ("3D", True)])
 def test_what_was_noted_by_a_clock_that_is_behind_is_read_within_the_overlap(
@@ -308,6 +313,7 @@ def test_what_a_run_reads_again(scope, since, expected):
     assert other["asked"]["until"] == instant("03-01")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_bounds_of_a_period_are_in_it(shop):
     dates = rows_of(shop.transport, "SELECT DISTINCT eventDate FROM events ORDER BY eventDate")
@@ -318,6 +324,7 @@ def test_bounds_of_a_period_are_in_it(shop):
             assert found == [(date,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_everybody_in_a_period_is_dated_as_at_the_source(shop):
     # Bots count for nobody, and make users all the same.
@@ -358,6 +365,7 @@ def test_users_outside_of_a_period_are_not_asked_for(shop):
     assert 0 < len(asked) < len(at.search_users(shop, columns=[]))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_identity_data_and_hits_come_when_asked_for(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"
@@ -399,6 +407,7 @@ def test_a_period_is_mirrored_and_then_a_longer_one(shop, tmp_path):
     assert dated(since="2025-01-02T00:00:00Z") == ([3, 5, 5, 5, 7, 9], [6, 8, 10, 20])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_pages_end_inside_of_a_moment(shop, monkeypatch):
     monkeypatch.setattr(mirroring, "_INTERACTIONS", 2)
@@ -410,6 +419,7 @@ def test_pages_end_inside_of_a_moment(shop, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.* has no list_nodes", "ignore:sync. the mirror lacks integrations")
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_service_that_knows_no_tree_is_mirrored_without_it(shop, tmp_path):
     routes = tmp_path / "routes.toml"
@@ -467,6 +477,7 @@ def other_currency(shop, file, tmp_path):
     at.sync(shop, file, currency="NOK")
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("attempt", "words"),
@@ -512,6 +523,7 @@ def made_with(project):
     return at.admin.get_settings(project)[["currency", "timezone"]].tolist()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp_path):
     with ExitStack() as stack:
@@ -524,6 +536,7 @@ def test_a_mirror_has_the_currency_and_the_time_zone_of_its_source(northern, tmp
 
 
 @pytest.mark.filterwarnings("ignore:.* has no get_settings")
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_service_that_does_not_tell_its_currency_is_told(northern, tmp_path):
     routes = tmp_path / "routes.toml"
@@ -579,6 +592,7 @@ def test_what_is_killed_goes_on(shop, tmp_path, kills):
         assert_agrees(shop, mirror)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
     there = tmp_path / "there"
@@ -615,6 +629,7 @@ def test_the_sample_is_mirrored_and_credited_alike(tmp_path):
         assert at.admin.check(mirror).empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_command_mirrors_a_project(shop, tmp_path, capsys):
     file = tmp_path / "mirror.duckdb"
@@ -650,6 +665,7 @@ def test_how_far_a_mirror_is_survives_in_it(shop, tmp_path):
     assert (told["run"], told["scope"], told["hits"], told["personal"]) == (None, None, False, False)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_shorter_period_takes_nothing_back(shop, tmp_path):
     file = tmp_path / "mirror.duckdb"

@@ -74,6 +74,7 @@ def test_without_credit_there_is_none_in_the_plot():
     assert ax.get_title(loc="left") == "Conversions caused per node"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_results_draw_themselves():
     world = simulate("random", users=8_000, seed=4, holdout=0.2)

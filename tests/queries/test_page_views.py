@@ -290,6 +290,7 @@ def followed(frame):
     return {(group, step): (count, median) for group, step, count, median in cells.to_numpy().tolist()}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "steps",
     [["/", "/basket"], ["/blog/*", "/basket", "order"], ["*", "/*", "*", "order"], ["lead", "/", "order"]],

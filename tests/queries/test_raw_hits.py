@@ -40,6 +40,7 @@ def test_every_row_is_the_one_that_loading_stores(seeds, sizes):
     hit_streams.check(found, hit_streams.loaded(seeds, **sizes))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("limits", [(60, 3), (24 * 60, 4), (30, 1), (45, 10_000), (24 * 60, 10_000)])
 @pytest.mark.parametrize("seed", [7, 8, 9])
 def test_limits_of_length_agree_with_the_sequential_reference(limits, seed, monkeypatch):

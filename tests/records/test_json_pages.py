@@ -210,6 +210,7 @@ def _written(draw, tree):
     return f"{{{f'{space},'.join(members)}{space}}}"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(sorted(RESOURCES)))

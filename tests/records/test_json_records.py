@@ -204,6 +204,7 @@ def values(field):
     return st.booleans() if pa.types.is_boolean(kind) else st.text(max_size=4)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(RESOURCES)), st.data())

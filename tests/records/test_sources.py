@@ -369,6 +369,7 @@ def parsed(text):
         return None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(texts=st.lists(almost_instants, min_size=20, max_size=60))

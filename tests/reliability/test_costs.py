@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reliability.costs import TARGETS, problems, run, search
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_function_whose_cost_grows_with_the_shape_is_found():
     def work(content):

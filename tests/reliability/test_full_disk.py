@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])])}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "size"),
@@ -42,6 +43,7 @@ def test_a_full_disk_is_told_and_got_over(tmp_path, room, size):
     assert all("wait: " in line for line in done.stderr.splitlines())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_every_route_that_writes_answers_503_while_the_disk_is_full(tmp_path):
     command = [sys.executable, str(HERE / "full_disk_routes.py"), str(tmp_path)]
@@ -67,6 +69,7 @@ except AttribError as error:
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user"
@@ -89,6 +92,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
         assert send(service, "create_event_sync", **order("n1")).value
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_backup_without_room_leaves_nothing(tmp_path):
     code = (

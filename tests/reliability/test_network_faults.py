@@ -5,6 +5,7 @@ from reliability.network_faults import run
 from support.faulty_proxy import FAULTS
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_broken_network_loses_and_doubles_nothing():
     summary = run(calls=80, seed=1)

@@ -155,6 +155,7 @@ def test_a_damaged_file_is_replaced_unless_a_process_has_it_open(service, path, 
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", range(OLDEST, OLDEST + len(list(FORMATS.glob("*.sql")))))
 def test_an_earlier_format_is_brought_up_to_date(path, windows, version):
     path.parent.mkdir()

@@ -31,6 +31,7 @@ def tables() -> dict[str, pa.Table]:
     return generate()
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_shipped_files_are_up_to_date(name: str, tables: dict[str, pa.Table], tmp_path: Path) -> None:

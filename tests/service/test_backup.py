@@ -61,6 +61,7 @@ def names(folder):
     return sorted(value.name for value in folder.iterdir() if value.is_file())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_backup_taken_under_load_is_of_one_moment(path, tmp_path):
     with closing(Service.open("shop", path)) as service:
@@ -143,6 +144,7 @@ def test_a_project_is_replaced_only_on_demand(backup, path):
     assert nonces(path) == {"first"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_log_of_a_lost_file_is_not_read_into_the_new_one(backup, path):
     code = (
@@ -191,6 +193,7 @@ def damaged(file, *statements):
             connection.execute(statement)
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "message"),
@@ -288,6 +291,7 @@ def test_a_project_in_use_is_restored(backup, path):
     assert nonces(path) == {"first", "second"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_requests_go_on_while_a_project_is_restored(backup, path):
     """Each request is answered, from before or from after; none fails."""
@@ -385,6 +389,7 @@ def test_a_project_without_a_file_cannot_be_restored(backup, path):
         send(service, "restore_project", source=backup)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("name", "value"),
     [

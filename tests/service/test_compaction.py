@@ -151,6 +151,7 @@ Service.open("shop", sys.argv[1]).send(operation, build(operation, project_id="s
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", ["copy", "queue", "swap"])

@@ -88,6 +88,7 @@ def damaged(project):
     return findings
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_sound_project_has_no_findings(damaged):
     assert damaged() == {}
@@ -99,6 +100,7 @@ def test_the_operation_answers_findings(project):
     assert (found.num_rows, found.schema) == (0, schema.FINDING)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_sample_is_sound(sample):
     assert sample.send("check_project").read().num_rows == 0
@@ -292,6 +294,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_found(damaged, name):
@@ -325,6 +328,7 @@ def test_findings_identify_records_without_text_ids(damaged):
     assert {row["check"] for row in found.values()} == {"unique"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_damaged_file_is_reported(sound, tmp_path):
     """Whatever block is hit: the file opens and the check tells it, or the opening does."""

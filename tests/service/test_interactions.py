@@ -202,6 +202,7 @@ def test_pages_are_disjoint_and_complete(service, column, direction, size):
     assert sorted(joined) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_total_is_that_of_the_page_while_others_write():
     service = Service.open("shop", ":memory:")

@@ -264,6 +264,7 @@ def tree(service):
     send(service, "create_integration", vendorId="search-ads", name="Search")
 
 
+@pytest.mark.few(10)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("node", "expected", "complete"),

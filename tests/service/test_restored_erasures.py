@@ -70,6 +70,7 @@ def log(service):
     return [(row["operation"], row["subject"]) for row in reversed(rows)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @MODES
 def test_g209_an_older_backup_does_not_restore_erased_users(service, anna, tmp_path, mode):
@@ -93,6 +94,7 @@ def test_g209_an_older_backup_does_not_restore_erased_users(service, anna, tmp_p
     assert log(service) == [("delete_user", anna), ("restore_project", "shop"), ("restore_project", "shop")]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g209_restoring_a_closed_project_does_not_either(service, anna, tmp_path, path):
     backup = copied(service, tmp_path / "backup.duckdb")
@@ -104,6 +106,7 @@ def test_g209_restoring_a_closed_project_does_not_either(service, anna, tmp_path
         assert log(again) == [("delete_user", anna)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g209_nor_does_one_in_which_they_were_two(service, anna, tmp_path):
     other = user_of(service, see(service, "nonce-of-anna-3", "browser-of-anna-2"))
@@ -116,6 +119,7 @@ def test_g209_nor_does_one_in_which_they_were_two(service, anna, tmp_path):
     assert not {anna, other} & users(service)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_who_was_parted_from_the_erased_one_stays(service, anna, tmp_path):
     ben = user_of(service, see(service, "n-ben-2", email="ben@example.com"))
@@ -130,6 +134,7 @@ def test_who_was_parted_from_the_erased_one_stays(service, anna, tmp_path):
     assert ben in users(service)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_who_came_back_after_the_erasure_stays(service, anna, tmp_path):
     send(service, "delete_user", id=anna, mode="delete")
@@ -147,6 +152,7 @@ def test_who_came_back_after_the_erasure_stays(service, anna, tmp_path):
     assert [name for name, _ in log(service)] == ["delete_user", "update_settings", "restore_project"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g209_erasures_of_files_that_went_different_ways_all_last(service, anna, tmp_path):
     """Each of the two files has a salt of its own then."""
@@ -166,6 +172,7 @@ def test_g209_erasures_of_files_that_went_different_ways_all_last(service, anna,
     assert (rows_of(service, "FROM events"), rows_of(service, "FROM raw_events")) == before
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_erasure_whose_line_is_lost_is_still_done(service, anna, tmp_path):
     backup = copied(service, tmp_path / "backup.duckdb")
@@ -176,6 +183,7 @@ def test_an_erasure_whose_line_is_lost_is_still_done(service, anna, tmp_path):
     assert anna not in users(service)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_file_of_a_version_before_erasures_tells_of_none(service, anna, tmp_path, path):
     backup = copied(service, tmp_path / "backup.duckdb")
@@ -187,6 +195,7 @@ def test_a_file_of_a_version_before_erasures_tells_of_none(service, anna, tmp_pa
         assert anna in users(again)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_restoration_that_cannot_carry_over_leaves_the_project_as_it_was(
     service, anna, tmp_path, monkeypatch
@@ -206,6 +215,7 @@ def test_a_restoration_that_cannot_carry_over_leaves_the_project_as_it_was(
     assert sorted(value.name for value in tmp_path.iterdir() if "part" in value.name) == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_users_of_a_loaded_interaction_stay_erased_too(service, tmp_path):
     seen = visit(

@@ -70,6 +70,7 @@ def test_tables_for_attribution_are_lazy_and_current(service):
     assert joined.count().to_pyarrow().as_py() == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_threads_read_tables_at_the_same_time(service):
     visits = [visit(i, nodeId=f"n{i % 7}") for i in range(2_000)]
@@ -85,6 +86,7 @@ def test_threads_read_tables_at_the_same_time(service):
     assert counts == counts[:7] * 3
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", range(3))
 def test_closing_while_others_read_and_write_breaks_nothing(tmp_path, turn):

@@ -135,6 +135,7 @@ def test_time_to_validate_does_not_explode_with_nested_expressions():
             assert seconds("SELECT " + nested(FORMS[form], times)) < LONGEST, times
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_nested_tables():
     for form in TABLES:
@@ -142,6 +143,7 @@ def test_time_to_validate_does_not_explode_with_nested_tables():
             assert seconds("SELECT 1 FROM " + nested(TABLES[form], times)) < LONGEST, times
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_time_to_validate_does_not_explode_with_copies():
     for text in COPIES:
@@ -324,6 +326,7 @@ def test_any_words_are_admitted_or_refused_in_time(words, start):
     assert seconds(start + " ".join(words)) < LONGEST
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @settings(max_examples=100, deadline=None)

@@ -48,6 +48,7 @@ def test_what_passes_alone_is_named_and_does_not_fail_the_run(run):
     assert "1 passed, 2 flaky" in finished.stdout
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_three_flaky_tests_fail_the_run(run):
     finished = run(dict.fromkeys(("a", "b", "c", "d"), WITH_COMPANY), "-p", "xdist", "-n", "1", "test_it.py")

@@ -187,6 +187,7 @@ def read_ga4(views, _folder):
 WAYS = (collected, opened, as_csv, pages_of_a_platform, loaded_log, read_log, read_ga4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize(

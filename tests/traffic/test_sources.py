@@ -114,6 +114,7 @@ def test_placeholders_count_as_missing():
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_ids_are_distinct():
     assert ids(source="a/b", medium="cpc") != ids(source="a", medium="b/cpc")

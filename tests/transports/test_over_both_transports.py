@@ -594,6 +594,7 @@ def test_every_function_of_a_project_is_among_the_cases():
     assert sorted([*READS, *WRITES, *EMBEDDED_ONLY]) == sorted(ours)
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "size"), CASES)
 @pytest.mark.parametrize("name", READS)
@@ -603,6 +604,7 @@ def test_the_same_is_read(served, name, form, size):
         assert_same(told(call, one), told(call, other), form)
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", WRITES)
@@ -684,6 +686,7 @@ def foreign(tmp_path_factory):
         yield project, stack.enter_context(at.sync(project, ":memory:", **options)), service.vendor.world
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("name", OF_OTHERS)
@@ -707,6 +710,7 @@ def rows_of(frame, *names):
     return sorted(tuple(map(str, row)) for row in frame[list(names)].itertuples(index=False))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_events_of_others_are_those_that_their_service_holds(foreign):
     project, mirror, world = foreign

@@ -88,6 +88,7 @@ def expected_path(index, touched, happened, *, reset, precedence):
     return sorted((when, node) for when, node, type_ in inside if first is None or type_ == first)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @several
 @given(touches, events, resets, st.sampled_from([(), ("click", "view"), ("view", "click")]))
@@ -137,6 +138,7 @@ def test_every_conversion_and_amount_is_credited_once(touched, happened, later, 
     pd.testing.assert_frame_equal(summed, whole, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, amounts)
@@ -148,6 +150,7 @@ def test_counts_do_not_depend_on_what_conversions_are_worth(touched, happened, l
     pd.testing.assert_frame_equal(credits[same], plain[same], check_exact=False, rtol=1e-12)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, amounts)
@@ -160,6 +163,7 @@ def test_credit_is_linear_in_what_conversions_are_worth(touched, happened, later
     pd.testing.assert_series_equal(net, original + rest, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, resets)
@@ -235,6 +239,7 @@ def test_only_conversions_within_the_lookback_of_a_late_touchpoint_have_to_be_do
     pd.testing.assert_frame_equal(together, whole.sort_values(keys, ignore_index=True), check_exact=False)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @several
 @given(touches, events, resets)
@@ -250,6 +255,7 @@ def test_a_longer_lookback_never_takes_a_touchpoint_away(touched, happened, rese
     assert all(longer.get(key, 0) >= count for key, count in shorter.items())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, events, resets)

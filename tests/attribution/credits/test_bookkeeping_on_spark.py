@@ -71,6 +71,7 @@ def both(spark):
     )
 
 
+@pytest.mark.large
 def test_paths_are_the_same(both):
     ours, lent = both
     assert (ours.to_pandas()["length"] > 1).any()
@@ -83,6 +84,7 @@ def test_credits_are_the_same(both):
     same(at.attribute(lent, models), at.attribute(ours, models))
 
 
+@pytest.mark.large
 def test_series_are_the_same(both):
     ours, lent = both
     options = {"date": "state", "interval": "week", "timezone": "America/New_York"}

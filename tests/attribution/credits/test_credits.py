@@ -54,6 +54,7 @@ def credited(paths, model, column="conversions"):
     return attribute(paths, model).set_index("node_id")[column].to_dict()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -94,6 +95,7 @@ def test_time_decay_does_not_underflow_for_old_touches():
     assert credited(paths, TimeDecay("1s")) == pytest.approx({"a": 0, "b": 1}, abs=1e-12)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("length", "first", "last", "expected"),
     [
@@ -161,6 +163,7 @@ def test_custom_weights_that_are_all_zero_credit_equally(four):
     )
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
@@ -266,6 +269,7 @@ def frames_with_names():
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_every_frame_calls_the_row_without_a_node_unattributed():
     for name, frame in frames_with_names().items():
@@ -520,6 +524,7 @@ def test_models_give_the_same_credits_together_as_alone(frames, is_refunded, int
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_temporary_tables_are_dropped_after_the_call(frames):
     touches, conversions, _ = frames
@@ -591,6 +596,7 @@ def test_an_unchecked_engine_with_right_results_is_accepted():
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_unchecked_project_is_accepted():
     backend = engine_with_tables()

@@ -178,6 +178,7 @@ def test_a_touchpoint_is_left_out_for_the_settings_of_the_model(settings, reason
     assert reasons(Fractribution(**settings), rows) == [f"left out of the path ({reason}): 0 %"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_reasons_of_the_discrete_hazard():
     drawn = simulate("random", users=3_000, seed=11)

@@ -79,6 +79,7 @@ def test_every_rule_equals_its_formula_and_conserves(touched, converted):
             assert credits.loc[credits["model"] == rule, "share"].sum() == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions, st.randoms(use_true_random=False))
@@ -94,6 +95,7 @@ def test_order_of_rows_and_names_of_users_change_nothing(touched, converted, ran
         same(table_of(credits, rule), table_of(expected, rule))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(st.lists(st.tuples(users, nodes), max_size=12), conversions)
@@ -113,6 +115,7 @@ def test_renaming_nodes_renames_the_credits(touched, converted):
         )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions)
@@ -124,6 +127,7 @@ def test_duplicating_all_users_doubles_totals_and_leaves_shares(touched, convert
     assert doubled["share"].tolist() == pytest.approx(once["share"].tolist(), abs=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions, st.sampled_from([-3.0, 0.0, 0.5, 10.0]))
@@ -134,6 +138,7 @@ def test_scaling_the_value_scales_its_credit_and_no_count(touched, converted, fa
     assert times["conversions"].tolist() == pytest.approx(once["conversions"].tolist(), rel=1e-12)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions)
@@ -147,6 +152,7 @@ def test_touches_after_the_conversion_or_before_the_window_change_nothing(touche
     pd.testing.assert_frame_equal(credits, expected, check_exact=False, atol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions)
@@ -169,6 +175,7 @@ def test_limits_of_the_parameters(touched, converted):
             assert tables[label][node][0] == pytest.approx(count, abs=1e-3)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @few
 @given(touches, conversions)

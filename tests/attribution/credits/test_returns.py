@@ -388,6 +388,7 @@ journeys = st.lists(st.tuples(steps.map(" ".join), st.integers(1, 9), st.integer
 COMMUTING = ["first_touch", "last_touch", "linear", "linear_ramp", "position_based", "j_shaped"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(journeys)

@@ -86,6 +86,7 @@ def test_by_the_date_of_the_touchpoint():
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_by_the_date_of_the_state():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, columns={"state": "qualified"})
@@ -107,6 +108,7 @@ def test_the_date_of_the_report_and_the_anchor_of_windows_are_independent():
     assert series(paths, date="state") == [("2025-02", "email", 2.0, 42.0), ("2025-03", None, 1.0, 5.0)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_later_amounts_count_at_the_event_or_at_their_own_date():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS, adjustments=LATER)
@@ -138,6 +140,7 @@ def test_periods_are_those_of_a_time_zone():
     assert (frame.attrs["timezone"], frame.attrs["date"]) == ("Europe/Paris", "event")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_spend_is_joined_to_the_credit_of_its_period():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS).with_spend(SPEND)
@@ -255,6 +258,7 @@ def test_values_of_unknown_currency_are_not_labelled_with_that_of_the_spend():
     assert linear["cpa"].dropna().to_dict() == {"search": 12.0}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("spend", [SPEND, SPEND.drop(columns="currency"), SPEND.iloc[:0]])
 def test_columns_do_not_depend_on_conversions_or_spend(spend):
@@ -361,6 +365,7 @@ def test_hazard_credits_summed_over_periods_equal_those_of_attribute(world, haza
     assert rows["value"].sum() == pytest.approx(qualified["value"].sum() + corrected["value"].sum())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("hazard", HAZARDS)
 def test_hazard_credits_of_a_day_sum_to_its_conversions(world, hazard):
@@ -435,6 +440,7 @@ def test_aggregated_paths_have_no_dates():
         credit_series(paths, "linear")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("settings", "date", "expected"),
     [
@@ -477,6 +483,7 @@ def bounded(rows, *columns):
 BOUNDS = ("low", "high", "value_low", "value_high")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_intervals_of_a_month_are_those_of_its_conversions_alone(weeks):
     touchpoints, orders = weeks
@@ -490,6 +497,7 @@ def test_the_intervals_of_a_month_are_those_of_its_conversions_alone(weeks):
         pd.testing.assert_frame_equal(bounded(rows[rows["month"] == month], *BOUNDS), alone)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_each_month_has_a_markov_chain_of_its_own(weeks):
     touchpoints, orders = weeks

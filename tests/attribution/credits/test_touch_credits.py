@@ -83,12 +83,14 @@ def assert_adds_up(paths, models):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("label", MODELS)
 def test_touchpoints_add_up_to_the_credits(shop, label):
     assert_adds_up(shop, {label: MODELS[label]})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lookback:attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("label", HAZARDS)
@@ -96,6 +98,7 @@ def test_touchpoints_of_hazards_add_up_to_the_credits(world, label):
     assert_adds_up(world, {label: HAZARDS[label]})
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     # Aggregated paths have neither dates nor milestones.
@@ -113,6 +116,7 @@ def test_aggregated_paths_add_up(label):
     assert_adds_up(paths_of(journeys), {label: MODELS[label]})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_each_conversion_is_conserved(shop):
     credits = touch_credits(shop, ["time_decay", "fractribution", "conversion_rate_shapley"])
@@ -205,6 +209,7 @@ def test_shares_by_position_go_to_one_touchpoint_each(three_conversions):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     some = touch_credits(shop, ["linear", "fractribution"])
@@ -218,6 +223,7 @@ def test_columns_and_dtypes_do_not_depend_on_the_rows(shop):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_by_hand():
     # Four of the users with a > b converted, none of those with b alone, and half of those with a alone.
@@ -230,6 +236,7 @@ def test_by_hand():
     assert of_ab["loss"].to_dict() == pytest.approx({"a": 2 / 3, "b": 1 / 3})
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_touchpoints_of_the_same_node_and_instant_share_equally(world):
     # The discrete hazard sees nodes and instants only: two clicks of a node at one instant get half each.
@@ -249,6 +256,7 @@ def test_touchpoints_of_the_same_node_and_instant_share_equally(world):
     assert_adds_up(paths, {"hazard": DiscreteHazard()})
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["linear", "shapley", "fractribution", "conversion_rate_shapley"])
 def test_credits_by_position_sum_the_touch_credits(shop, label):

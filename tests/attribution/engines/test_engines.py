@@ -56,6 +56,7 @@ def setting(backend, name):
     return backend.con.execute("SELECT current_setting(?)", [name]).fetchone()[0]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_memory_is_bounded_and_files_go_to_the_temporary_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -183,6 +184,7 @@ def queries(paths):
     return found
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_expression_compiles_to_the_sql_of_the_engine(name, table_of_engine):
@@ -390,6 +392,7 @@ def test_the_same_data_in_another_order_give_the_same_bytes(models, asked):
     pd.testing.assert_frame_equal(once, again, check_exact=True)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"intervals": "bootstrap", "replicates": 10}])
 def test_aggregated_paths_in_another_order_give_the_same_bytes(options):

@@ -44,6 +44,7 @@ def check(backend, upload):
     hit_streams.check(hit_streams.computed(backend, *tables), hit_streams.loaded(SEEDS))
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_spark(spark):
     check(spark, on_spark)

@@ -54,6 +54,7 @@ def same(answers):
     pd.testing.assert_frame_equal(found, expected, check_exact=False, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "settings",
     [

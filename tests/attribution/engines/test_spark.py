@@ -106,6 +106,7 @@ MODELS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("confidence", [None, 0.9])
 def test_every_family_of_models_is_the_same_and_conserves(both, confidence):
     ours, lent = (at.attribute(paths, MODELS, confidence=confidence) for paths in both)

@@ -200,6 +200,7 @@ def test_controls_weigh_errors_by_their_credit():
     assert controls.likelihood(np.array([30.0])) == pytest.approx([expected])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_posterior_equals_a_numerical_integration():
     """Bayes' theorem on a grid of effects, for two nodes one of which has no experiment."""
@@ -241,6 +242,7 @@ def test_the_posterior_equals_a_numerical_integration():
         assert bound == pytest.approx(quantiles, rel=5e-3, abs=2.0)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say_where_the_prior_holds():
     random = np.random.default_rng(5)
@@ -439,6 +441,7 @@ def test_a_contrast_is_that_of_the_mixture():
     assert low == pytest.approx([-100 - 1.281552 * 5], rel=1e-6)
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("verdict", ["clear", "cannot tell", "confounded"])
 @pytest.mark.parametrize("error", [20.0, 200.0])
 @pytest.mark.parametrize("proven", [900.0, -900.0, -1200.0])

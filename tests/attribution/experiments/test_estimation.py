@@ -50,6 +50,7 @@ def holdout(world, paths):
     return holdout_effects(paths, world.withheld, covariates=["trait"])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_credited_and_caused_conversions_are_side_by_side(paths, effects):
     table = effects.table()
@@ -219,6 +220,7 @@ def test_the_statement_says_what_is_identified(effects, holdout, paths):
     assert "only by a randomised experiment" in bare
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_statement_mentions_missing_observation_periods(world):
     bare = Paths.from_frames(world.touchpoints, world.conversions)
@@ -226,6 +228,7 @@ def test_the_statement_mentions_missing_observation_periods(world):
     assert "The paths have no observation periods" in statement
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_covariates_and_the_rule_are_chosen(paths):
     quick = DiscreteHazard(comparisons=2)
@@ -262,6 +265,7 @@ def test_controls_with_credit_cause_a_warning():
         found.verdict(CONTROLS)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_without_controls_nobody_can_tell(paths):
     effects = estimate_effects(paths, DiscreteHazard(comparisons=2))

@@ -223,6 +223,7 @@ def test_participants_with_their_draws_can_have_opportunities_too():
     assert (row["rate"], row["withheld_rate"]) == pytest.approx((2 / 4, 1 / 2))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("withheld", "message"),
     [
@@ -243,6 +244,7 @@ def test_draws_that_are_missing_or_contradict_are_refused(ten, withheld, message
         holdout_effects(ten, withheld)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_opportunities_make_the_error_smaller_and_leave_the_effect_where_it_is():
     world = simulate("random", users=20_000, seed=5, holdout=0.2)
@@ -324,6 +326,7 @@ def test_a_contrast_knows_that_nodes_share_users():
     assert row["high"] - row["difference"] == pytest.approx(1.959964 * error, rel=1e-5)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_order_and_names_do_not_matter():
     world = simulate("synergy", users=6_000, seed=3, holdout=0.3)
@@ -406,6 +409,7 @@ def test_conversions_before_the_experiment_are_a_covariate():
     assert (row["rate"], row["withheld_rate"]) == (plain["rate"], plain["withheld_rate"])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_earlier_conversions_that_say_nothing_change_no_error_for_the_worse():
     for seed in range(2):
@@ -481,6 +485,7 @@ def test_intervals_cover_what_channels_cause():
     assert np.mean(covered) >= 0.9
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),

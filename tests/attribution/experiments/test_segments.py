@@ -44,6 +44,7 @@ def effects(paths):
     return estimate_effects(paths, controls=["direct"])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_each_cell_has_its_rows(effects):
     found = effects.by(BY)
@@ -206,6 +207,7 @@ def part_of(caused, error, credited, share):
     return Part(tally, np.array([[credited]]), share)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_segments_are_scaled_by_their_own_shares_and_added_up(trait_effects):
     """Checked by hand: segment A with a share of 0.5 (standard error 0.02), segment B with 0.8."""
@@ -322,6 +324,7 @@ def test_with_users_missing_at_random_the_scaled_level_is_that_of_all():
     assert scaled["caused"] / whole["caused"] == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_experiment_is_scaled_and_what_compares_it_with_the_model_is_not():

@@ -57,6 +57,7 @@ def test_frequent_touchpoints_are_not_at_the_checkout():
     assert not found_in(paths_of(minutes))["is_at_checkout"].any()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_a_site_with_coupons_is_named_and_marked():
@@ -71,6 +72,7 @@ def test_a_site_with_coupons_is_named_and_marked():
     assert rows.loc["video", "share"] < 0.1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["random", "intent", "synergy", "intent_synergy"])
 def test_no_other_channel_is_at_the_checkout(scenario):
@@ -272,6 +274,7 @@ def subscribers(request):
     return request.param, Paths.from_frames(touchpoints, conversions, users=observed)
 
 
+@pytest.mark.large
 def test_letters_to_customers_who_buy_again_are_found_out(subscribers):
     is_to_customers, paths = subscribers
     if is_to_customers:

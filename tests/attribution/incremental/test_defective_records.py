@@ -34,21 +34,25 @@ def check_alike(changed, found):
     assert changed.sum() / found.sum() == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.large
 def test_a_tenth_of_the_touchpoints_may_be_missing(world, found):
     kept = np.random.default_rng(1).random(len(world.touchpoints)) < 0.9
     check_alike(caused(world.touchpoints[kept], world.conversions, world.users), found)
 
 
+@pytest.mark.large
 def test_hours_may_be_wrong_by_a_time_zone(world, found):
     touchpoints = world.touchpoints.assign(date=world.touchpoints["date"] - pd.Timedelta(hours=2))
     check_alike(caused(touchpoints, world.conversions, world.users), found)
 
 
+@pytest.mark.large
 def test_touchpoints_may_have_dates_without_hours(world, found):
     touchpoints = world.touchpoints.assign(date=world.touchpoints["date"].dt.floor("D"))
     check_alike(caused(touchpoints, world.conversions, world.users), found)
 
 
+@pytest.mark.large
 def test_a_tenth_of_the_users_may_have_a_second_cookie(world, found):
     """Touchpoints from a random day on belong to a cookie that never converts, or does alone."""
     random = np.random.default_rng(2)

@@ -125,6 +125,7 @@ def written_out(users, touches, orders, *, half_lives, shrinkage, interactions):
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("interactions", [False, True])
 @pytest.mark.parametrize("half_lives", [("2D",), ("1D", "4D")])
 def test_credits_equal_those_of_an_explicit_likelihood(half_lives, interactions):
@@ -156,6 +157,7 @@ def test_credits_and_baseline_sum_to_the_conversions(world):
         assert rows["node_id"].isna().sum() == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_intervals_contain_the_effects_of_channels():
     """Of 32 intervals at 95 % two are expected to miss the true effect, and more than six almost never do."""
@@ -169,6 +171,7 @@ def test_intervals_contain_the_effects_of_channels():
     assert missed <= 6
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_permuted_touchpoints_earn_nothing(world):
     """Touchpoints are reassigned to random users, so that they cannot have an effect."""
@@ -186,6 +189,7 @@ def test_permuted_touchpoints_earn_nothing(world):
     assert missed <= 6
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_order_of_rows_does_not_matter(world):
     shuffled = {
@@ -199,6 +203,7 @@ def test_the_order_of_rows_does_not_matter(world):
     pd.testing.assert_series_equal(first.sort_index(), second.sort_index(), rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_seed_determines_the_sampled_periods(world):
     model = {seed: DiscreteHazard(comparisons=2, seed=seed) for seed in (0, 1)}
@@ -207,6 +212,7 @@ def test_the_seed_determines_the_sampled_periods(world):
     assert not np.allclose(first.sort_index(), other.sort_index())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_touchpoints_after_the_observation_are_ignored(world):
     last = world.users["until"].max()
@@ -218,6 +224,7 @@ def test_touchpoints_after_the_observation_are_ignored(world):
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:clocks")  # half of the orders come hours before the first touchpoint
 def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
@@ -232,6 +239,7 @@ def test_touchpoints_after_a_conversion_on_the_same_day_are_ignored():
     pd.testing.assert_series_equal(plain, with_late, rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_duplicating_all_users_doubles_the_credit():
     users, touches, orders = small_frames()
@@ -266,6 +274,7 @@ def test_all_users_convert_in_their_first_period():
     assert rows["conversions"].abs().max() == pytest.approx(30, abs=1e-6)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_block_size_does_not_matter(monkeypatch):
     world = simulate("random", users=2_000, seed=3)
@@ -276,6 +285,7 @@ def test_the_block_size_does_not_matter(monkeypatch):
     pd.testing.assert_series_equal(credited(paths_of(world), model), whole, rtol=1e-6)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_names_of_nodes_do_not_matter(world):
     names = {name: f"{number} > {name}'" for number, name in enumerate(world.touchpoints["node_id"].unique())}
@@ -356,6 +366,7 @@ def test_effects_are_right_without_the_users_who_were_never_touched(has_table):
     assert found.sum() == pytest.approx(len(world.conversions))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # Seen by pytest.warns only.
 def test_a_truncated_table_is_named_at_the_call(world):
@@ -387,6 +398,7 @@ def test_covariates_are_chosen_by_name_and_categories_split(world):
         attribute(paths, DiscreteHazard(covariates=("ctiy",)))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["number", "fold", "Number", "code"])
 def test_a_covariate_may_have_any_name(world, name):
@@ -398,6 +410,7 @@ def test_a_covariate_may_have_any_name(world, name):
     pd.testing.assert_series_equal(first, second, rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
     few = (np.arange(len(world.users)) % 7).astype(float)
@@ -413,6 +426,7 @@ def test_gaps_in_text_are_a_category_and_decimals_are_numbers(world):
     pd.testing.assert_series_equal(found[2], found[3], rtol=1e-9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -494,6 +508,7 @@ def test_the_gradient_vanishes_and_expected_conversions_equal_observed_ones(left
     assert probabilities(design.rows(rows) @ found) @ weight == pytest.approx(outcome.sum(), rel=1e-4)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
@@ -584,6 +599,7 @@ def test_users_with_equal_rates_are_equally_active():
     assert not activity_at(histories, users, np.full(50, 9.5)).any()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_active_users_who_buy_more_are_no_effect_of_what_they_meet():
     # Activity, which differs much, raises touchpoints and conversions alike; touchpoints cause nothing.

@@ -105,6 +105,7 @@ def test_in_simulated_mediation_direct_and_total_effects_are_near_the_truth():
     assert covered >= 9
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("world_of", [{"triggered": 0.0}, {"mediator_effect": 0.0}])
 def test_without_a_mediated_effect_the_interval_contains_zero(world_of):
@@ -114,6 +115,7 @@ def test_without_a_mediated_effect_the_interval_contains_zero(world_of):
     assert row["mediated_high"] - row["mediated_low"] < 200
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_totals_are_scaled_with_the_other_levels(paths):
     effects = estimate_effects(paths)
@@ -122,6 +124,7 @@ def test_totals_are_scaled_with_the_other_levels(paths):
         assert part[name] == pytest.approx(2 * whole[name])
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mediators", "message"),

@@ -98,6 +98,7 @@ def test_credits_equal_those_of_an_explicit_regression(paths, credits):
     assert inside.sum() >= len(expected) - 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_credits_sum_to_the_orders(paths, credits):
     assert credits["conversions"].sum() == pytest.approx(len(orders_of(paths)))
@@ -108,6 +109,7 @@ def test_credits_sum_to_the_orders(paths, credits):
     assert (credits["low"].drop(np.nan) > 0).all()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_control_with_credit_causes_a_warning(paths):
     # Users who have decided to buy visit directly: here direct visits indicate intent and cause nothing.

@@ -135,6 +135,7 @@ def test_leaving_a_cause_out_biases_as_its_partial_r2_predict(half_lives):
     assert predicted == pytest.approx(bias, rel=0.15)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_without_covariates_and_controls_there_is_no_benchmark(confounded):
     paths, _ = confounded
@@ -161,6 +162,7 @@ def world_paths():
     return Paths.from_frames(world.touchpoints, world.conversions, users=world.users)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_interval_that_contains_zero_needs_no_cause_to_explain_it_away(world_paths):
     effects = estimate_effects(world_paths, controls=["organic"])

@@ -87,6 +87,7 @@ def observed(users):
     return pd.DataFrame({"user_id": [f"u{number}" for number in range(users)]}).assign(**ends)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_without_effects_a_node_loses_the_sessions_that_no_other_would_replace():
     # So much shrinkage leaves no effect of earlier sessions. There are 0.2 sessions a day, half of them of
@@ -136,6 +137,7 @@ def test_a_conversion_that_ends_the_observation_cuts_days_off():
     assert days_cut_off(histories).tolist() == pytest.approx([20 - 5 * MINUTES, 0])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_earlier_sessions_with_an_effect_earn_credit():
     # Sessions convert the more often, the more of the ad came before.

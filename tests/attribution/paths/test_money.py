@@ -90,6 +90,7 @@ def test_several_amounts_of_one_conversion_add_up():
     assert values(paths_of(adjustments=halves)) == {"search": 0.0, "email": 20.0, "social": 70.0}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_without_amounts_nothing_changes():
     assert values(paths_of(adjustments=LATER.iloc[:0])) == values(paths_of())
@@ -124,6 +125,7 @@ def test_models_are_fitted_without_later_amounts():
         assert whole == pytest.approx(dict.fromkeys(whole, 0.0)), model
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_chain_divides_later_amounts_as_it_divides_values():
     # All of 200 EUR were worth 90 EUR in the end, whichever node they came by.
@@ -160,6 +162,7 @@ def test_values_are_converted_at_the_date_of_the_conversion():
     assert credits.attrs["in_currency"] == "EUR"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_dates_of_rates_may_be_of_any_unit():
     for zone in [None, "UTC"]:
@@ -195,6 +198,7 @@ def test_a_later_amount_has_the_rate_of_its_conversion_or_its_own():
         assert paths.settings["later_rate"] == later_rate, (later_rate, left)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_later_amount_may_be_in_another_currency_if_there_is_one_to_convert_to():
     back = LATER.iloc[:1].assign(value=-10.0, currency="GBP")

@@ -94,6 +94,7 @@ def test_summary_lengths_and_lags():
     assert lags.loc["f", ["first_lag_days", "last_lag_days"]].isna().all()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["direct", "Direct", "(DIRECT)", "(direct) / (none)", "Direct / none"])
 def test_direct_traffic_is_recognised_in_any_case(name):
     sequences = pd.DataFrame({"path": [f"search > {name}"], "n": [1]})
@@ -438,6 +439,7 @@ def test_values_of_aggregated_paths_have_the_currency_of_a_column_or_of_a_code()
         assert [None if pd.isna(unit) else unit for unit in credits["currency"]] == expected
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("dates", "credited"),
     [

@@ -59,6 +59,7 @@ def test_deleted_outlays_cost_nothing():
 instants = st.datetimes(datetime(2025, 1, 1), datetime(2025, 12, 31))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(

@@ -34,6 +34,7 @@ def classes_of(paths, model):
     return {tuple(path): tuple(count) for path, count in zip(shown, counts.tolist(), strict=True)}
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("transform", "steps", "expected"),
     [
@@ -55,6 +56,7 @@ def test_transforms(transform, steps, expected, made):
     assert classes_of(paths, Markov(transform=transform, steps=steps)) == {wanted: (2.0, 3.0)}
 
 
+@pytest.mark.few(8)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "options", "expected"),
@@ -109,6 +111,7 @@ def test_nodes_to_remove_may_be_missing_from_all_paths(model):
             model(remove_if_not_all=wrong)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_cached_counts_depend_on_the_removed_nodes():
     paths = paths_of([(("d", "a"), 2, 1.0, 1), (("a", "d"), 1, 1.0, 4), (("d",), 1, 1.0, 2)])
@@ -196,6 +199,7 @@ class TestIntervals:
         assert missing.loc["markov"].all()
         assert not missing.loc["linear"].any()
 
+    @pytest.mark.large
     @pytest.mark.slow
     def test_the_credits_themselves_are_the_same(self, frames):
         paths = Paths.from_frames(*frames)

@@ -57,6 +57,7 @@ def with_rows(users, currencies, amounts=None):
     return at.open_tables(engine, interactions="visits", events="orders")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("user", [None, "", "(Not Set)", "undefined", "0000000000000000"])
 def test_g250_users_who_stand_for_nobody_are_not_one_person(user):
     said = "interactions: 2 rows without a 'userId': they are in no path"

@@ -55,6 +55,7 @@ def test_the_lookback_of_a_node_takes_precedence_over_its_type():
     assert nodes(lookback="1D", node_lookbacks={"old view": "40D"}) == ["old view", "view"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_click_takes_precedence_over_views_of_its_window_only():
     clicks_first = {"precedence": ("click", "view")}

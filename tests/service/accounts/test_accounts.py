@@ -154,6 +154,7 @@ def test_an_assertion_identifier_counts_once_until_it_ends(accounts, key, clock)
     token_of(accounts, key, once="a", until=clock.now + 10)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_another_process_revokes_a_key_while_the_accounts_are_open(accounts, key, tmp_path):
     token = token_of(accounts, key)

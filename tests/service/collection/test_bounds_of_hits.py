@@ -336,6 +336,7 @@ def test_g246_traffic_creation_and_spend_meet(flyers):
     assert_consistent(flyers)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("pair", APART, ids=ascii)
 def test_g246_texts_that_share_what_is_readable_are_two_campaigns(flyers, pair):
     """In collected and loaded hits, in whatever order they come, and in loaded spend."""
@@ -442,6 +443,7 @@ def test_paths_of_new_nodes_follow_the_stored_tree(store):
     assert_consistent(store)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_full_tree_does_not_hold_up_a_hit(store):
     """20,000 nodes, and one hit more: the tree is updated where it changed."""

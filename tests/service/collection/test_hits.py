@@ -153,6 +153,7 @@ def test_the_next_process_resumes_with_pending_hits(tmp_path):
         assert (store.queue.first("hits", 9), count(store, "interactions")) == ([], 1)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_again(
     tmp_path, monkeypatch, caplog
@@ -182,6 +183,7 @@ def test_a_hit_that_cannot_be_written_is_set_aside_until_the_project_is_opened_a
         assert (count(store, "pending_hits"), count(store, "hits")) == (0, 3)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_many_hits_that_cannot_be_written_are_kept(tmp_path, monkeypatch):
     def fail(*_, **__):

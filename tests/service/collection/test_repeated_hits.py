@@ -92,6 +92,8 @@ def store():
 HITS = "SELECT id, trackerId, serverDate, userAgent FROM hits ORDER BY id"
 
 
+@pytest.mark.few(2)
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("way", "is_together"),
     [
@@ -270,6 +272,7 @@ def poster(call):
     return view
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "again",
     [

@@ -351,6 +351,7 @@ def test_hits_of_erased_people_do_not_return(memory_store, rows, mode):
     assert_consistent(rows)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "search",

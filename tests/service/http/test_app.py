@@ -194,6 +194,7 @@ def test_what_nobody_thought_of_is_told_to_the_log_alone(admin, home, caplog):
     )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_many_may_ask_at_once(call):
     def ask(number):

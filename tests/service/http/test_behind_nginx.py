@@ -197,6 +197,7 @@ def received(connection):
     return content
 
 
+@pytest.mark.large
 def test_requests_reach_the_server_and_answers_the_client(healthy):
     reply = healthy("POST", SEARCH, {})
     assert (reply.status, reply.json()["total"]) == (200, 3)
@@ -210,6 +211,7 @@ def test_a_long_answer_arrives_whole(healthy):
     assert len(reply.json()["data"]) == MANY // 10
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "data",
     [
@@ -228,6 +230,7 @@ def test_slow_clients_are_disconnected_while_others_are_served(connect, healthy,
             assert statuses(received(connection)) in ([408], [])
 
 
+@pytest.mark.large
 def test_one_address_has_a_number_of_connections_while_others_are_served(connect, healthy):
     head = f"POST /c HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 100\r\n\r\n".encode()
     with ExitStack() as stack:

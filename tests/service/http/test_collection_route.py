@@ -115,6 +115,7 @@ def test_one_request_takes_several_hits_of_one_project(home):
     assert [row[0] for row in rows(home, HITS)] == [uuid(1), uuid(2)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_repeated_hit_of_an_earlier_session_is_left_out(home):
     for _ in range(2):
@@ -124,6 +125,7 @@ def test_a_repeated_hit_of_an_earlier_session_is_left_out(home):
     assert rows(home, "SELECT hitCount FROM interactions") == [(1,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_pixel_counts_a_page_without_a_script(home):
     query = urlencode({"projectId": "shop", "timezoneOffset": "-60"})
@@ -142,6 +144,7 @@ def test_the_pixel_counts_a_page_without_a_script(home):
     assert rows(home, "SELECT hitCount FROM interactions") == [(2,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g189_the_clock_of_the_browser_may_be_wrong(home):
     with serving(home) as url:
@@ -160,6 +163,7 @@ def test_g189_the_clock_of_the_browser_may_be_wrong(home):
     assert before <= dates[uuid(3)] <= after
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_bots_are_kept_and_marked(home):
     with serving(home) as url:
@@ -173,6 +177,7 @@ def test_bots_are_kept_and_marked(home):
     assert found == {"a": True, "b": True, "c": True, "d": False, "e": True}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_traffic_filter_by_address_captures_hits(home):
     change_settings(home, traffic_filters=["address:203.0.113.0/24"])
@@ -184,6 +189,7 @@ def test_a_traffic_filter_by_address_captures_hits(home):
     assert found == {uuid(1): "address:203.0.113.0/24", uuid(2): None}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_applied(home, monkeypatch):
     change_settings(home, traffic_filters=["address:203.0.113.0/24", "hostname:test.shop.example"])
@@ -198,6 +204,7 @@ def test_only_an_address_that_a_filter_captures_is_kept_until_the_filter_is_appl
     assert found == {uuid(1): None, uuid(2): None, uuid(3): "203.0.113.7"}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp_path, monkeypatch):
     geo, asn = write_geo(tmp_path / "geo.mmdb"), write_asn(tmp_path / "asn.mmdb")
@@ -216,6 +223,7 @@ def test_g199_the_place_of_the_client_is_stored_instead_of_its_address(home, tmp
     assert rows(home, f"SELECT firstHitId, {columns} FROM interactions ORDER BY 1") == expected
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path, caplog):
     geo = write_geo(tmp_path / "geo.mmdb")
@@ -227,6 +235,7 @@ def test_a_hit_counts_although_the_database_of_places_is_damaged(home, tmp_path,
     assert "geo: the database is damaged" in caplog.text
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g200_a_lasting_id_is_not_stored_against_the_signal_of_the_browser(tmp_path):
     cases = {
@@ -280,6 +289,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g200_the_order_of_a_browser_with_the_signal_stays_with_its_visit(home):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
@@ -344,6 +354,7 @@ def test_keys_and_origins_of_pages(headers, ingest_key, status):
     assert check(ProjectSettings()) is None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_keys_and_origins_of_the_project_hold_for_hits(home):
     key = "k" * 16
@@ -360,6 +371,7 @@ def test_keys_and_origins_of_the_project_hold_for_hits(home):
     assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(5), uuid(6), uuid(7)}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_token_that_events_need_is_not_asked_of_pages(home):
     change_settings(home, require_token_for_events=True)
@@ -367,6 +379,7 @@ def test_a_token_that_events_need_is_not_asked_of_pages(home):
         assert posting(url)(hit()).status == 202
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_hits_have_rate_limits_of_their_own(home):
     limits = {"hits-by-address": Rate(2, 36_000)}
@@ -381,6 +394,7 @@ def test_hits_have_rate_limits_of_their_own(home):
     assert {id for (id,) in rows(home, "SELECT id FROM hits")} == {uuid(1), uuid(2), uuid(5)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("hours", [0, -2, 2])
 def test_g264_hits_and_events_of_a_page_have_one_clock(home, hours):
     """The event is under way for less time than the page view, on a browser whose clock is right or wrong."""

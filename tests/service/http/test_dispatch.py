@@ -25,6 +25,7 @@ WITH_PROJECT = [name for name in OVER_HTTP if "{projectId}" in OPERATIONS[name].
 WITH_BODY = [name for name in WITH_PROJECT if OPERATIONS[name].method != "GET"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_search_answers_a_page(call):
     reply = call("POST", SEARCH, {"sort": {"startDate": 1}})
@@ -715,6 +716,7 @@ def test_g175_events_without_a_token_need_a_key_and_an_origin(write, anonymous, 
         write("PATCH", f"{PROJECT}/settings", usual)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g101_the_page_size_of_a_server_is_capped(tmp_path):
     with closing(Service.open("shop", tmp_path / "shop.duckdb")) as service:
@@ -731,6 +733,7 @@ def test_g101_the_page_size_of_a_server_is_capped(tmp_path):
             assert list_rates(shop)["currency"].tolist() == ["NOK", "SEK", "USD"]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g227_a_changed_setting_holds_from_its_answer_on(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -762,6 +765,7 @@ def test_g227_null_clears_the_retention_period_of_an_event_type(write):
     assert changed.get("expirationPolicy") is None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g185_each_event_of_a_batch_counts(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()

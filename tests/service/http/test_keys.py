@@ -78,6 +78,7 @@ def listed(call):
     return {key["_id"]: key for key in call("GET", KEYS).json()}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_created_key_opens_its_project_alone(call, server):
     key, answer = created(call, scopes=["interactions:read", "admin"])
@@ -381,6 +382,7 @@ def log(call, query=""):
     return reply.json()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g211_the_account_of_a_token_is_written_down(key_and_call, tmp_path):
     key, call = key_and_call
@@ -422,6 +424,7 @@ def test_g211_the_account_of_a_token_is_written_down(key_and_call, tmp_path):
     assert call("GET", f"{PROJECT}/audit?limit=-1").status == 400
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_log_is_read_by_administrators_alone(key_and_call, tmp_path):
     _, call = key_and_call

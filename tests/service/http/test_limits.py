@@ -141,6 +141,7 @@ def keys(folder):
     return [create_key(folder, folder / f"{name}.json") for name in ("first", "second")]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g185_g186_an_account_may_ask_so_often_in_a_project(folder, keys):
     with limited(folder, requests=3) as url:
@@ -163,6 +164,7 @@ def test_g185_g186_an_account_may_ask_so_often_in_a_project(folder, keys):
         assert call("POST", SEARCH, b"no json").status == 429
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g185_insights_and_searches_without_a_limit_are_heavy(folder, keys):
     with limited(folder, heavy=2) as url:
@@ -180,6 +182,7 @@ def test_g185_insights_and_searches_without_a_limit_are_heavy(folder, keys):
         assert replies[1].headers["RateLimit-Policy"] == '"requests";q=1000;w=36000, "heavy";q=2;w=36000'
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", ["events", "events_by_address"])
 def test_g187_events_are_limited_by_project_and_by_address(folder, rate):
@@ -203,6 +206,7 @@ def batch(project, count, start=0):
 BATCH = "/api/v1/events/batch"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_each_event_of_a_batch_counts(folder, keys):
     with limited(folder, events=30, events_by_address=10) as url:
@@ -222,6 +226,7 @@ def test_g228_each_event_of_a_batch_counts(folder, keys):
         )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_one_address_leaves_the_project_to_the_others(folder, keys):
     with limited(folder, events=30, events_by_address=10) as url:
@@ -231,6 +236,7 @@ def test_g228_one_address_leaves_the_project_to_the_others(folder, keys):
         assert Caller(url, source="127.0.0.2")("POST", BATCH, batch("shop", 1, 99)).status == 200
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_items_that_are_no_events_count_too(folder):
     with limited(folder, events_by_address=10) as url:
@@ -238,6 +244,7 @@ def test_g228_items_that_are_no_events_count_too(folder):
         assert Caller(url)("POST", BATCH, [[]] * 8).status == 429
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_a_batch_without_a_token_that_can_never_be_allowed_is_too_large(folder, keys):
     with limited(folder, events_by_address=10) as url:
@@ -246,6 +253,7 @@ def test_g228_a_batch_without_a_token_that_can_never_be_allowed_is_too_large(fol
         assert reply.json()["message"] == ("body: has 11 events; allowed without a token: 10 in one request")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_an_account_sends_batches_of_any_size_and_no_other_client_waits(folder, keys):
     with limited(folder, events=30, events_by_address=10) as url:
@@ -314,6 +322,7 @@ def filled(start, item, end, *, size=32 * MEBIBYTE):
 WHERE = b'{"interactionFilter":{"type":"predicate","field":"nodeId","operator":"in","value":['
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_no_body_holds_up_others(call):
     for path, body, status in [
@@ -340,6 +349,7 @@ def test_g228_no_body_holds_up_others(call):
         assert longest[-1] < 1, (path, body)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_many_large_bodies_at_once_hold_nobody_up(call):
     body = b"{" + b",".join(b'"%d":1' % number for number in range(249_000)) + b"}"
@@ -367,6 +377,7 @@ def test_g228_requests_without_a_token_share_half_of_the_memory():
         fourth.take(100)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g228_bodies_in_flight_share_their_memory(tmp_path, caplog):
     key = create_key(tmp_path, tmp_path / "key.json")

@@ -91,6 +91,7 @@ def asking(url, path="/link"):
     return ask
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g241_an_id_goes_from_a_domain_of_the_site_to_another_one(url):
     ask = asking(url)

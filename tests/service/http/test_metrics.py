@@ -27,6 +27,7 @@ def samples(port):
     }
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_requests_are_counted_by_operation_and_status(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()

@@ -54,6 +54,7 @@ def home(tmp_path):
     return tmp_path
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_page_list_and_log_agree(home, monkeypatch):
     # The log is in the order of milliseconds.
@@ -103,6 +104,7 @@ def test_who_does_not_take_part_sees_the_placement_and_is_not_logged(home):
         assert at.experiments.list_opportunities(shop, holdout="past").empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_filtered_traffic_and_prefetches_see_the_placement_and_are_not_logged(home):
     filters = ["userAgent:Monitor", "hostname:test.shop.example", "referrer:spam.example"]
@@ -134,6 +136,7 @@ def test_filtered_traffic_and_prefetches_see_the_placement_and_are_not_logged(ho
         assert at.experiments.list_opportunities(shop, holdout="banner")["withheld"].tolist() == [True] * 2
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_filtered_addresses_see_the_placement_and_are_not_logged(home):
     with at.connect("shop", path=home / "shop.duckdb") as shop:
@@ -145,6 +148,7 @@ def test_filtered_addresses_see_the_placement_and_are_not_logged(home):
         assert at.experiments.list_opportunities(shop, holdout="banner").empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_what_is_refused_stores_nothing(home):
     key = "k" * 16
@@ -168,6 +172,7 @@ def test_what_is_refused_stores_nothing(home):
         assert at.experiments.list_opportunities(shop, holdout="banner").empty
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_questions_count_as_hits_against_the_rate_limits(home):
     for limits in (
@@ -186,6 +191,7 @@ def test_questions_count_as_hits_against_the_rate_limits(home):
         assert len(at.experiments.list_opportunities(shop, holdout="banner")) == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_holdout_may_end_while_pages_ask(home):
     create_key(home, home / "key.json")
@@ -203,6 +209,7 @@ def test_a_holdout_may_end_while_pages_ask(home):
     assert log["withheld"].nunique() == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_mirror_has_the_opportunities(home):
     create_key(home, home / "key.json")
@@ -221,6 +228,7 @@ def test_a_mirror_has_the_opportunities(home):
     pd.testing.assert_frame_equal(mirrored, log)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_any_id_and_node_are_logged_as_they_are(home):
     node = "Frühling: 50 % / 'Boots' " + "x" * 400
@@ -276,6 +284,7 @@ def test_the_effect_of_a_placement_is_that_of_the_simulation(home, lift):
 
 
 @pytest.mark.parametrize("path", ["/events", "/events/sync", "/events/batch", "/events/validate"])
+@pytest.mark.large
 @pytest.mark.slow
 def test_clients_without_a_token_cannot_write_the_log(home, path):
     data = {"holdout": "banner", "node": "autumn", "withheld": False}
@@ -300,6 +309,7 @@ def test_clients_without_a_token_cannot_write_the_log(home, path):
     assert nodes == ([] if path == "/events/validate" else ["autumn"])
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_id_that_was_used_before_does_not_keep_another_opportunity_out_of_the_log(home):
     with at.connect("shop", path=home / "shop.duckdb") as shop:

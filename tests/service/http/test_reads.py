@@ -147,6 +147,7 @@ def test_reads_change_nothing():
     assert {name for name in served if name.startswith(verbs)} == READS
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (SEARCH, WITHOUT_HITS), (USERS, LONG_SQL)])
 def test_a_read_ends_at_its_deadline(shops, path, body):
@@ -193,6 +194,7 @@ def test_waiting_for_a_thread_counts():
         runner.run(crowd())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), [(SEARCH, LONG), (SEARCH, WITHOUT_HITS), (USERS, LONG_SQL)])
 def test_a_read_ends_when_its_client_leaves(shops, path, body, monkeypatch):
@@ -229,6 +231,7 @@ def test_waiting_work_leaves_the_queue_when_it_is_cancelled():
     asyncio.run(crowd())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_stream_ends_when_its_client_leaves(shops):
     with serving(shops) as (call, lent):
@@ -320,6 +323,7 @@ def test_g126_a_stream_whose_portion_takes_too_long_is_left_incomplete():
     assert stream(portions, seconds_to_read=0.3) == [b"first", b"0", "closed", 503]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_events_do_not_wait_for_reads(shops):
     with serving(shops, threads=1, reads=1) as (call, lent):
@@ -334,6 +338,7 @@ def test_events_do_not_wait_for_reads(shops):
             client.close()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_writes_have_no_deadline(shops):
     with serving(shops, seconds_to_read=0.001) as (call, _):
@@ -350,6 +355,7 @@ def test_a_search_without_limit_answers_everything(call, big_shop):
     assert [each["_id"] for each in page["data"]] == [hex_id(number) for number in range(MANY)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_it_is_sent_in_pieces_in_bounded_memory(call, big_shop):
     received = 0
@@ -529,6 +535,7 @@ def test_csv_is_sent_in_chunks(caller):
     assert rows == [["_id", "interactionCount"], *([hex_id(number), "1"] for number in range(EXPORTED))]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_xlsx_is_sent_whole(caller):
     reply = caller("POST", PATH, body("_id", kind="XLSX"))
@@ -604,6 +611,7 @@ def test_sql_over_http(caller, folder):
     assert str(folder) not in search(caller, "SELECT x FROM users").content.decode()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_sql_needs_its_scope_and_may_be_switched_off(folder, tmp_path):
     load("my-shop", tmp_path, interactions=table(visit(1)))
@@ -665,6 +673,7 @@ def leftovers(backup_folder):
     return [each.name for each in backup_folder.iterdir() if each.name.startswith(".")]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_backup_is_fetched_and_put_back_while_the_server_runs(admin, backup_folder, tmp_path_factory):
     assert admin("POST", "/api/v1/events/sync", backup_body("first")).status == 200
@@ -685,6 +694,7 @@ def test_a_backup_is_fetched_and_put_back_while_the_server_runs(admin, backup_fo
     assert leftovers(backup_folder) == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_what_is_no_backup_leaves_the_project_serving(admin, backup_folder):
     id = admin("POST", "/api/v1/events/sync", backup_body("first")).json()
@@ -698,6 +708,7 @@ def test_what_is_no_backup_leaves_the_project_serving(admin, backup_folder):
     assert leftovers(backup_folder) == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_body_larger_than_the_disk_is_refused_before_it_is_read(admin):
     connection = http.client.HTTPConnection(urlsplit(admin.url).netloc, timeout=TIMEOUT)
@@ -709,6 +720,7 @@ def test_a_body_larger_than_the_disk_is_refused_before_it_is_read(admin):
         assert connection.getresponse().status == 413
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_body_that_breaks_off_leaves_nothing(admin, backup_folder):
     connection = http.client.HTTPConnection(urlsplit(admin.url).netloc, timeout=TIMEOUT)
@@ -726,6 +738,7 @@ def test_a_body_that_breaks_off_leaves_nothing(admin, backup_folder):
     assert leftovers(backup_folder) == []
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_only_an_administrator_may(admin, backup_folder):
     key = create_key(

@@ -53,6 +53,7 @@ def serving(folder):
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @needs_signals
 def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home, big_shop):
@@ -71,6 +72,7 @@ def test_a_stopping_server_finishes_what_it_has_accepted(tmp_path, home, big_sho
         assert process.stderr.read() == ""
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @needs_signals
 def test_an_idle_server_stops_at_once(tmp_path):
@@ -135,6 +137,7 @@ def test_a_server_on_every_address_needs_to_know_its_own(tmp_path):
         serve(tmp_path, host="0.0.0.0", port=0)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_address_for_clients_is_the_audience(tmp_path):
     key = create_key(tmp_path, tmp_path / "key.json")
@@ -147,6 +150,7 @@ def test_the_address_for_clients_is_the_audience(tmp_path):
         assert ask_token(local, key).status == 400
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_two_servers_may_use_one_folder_of_accounts(tmp_path):
     key = create_key(tmp_path, tmp_path / "key.json")
@@ -163,6 +167,7 @@ def test_threads_take_shorter_turns_while_a_server_runs(tmp_path):
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_garbage_is_collected_less_often_while_a_server_runs(tmp_path):
     before = gc.get_threshold()
@@ -293,6 +298,7 @@ def test_a_crowded_server_refuses_with_the_time_to_wait_before_it_ends_a_connect
             assert statuses(one_response(alive)) == [200]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_more_connections_than_the_server_takes_are_refused_one_by_one(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -327,6 +333,7 @@ def send(url, nonce, **headers):
     return Caller(url)("POST", "/api/v1/events", event, **headers).status
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()
@@ -337,6 +344,7 @@ def test_clients_behind_a_trusted_proxy_have_rates_of_their_own(tmp_path):
         assert send(url, "3", X_Forwarded_For="203.0.113.9, 198.51.100.1") == 429
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_without_a_trusted_proxy_the_header_is_ignored(tmp_path):
     Service.open("shop", tmp_path / "shop.duckdb").close()

@@ -123,6 +123,7 @@ def test_g239_under_which_id_a_hit_is_accepted(keeps, tracker, visitor, signal, 
     assert (record["id"], record["trackerId"], record["address"]) == (uuid(1), expected, None)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_three_pages_without_consent_are_one_session_with_its_order(shop):
     def act(site):
@@ -136,6 +137,7 @@ def test_g239_three_pages_without_consent_are_one_session_with_its_order(shop):
     assert rows(shop, "SELECT count(*) FROM users") == [(1,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_the_page_after_a_lost_landing_page_has_its_campaign(shop):
     def act(site):
@@ -152,6 +154,7 @@ def test_g239_the_page_after_a_lost_landing_page_has_its_campaign(shop):
     assert sorted(rows(shop, SESSIONS)) == sorted(sessions)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_a_visit_after_a_pause_has_a_source_of_its_own(shop):
     def land(site):
@@ -164,6 +167,7 @@ def test_g239_a_visit_after_a_pause_has_a_source_of_its_own(shop):
     assert rows(shop, SESSIONS) == [("google/cpc/spring", 1), ("direct", 1)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_addresses_user_agents_and_signals_tell_visitors_apart(shop):
     def act(site):
@@ -178,6 +182,7 @@ def test_g239_addresses_user_agents_and_signals_tell_visitors_apart(shop):
     assert rows(shop, USERS) == [(6,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_the_setting_switches_it_off(shop):
     with at.connect("shop", path=shop / "shop.duckdb") as project:
@@ -197,6 +202,7 @@ def test_g239_the_setting_switches_it_off(shop):
     assert rows(shop, "SELECT count(*) FROM settings WHERE name = 'visitorSalt'") == [(0,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_what_comes_after_withdrawal_is_of_somebody_else(shop):
     def act(site):
@@ -211,6 +217,7 @@ def test_g239_what_comes_after_withdrawal_is_of_somebody_else(shop):
     assert sorted(rows(shop, "SELECT trackerId LIKE 'day.%' FROM hits")) == [(False,), (True,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_views_of_the_pixel_are_one_session(shop):
     def act(site):
@@ -222,6 +229,7 @@ def test_g239_views_of_the_pixel_are_one_session(shop):
     assert rows(shop, SESSIONS) == [("direct", 2), ("direct", 1)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("tracker", ["p-2", "cookie of an earlier visit".replace(" ", "-")])
 def test_g239_consent_on_the_second_page_joins_the_visit(shop, tracker):
@@ -249,6 +257,7 @@ def test_g239_consent_on_the_second_page_joins_the_visit(shop, tracker):
     assert rows(shop, USERS) == [(2,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_consent_that_a_page_is_loaded_with_joins_the_visit(shop):
     def act(site):
@@ -268,6 +277,7 @@ def test_g239_consent_that_a_page_is_loaded_with_joins_the_visit(shop):
     assert rows(shop, USERS) == [(2,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("referrer", "expected"),
@@ -295,6 +305,7 @@ def test_g239_consent_on_another_domain_joins_the_visit(shop, referrer, expected
     assert rows(shop, SESSIONS) == expected
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_consent_joins_nobody_else_at_a_shared_address(shop):
     def act(site):
@@ -319,6 +330,7 @@ def test_g239_consent_joins_nobody_else_at_a_shared_address(shop):
     assert rows(shop, USERS) == [(2,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g239_the_address_and_the_salt_leave_the_project_in_no_copy(shop):
     visit(shop, three_pages)

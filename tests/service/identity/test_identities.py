@@ -196,6 +196,7 @@ def test_g147_a_browser_is_the_last_ones_who_was_loaded_with_it(service):
     assert user_of(service, see(service, "n1", "t1")) == hex_id(1)
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("loads_first", [True, False])
 @pytest.mark.parametrize("carries", ["email", "trackerId"])

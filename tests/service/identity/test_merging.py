@@ -187,6 +187,7 @@ def test_one_batch_can_merge_its_own_users(service):
     assert users(service) == {identified, found[3]}
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_r006_64_threads_with_one_new_email_make_one_user(service):
     def send_one(number):
@@ -253,6 +254,7 @@ def test_both_are_in_the_audit_log(service):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_chain_can_be_split_from_either_end(service, first):
@@ -273,6 +275,7 @@ def test_a_chain_can_be_split_from_either_end(service, first):
     assert all(places(service, hex_id(n)) == [(hex_id(n), 1)] for n in (1, 2, 3))
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "arguments", "kind", "message"),

@@ -122,6 +122,7 @@ def test_the_policy_is_kept_and_attributable_is_not(load, rows):
     ]
 
 
+@pytest.mark.few(17)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),

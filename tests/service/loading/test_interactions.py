@@ -172,6 +172,7 @@ def test_end_and_duration_follow_from_each_other(memory_store, rows, times, end,
     assert (stored_end, stored_duration) == (end, duration)
 
 
+@pytest.mark.few(12)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
@@ -314,6 +315,7 @@ def test_an_unknown_resource_lists_the_allowed_ones(memory_store):
         load_records(memory_store, "visits", table(visit(1)))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_all_forms_of_a_source_load_the_same(tmp_path, rows):
     records = [visit(1, geo__city="Paris", duration=1.5), visit(2, geo__city=None, duration=None)]

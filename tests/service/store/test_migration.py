@@ -30,6 +30,7 @@ def test_g245_every_format_is_kept():
     assert [int(kept.stem.rpartition("-")[2]) for kept in FORMATS] == list(range(OLDEST, tables.VERSION))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.stem)
 def test_a_file_of_an_earlier_format_opens_with_all_it_held(tmp_path, kept, caplog):
@@ -60,6 +61,7 @@ def test_a_file_of_an_earlier_format_opens_with_all_it_held(tmp_path, kept, capl
     assert not copy.exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", FORMATS, ids=lambda kept: kept.stem)
 def test_hits_that_waited_in_the_file_become_sessions(tmp_path, kept):

@@ -243,6 +243,7 @@ def test_read_only_a_project_lacks_what_only_the_queue_has(service, path):
 # -- the two files are one project --------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("left", [0, 0.5, 0.9], ids=["emptied", "half", "without its end"])
@@ -302,6 +303,7 @@ def test_a_project_whose_file_was_removed_begins_anew(path):
         accept(opened, "a")
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize(
@@ -377,6 +379,7 @@ def test_g210_nonces_of_erased_events_are_known(service, mode):
     assert rows(service, "SELECT count(*) FROM raw_events WHERE nonce = 'a'") == [(0,)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_new_queue_knows_the_nonces_of_the_tables(service, path):
     ids = {
@@ -395,6 +398,7 @@ def test_a_new_queue_knows_the_nonces_of_the_tables(service, path):
         assert rows(opened, "SELECT nonce FROM raw_events WHERE nonce NOT LIKE 'erased %'") == [("b",)]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_an_older_queue_learns_the_nonces_that_it_lacks(service, path, tmp_path):
     service.close()
@@ -457,6 +461,7 @@ def test_other_operations_find_the_events_accepted_before_them(service):
     assert send(service, "search_users", columns=["_id"]).total == 1
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_backup_has_what_was_accepted_before_it(service, tmp_path):
     ids = accept(service, "a", "b")
@@ -613,6 +618,7 @@ def test_ten_events_of_a_portion_can_be_bad_and_more_are_the_fault_of_something_
         send(service, "list_trashed_events")
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "answer"),
@@ -659,6 +665,7 @@ def test_waiting_events_are_stored_before_a_project_is_closed(service, path):
         assert len(rows(opened, "SELECT _id FROM events")) == 20
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_what_cannot_be_moved_in_time_is_left_to_the_next_process(service, path):
     with held(service):
@@ -729,6 +736,7 @@ def earlier(path):
     return ids | stored
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_the_log_of_an_earlier_release_is_read_once(path, earlier):
     assert [number for number, _ in read_earlier_log(earlier_log_of(path))] == [1, 2, 3]
@@ -751,6 +759,7 @@ def test_a_cut_log_of_an_earlier_release_is_refused(path, earlier, read_only):
         Service.open("shop", path, read_only=read_only)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_pending_events_of_an_earlier_release_are_processed(path, service):
     id = send(service, "create_event_sync", **order("a")).value

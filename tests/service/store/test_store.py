@@ -226,6 +226,7 @@ for read_only in (False, True):
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_file_open_in_another_process_names_the_way_out(store, path):
     command = [sys.executable, "-c", OPEN_ELSEWHERE, str(path)]
@@ -334,6 +335,7 @@ def test_two_stores_on_one_file_in_one_process_take_turns(path):
     stores[1].close()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_two_threads_that_make_one_file_both_get_it(path):
     for turn in range(10):
@@ -362,6 +364,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_acknowledged_writes_survive_a_kill(path):
     command = [sys.executable, "-c", WRITE_AND_DIE, str(path)]
@@ -439,6 +442,7 @@ def test_closing_drains_the_queue_and_can_be_repeated(path):
     again.close()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_a_store_without_references_is_closed(path):
     store = Store.open(path, "shop")
@@ -458,6 +462,7 @@ def test_reading_a_closed_project_raises(path):
     assert "closed" in str(refusal.value)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", "raise ValueError('end')"])
 def test_the_interpreter_ends_without_closing(path, ending):

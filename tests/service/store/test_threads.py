@@ -41,6 +41,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_threads_are_stopped_and_joined_at_exit():
     done = subprocess.run(

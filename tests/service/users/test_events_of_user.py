@@ -137,6 +137,7 @@ def test_g153_deleted_metrics_are_not_listed(service):
     assert found.num_rows == 3
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_g101_many_events_come_in_batches_in_their_order(service):
     many = [

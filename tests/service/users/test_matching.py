@@ -9,6 +9,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.filters import from_json, user
 
 
+@pytest.mark.few(12)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "expected"),

@@ -162,6 +162,7 @@ def test_a_repeat_returns_the_id_of_the_anonymised_event(service, anna):
     assert see(service, "nonce-of-anna-2", email=ANNA) == id
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @MODES
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ FRIENDLY = {
 }  # fmt: skip
 
 
+@pytest.mark.few(28)
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", FRIENDLY)
 def test_results_match_counts_by_hand(ask, sql):
@@ -188,6 +189,7 @@ def cities():
     opened.close()
 
 
+@pytest.mark.few(17)
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", [*LIMITED, *UNLIMITED])
 def test_keys_in_conditions_limit_the_fields_computed_and_change_no_answer(cities, sql):
@@ -207,6 +209,7 @@ def test_keys_in_conditions_limit_the_fields_computed_and_change_no_answer(citie
     assert sorted(found) == sorted(expected & NAMES.keys())
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_have_the_columns_they_are_said_to_have(service, view):
@@ -383,6 +386,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.few(82)
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_queries_are_refused(ask, sql):
@@ -408,6 +412,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(20)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_hides_in_a_clause(ask, place):
@@ -529,6 +534,7 @@ def test_failures_tell_the_user_alone(ask):
         assert refused.value.__cause__ is None
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_one_query_sees_one_snapshot(service):
     """Two scans of a query that runs while users come in see the same users."""

@@ -160,6 +160,7 @@ def test_undeclared_keys_of_loaded_data_are_allowed():
 # -- order ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(9)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sort", "ascending", "descending"),
@@ -220,6 +221,7 @@ def test_g106_text_sorts_by_code_point_of_its_folded_form(empty, names):
 # -- pages ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(16)
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", [None, "eventCount", "fields.first_name"])
 @pytest.mark.parametrize(("offset", "limit"), [(0, 3), (2, 3), (6, 5), (8, 1), (20, 2), (3, None), (0, 0)])
@@ -241,6 +243,7 @@ def test_r245_r246_r247_bounds_of_the_id(find_numbers):
     assert find_numbers(id_after=hex_id(2), order="DESC", limit=2) == [8, 7]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_r249_a_walk_visits_everyone_once_while_users_are_created():
     service = Service.open("shop", ":memory:")

@@ -715,6 +715,7 @@ TOKEN_FAILURES = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TOKEN_FAILURES)
 @pytest.mark.parametrize("threads", [1, 4])

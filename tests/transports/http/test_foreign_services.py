@@ -106,6 +106,7 @@ def serve(service, operation, *replies):
     return lambda: [a for a in service.asked if a.method != "GET" and "/batch" not in a.path]
 
 
+@pytest.mark.few(30)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("form", ANSWERS)
 @pytest.mark.parametrize("operation", WRITES)
@@ -148,6 +149,7 @@ def test_a_write_whose_answer_was_lost_is_unknown(shop, service, operation):
     assert len(sent()) == 1
 
 
+@pytest.mark.few(31)
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize(
@@ -434,6 +436,7 @@ def test_what_is_needed_is_asked_for_by_name(shop, service):
     assert check.empty
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("currency", "kept"),
     [
@@ -638,6 +641,7 @@ MISSING = {
 }
 
 
+@pytest.mark.few(2)
 @WARNS
 @pytest.mark.parametrize("form", MISSING)
 def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, service, form):

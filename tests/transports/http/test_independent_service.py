@@ -102,6 +102,7 @@ SUCCESSES = [
 # 1. Each write is carried out once, whatever its answer
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("variation", SUCCESSES)
 def test_a_write_is_carried_out_once_whatever_its_answer(served, variation):
     with connected(served, variation) as shop:
@@ -153,6 +154,7 @@ def test_the_newest_come_first_from_a_service_without_an_order(served):
 # 3. A mirror holds every record
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("variation", ["duration-off", "duration-absent", "no-node"])
 def test_a_mirror_holds_every_record(served, variation):
     world = served.vendor.world
@@ -221,6 +223,7 @@ def test_a_conflict_is_an_event_that_this_call_has_stored(served, variation, sta
 # 6. What a service lacks
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("variation", ["absent-404", "absent-405", "absent-501", "absent-401", "gateway-403"])
 def test_the_specification_alone_is_enough(served, variation):
     served.vendor.requests.clear()
@@ -253,6 +256,7 @@ def test_without_a_key_a_401_says_that_nothing_was_sent(served, monkeypatch):
 # 7. Unknown and missing members
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("variation", ["extra-fields", "optional-absent", "optional-null", "no-created-at"])
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.UnknownFields")
 def test_unknown_and_missing_members_are_no_failure(served, variation):
@@ -280,6 +284,7 @@ def test_zeros_may_be_left_out_of_insights(served, variation):
 INTERVALS = ["day", "week", "month", "quarter", "semester", "year", "dayOfWeek", "hourOfDay", "monthOfYear"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("labels", ["iso", "start", "number", "native"])
 def test_intervals_have_the_labels_and_the_order_of_an_embedded_project(served, labels):
     with connected(served) as shop, at.sync(shop, ":memory:", integrations=[]) as mirror:
@@ -320,6 +325,7 @@ def test_pages_become_smaller_until_the_service_takes_them(served, variation):
     assert {call.status for call in served.vendor.requests} == {200}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("variation", ["page-cap-7", "page-cap-100", "unsorted-pages-of-7"])
 def test_pages_that_are_shorter_than_asked_for_are_walked(tmp_path, variation):
     with serving(tmp_path, variation, users=20) as service, connected(service, variation) as shop:
@@ -338,6 +344,7 @@ def test_pages_that_are_shorter_than_asked_for_are_walked(tmp_path, variation):
 # 9. Identifiers
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("ids", ["numeric", "strange"])
 def test_identifiers_are_those_of_the_service(tmp_path, ids):
     with serving(tmp_path, f"ids-{ids}", users=6) as service, connected(service, f"ids-{ids}") as shop:
@@ -452,6 +459,7 @@ def test_a_missing_file_of_certificates_is_named(served, monkeypatch, tmp_path):
 # 12. Campaigns and forms
 
 
+@pytest.mark.large
 def test_campaigns_and_outlays_of_named_integrations_are_mirrored(served):
     world = served.vendor.world
     with connected(served) as shop, at.sync(shop, ":memory:", integrations=[ADS, "meta-ads"]) as mirror:

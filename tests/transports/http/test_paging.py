@@ -127,6 +127,7 @@ MANY = settings(
 )
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @given(
     size=st.sampled_from([3, 7, 30, 61, 119, 120, 10_000]),
@@ -394,6 +395,7 @@ def test_rows_that_no_page_tells_of_are_missed_at_the_end(open_shop, shelf):
         at.search_interactions(open_shop(page=5), **OLDEST_FIRST)
 
 
+@pytest.mark.large
 @pytest.mark.slow
 def test_rows_that_stay_missing_are_told(open_shop, shelf):
     def lose(number, reply):

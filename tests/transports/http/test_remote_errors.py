@@ -19,6 +19,7 @@ def failing(shop, service, reply, operation="search_interactions", **arguments):
     return caught.value
 
 
+@pytest.mark.few(20)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "kind"),

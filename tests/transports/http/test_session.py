@@ -379,6 +379,7 @@ def resident():
 @pytest.mark.parametrize(
     "attack", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ATTACKS]
 )
+@pytest.mark.few(21)
 @pytest.mark.slow
 def test_attacks_end_in_an_error_that_names_them(hostile_search, service, attack):
     reply, words = ATTACKS[attack]
@@ -531,6 +532,7 @@ def test_any_response_is_an_answer_or_an_error(open_shop, service, time, status,
             assert not CONTROL.search(str(caught))
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @settings(
     max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -62,6 +62,7 @@ def test_the_served_script_differs_by_comments_and_indentation_only():
     assert code[-1] == "})();"
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.skipif(TSC is None, reason="TypeScript is not installed")
 def test_the_types_of_the_script_are_right():

@@ -526,6 +526,7 @@ def results(tmp_path_factory, request):
     }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("number", range(len(SITUATIONS)), ids=[each.name for each in SITUATIONS])
 def test_situation(results, number):
     situation = SITUATIONS[number]
