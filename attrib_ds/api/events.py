@@ -13,7 +13,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.api.results import given, page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
-from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
@@ -838,7 +838,16 @@ def create_event_type(
     >>> order["reference"]
     'order'
     """
-    return to_record(project.send("create_event_type", **given(locals())).read())
+    created = to_record(project.send("create_event_type", **given(locals())).read())
+    days = (expiration_policy or {}).get("retentionDurationInDays")
+    lost = {
+        "phone_parsing_config": phone_parsing_config and created["phoneParsingConfig"] in (None, "[]"),
+        "expiration_policy": days and created["expirationPolicy.retentionDurationInDays"] is None,
+    }
+    if any(lost.values()) and created["_id"] is not None:
+        names = ", ".join(name for name, is_lost in lost.items() if is_lost)
+        warn(f"create_event_type: the service created the event type without {names}")
+    return created
 
 
 @takes_project

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import display, local_files
-from attrib_ds.contract import Answer
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.contract import Answer, File
+from attrib_ds.contract.json_values import encode
+from attrib_ds.errors import AttribError, Forbidden, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields
@@ -24,7 +27,10 @@ from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
-from attrib_ds.records.written_files import ParquetSpool, write_excel
+from attrib_ds.records.written_files import ParquetSpool, escaped, write_excel
+
+#: A metric that is deleted, in JSON text.
+_DELETED: Final = re.compile(r'"deletedAt"\s*:\s*"')
 
 
 def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -49,8 +55,24 @@ def _write_parquet(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Tab
 
 
 def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
-    """Return events with a typed column per declared field, state and statistic."""
-    return declared_fields.typed_events(events, _declared(project))
+    """Return events with a typed column per declared field, state and statistic.
+
+    Deleted metrics have no columns; they are in the text of ``metrics``.
+    """
+    texts, deleted = events["metrics"].to_pylist(), {}
+    for row, text in enumerate(texts):
+        if text and _DELETED.search(text) and isinstance(metrics := declared_fields.parse(text), list):
+            deleted[row] = [each for each in metrics if isinstance(each, dict) and each.get("deletedAt")]
+            texts[row] = encode([each for each in metrics if each not in deleted[row]])
+    place = events.column_names.index("metrics")
+    live = events.set_column(place, "metrics", pa.array(texts, pa.string())) if deleted else events
+    table = declared_fields.typed_events(live, _declared(project))
+    if not deleted:
+        return table
+    rest = table["metrics"].to_pylist()
+    for row, metrics in deleted.items():
+        rest[row] = encode([*(declared_fields.parse(rest[row]) or []), *metrics])
+    return table.set_column(table.column_names.index("metrics"), "metrics", pa.array(rest, pa.string()))
 
 
 def user_columns_reader(project: Project) -> Callable[[pa.Table], pa.Table]:
@@ -81,12 +103,46 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
             ]
         except (Forbidden, NotFound, NotSupported):
             return declared_fields.DeclaredFields()
-        return declared_fields.declared_fields(pa.concat_tables(listed))
+        event_types = pa.concat_tables(listed)
+        declared, others = declared_fields.declared_fields(event_types), _other_statistics(event_types)
+        return replace(declared, numbers=declared.numbers + others, amounts=declared.amounts + others)
 
     return project.remembered("event types", read)
 
 
+def _other_statistics(event_types: pa.Table) -> tuple[str, ...]:
+    """Return the keys of statistics whose type has another name; they may be numbers or amounts."""
+    lists = [declared_fields.parse(text) or () for text in event_types["fields"].to_pylist()]
+    fields = [field for each in lists for field in each if field and field.get("type") in _STATISTICS]
+    named = [field.get("storageKey") for field in fields]
+    return tuple(dict.fromkeys(key for key in named if isinstance(key, str)))
+
+
+def knows_additions(project: Project) -> bool:
+    """Say whether arguments beyond the specification take effect, as in embedded projects."""
+
+    def read() -> bool:
+        try:
+            project.send("get_settings")
+        except AttribError as error:
+            return not isinstance(error, NotFound | NotSupported)
+        return True
+
+    return project.transport.timezone is not None or project.remembered("additions", read)
+
+
+def warn_of_addition(project: Project, function: str, argument: str, effect: str) -> None:
+    """Warn that a service may ignore an argument which the specification does not have."""
+    if not knows_additions(project):
+        address = project.transport.address
+        warn(f"{function}: {address} may ignore {argument}, which the specification does not have; {effect}")
+
+
+#: Words for types of statistics, of which the specification lists none.
+_STATISTICS: Final = frozenset({"statistic", "amount", "money", "decimal", "integer", "float"})
 _FORMATS = ("csv", "xlsx", "parquet")
+#: Options of CSV with their defaults.
+_DIALECT: Final = {"delimiter": ",", "encoding": "utf-8", "sanitize_formulas": True}
 
 
 @takes_project
@@ -240,8 +296,30 @@ def export_users(
         "format": format,
         "transformers": list(transformers),
     }
-    project.send("export_users", **arguments).value.save(file)
+    is_written_here = format == "csv" and not knows_additions(project)
+    for name, default in _DIALECT.items():
+        if is_written_here or arguments[name] == default:
+            # The specification does not have it.
+            del arguments[name]
+    exported = project.send("export_users", **arguments).value
+    if is_written_here:
+        exported = _rewritten(exported, delimiter, encoding, sanitize_formulas=sanitize_formulas)
+    exported.save(file)
     return file
+
+
+def _rewritten(exported: File, delimiter: str, encoding: str, *, sanitize_formulas: bool) -> File:
+    """Return a CSV file in another dialect, without formulas that a spreadsheet would evaluate."""
+    with closing(exported):
+        text = io.TextIOWrapper(io.BytesIO(b"".join(exported.pieces)), "utf-8-sig", newline="")
+    header = text.readline()
+    text.seek(0)
+    rows = csv.reader(text, delimiter=next((mark for mark in ",;\t|" if mark in header), ","))
+    written = io.StringIO(newline="")
+    cells = ([escaped(cell) for cell in row] if sanitize_formulas else row for row in rows)
+    csv.writer(written, delimiter=delimiter, lineterminator="\n").writerows(cells)
+    content = written.getvalue().encode("utf-8-sig" if encoding == "utf-8-bom" else "utf-8")
+    return File.of(io.BytesIO(content))
 
 
 def _new_file(path: str | Path) -> Path:

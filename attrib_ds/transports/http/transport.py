@@ -43,6 +43,11 @@ _PROMISED: Final[dict[str, dict[str, Any]]] = {
     "list_campaigns": {"sort": "name", "order": "ASC"},
     "list_outlays": {"sort": "startDate", "order": "ASC"},
 }
+#: Columns that a sort order calls by another name.
+_SORTED: Final = {"metricDate": "data.date", "amount": "amount.amount"}
+#: Types of filters on users; the specification shows the second one only.
+_COUNTERS: Final = b'"type":"counters"'
+_FIELDS: Final = b'"type":"fields"'
 _BY_TIME: Final = ["startDate", "_id"]
 #: What it costs that a service lacks an operation that the specification has not.
 _COSTS: Final = {
@@ -128,6 +133,8 @@ class Http:
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
         self._is_admitted = self._must_name_id = self._sorts_by_one = False
+        #: Whether the type of each filter on users is the one that the specification shows.
+        self._filters_fields = False
         #: Unknown fields of streams, of which a connection warns once.
         self._warned: set[str] = set()
         #: The last token that the service has accepted.
@@ -216,7 +223,13 @@ class Http:
             if answer.total is None
             else rows_left(answer.total, request)
         )
-        return answer if left is None or not answer.count or answer.count >= left else None
+        if left is not None and answer.count and answer.count < left:
+            return None
+        if not is_page or self._offers_arrow:
+            return answer
+        is_whole = not request.offset and answer.count == answer.total
+        table = _sorted(answer.read(), operation, request, is_whole=is_whole)
+        return replace(answer, tables=(table,))
 
     def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
@@ -254,11 +267,14 @@ class Http:
         headers = {"Accept": accept if routed.answer.resource is None else self._options.accept}
         if wire.body is not None:
             headers["Content-Type"] = "application/octet-stream" if routed.upload else answers.JSON
+        content = wire.content()
+        if content is not None and self._filters_fields:
+            content = content.replace(_COUNTERS, _FIELDS)
         call = Call(
             method=routed.method,
             url=self._addresses[routed.base] + wire.path,
             query=wire.query,
-            content=getattr(request, routed.upload) if routed.upload else wire.content(),
+            content=getattr(request, routed.upload) if routed.upload else content,
             headers=headers,
         )
         may_be_stored, is_event = False, hasattr(request, "nonce")
@@ -291,6 +307,13 @@ class Http:
             with suppress(errors.InvalidRequest):
                 return self._fetch(operation, request, read, is_wanted=is_wanted)
             self._sorts_by_one = False
+        if is_foreign and _COUNTERS in (wire.content() or b"") and not self._filters_fields:
+            self._filters_fields = True
+            with suppress(errors.InvalidRequest):
+                return self._fetch(operation, request, read, is_wanted=is_wanted)
+            self._filters_fields = False
+        if isinstance(error, errors.Conflict) and is_event and not error.details:
+            error.message += "; the service may have stored an event with this nonce before"
         raise self._lack(operation) if self._lacks(operation, request, error) else error
 
     def _as_taken(self, request: Any) -> Any:
@@ -478,10 +501,17 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     table = answers.without_repeats(table, search.operation, request.projectId)
     if is_sorted_locally and are_pages:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
+    if not offers_arrow:
+        is_whole = not request.offset and request.limit is None
+        table = _sorted(table, search.operation, request, is_whole=is_whole)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
     warn_of_unknown_fields(search.operation, unknown, are_kept=True)
     names = [*columns(search.operation, request).names, *unknown]
-    return Answer.of(table.select(names), total=search.total, offset=request.offset, limit=request.limit)
+    total = search.total
+    if total is not None and table.num_rows:
+        # Some services state a total that is smaller than what they return.
+        total = max(total, request.offset + table.num_rows)
+    return Answer.of(table.select(names), total=total, offset=request.offset, limit=request.limit)
 
 
 def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> Answer:
@@ -590,6 +620,32 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
             _warn_once(search.operation, sorted(set(table.column_names) - names), search.warned)
             table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
+
+
+def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bool) -> pa.Table:
+    """Return records in the requested order by the first key, if it is a number, an instant or the id.
+
+    Services have orders of their own for text.
+    """
+    sort = getattr(request, "sort", None)
+    name, direction = "", 1
+    if isinstance(sort, str):
+        name, direction = sort, -1 if getattr(request, "order", None) == "DESC" else 1
+    elif sort:
+        name, direction = next(iter(sort.items()))
+    name = _SORTED.get(name, name)
+    if name not in table.column_names or (name != "_id" and pa.types.is_string(table[name].type)):
+        return table
+    values = table[name].combine_chunks().drop_null()
+    if pa.types.is_timestamp(values.type):
+        # Services may order by milliseconds.
+        values = pc.floor_temporal(values, unit="millisecond")
+    follows = (pc.greater_equal if direction == 1 else pc.less_equal)(values[1:], values[:-1])
+    if pc.all(follows).as_py() is not False:
+        return table
+    if not is_whole:
+        raise errors.ServiceFailure(f"{operation.name}: the service ignores the requested order")
+    return table.take(_sort_indices(table, {name: direction}))
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

@@ -444,7 +444,8 @@ def test_the_token_goes_to_no_redirect(shop, service):
     service.script = [Reply(307, b"", {"Location": "https://evil.example/steal?x=1"})]
     operation = OPERATIONS["search_interactions"]
     with pytest.raises(
-        errors.InvalidRequest, match=r"it has moved to https://evil.example/steal; pass that address"
+        errors.InvalidRequest,
+        match=r"it redirects to https://evil.example/steal, which is not followed; check url= and the key",
     ):
         shop.transport.send(operation, build(operation, project_id="shop"))
     assert len(service.asked) == 1
