@@ -561,7 +561,8 @@ def event_insights(
     """
     event_type = [event_type] if isinstance(event_type, str) else event_type
     frame = _counted(project, "event_insights", given(locals()))
-    frame = _of_types(frame, event_type)
+    if group_by == "event-type":
+        frame = _of_types(frame, event_type)
     values = [json.loads(text) if isinstance(text, str) else None for text in frame["values"]]
     place = list(frame.columns).index("values")
     for number, key in enumerate(dict.fromkeys(metrics)):

@@ -270,7 +270,7 @@ def _records(response: session.Response, operation: Operation, request: Request)
                 # A full page of a smaller limit: the total may be that of the page.
                 total = None
         check_keys(table)
-        for name, repair in _REPAIRS.items():
+        for name, repair in _REPAIRS.get(str(operation.answer.resource), {}).items():
             if name in table.column_names:
                 texts = pa.array(map(repair, table[name].to_pylist()), pa.string())
                 table = table.set_column(table.column_names.index(name), expected.field(name), texts)
@@ -320,7 +320,7 @@ _ODD_METRIC: Final = re.compile(
     r'"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
 )
 _STATES: Final = {"true": 1, "1": 1, "false": 0, "0": 0}
-_REPAIRS: Final = {"fields": _fields, "metrics": _metrics}
+_REPAIRS: Final = {"EventType": {"fields": _fields}, "Event": {"metrics": _metrics}}
 
 
 def check_keys(table: pa.Table) -> None:

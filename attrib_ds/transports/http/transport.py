@@ -634,7 +634,8 @@ def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bo
     elif sort:
         name, direction = next(iter(sort.items()))
     name = _SORTED.get(name, name)
-    if name not in table.column_names or (name != "_id" and pa.types.is_string(table[name].type)):
+    kind = table[name].type if name in table.column_names else pa.null()
+    if name != "_id" and not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or _is_real(kind)):
         return table
     values = table[name].combine_chunks().drop_null()
     if pa.types.is_timestamp(values.type):
@@ -646,6 +647,10 @@ def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bo
     if not is_whole:
         raise errors.ServiceFailure(f"{operation.name}: the service ignores the requested order")
     return table.take(_sort_indices(table, {name: direction}))
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

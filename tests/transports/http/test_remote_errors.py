@@ -118,16 +118,16 @@ def test_messages_of_other_services(shop, service):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"detail": [{"loc": ["body", "limit"], "msg": "too big"}]}, ": body/limit: too big"),
+        ({"detail": [{"loc": ["body", "sort"], "msg": "too big"}]}, ": body/sort: too big"),
         ({"Message": "closed"}, ": closed"),
         (
             b"<?xml version='1.0'?><Error><Code>7</Code><Message>shop &lt;1&gt; closed</Message></Error>",
             ": 7 shop <1> closed",
         ),
-        ({"limit": ["too big"], "offset": "too small"}, ": limit: too big; offset: too small"),
+        ({"sort": ["too big"], "offset": "too small"}, ": sort: too big; offset: too small"),
         (
-            {"message": "Validation failed", "errors": {"limit": ["too big"]}},
-            "search_interactions: Validation failed (limit: too big)",
+            {"message": "Validation failed", "errors": {"sort": ["too big"]}},
+            "search_interactions: Validation failed (sort: too big)",
         ),
         ({"statusCode": 400, "message": "moon", "error": "Bad Request"}, "search_interactions: moon"),
         ({"message": "columns: moon is unknown"}, "columns: moon is unknown"),
