@@ -839,12 +839,12 @@ def create_event_type(
     'order'
     """
     created = to_record(project.send("create_event_type", **given(locals())).read())
-    days = (expiration_policy or {}).get("retentionDurationInDays")
+    countries, days = created["phoneParsingConfig"], (expiration_policy or {}).get("retentionDurationInDays")
     lost = {
-        "phone_parsing_config": phone_parsing_config and created["phoneParsingConfig"] in (None, "[]"),
-        "expiration_policy": days and created["expirationPolicy.retentionDurationInDays"] is None,
+        "phone_parsing_config": phone_parsing_config and (pd.isna(countries) or countries == "[]"),
+        "expiration_policy": days and pd.isna(created["expirationPolicy.retentionDurationInDays"]),
     }
-    if any(lost.values()) and created["_id"] is not None:
+    if any(lost.values()) and pd.notna(created["_id"]):
         names = ", ".join(name for name, is_lost in lost.items() if is_lost)
         warn(f"create_event_type: the service created the event type without {names}")
     return created

@@ -59,7 +59,7 @@ def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
 
     Deleted metrics have no columns; they are in the text of ``metrics``.
     """
-    texts, deleted = events["metrics"].to_pylist(), {}
+    texts, deleted = events["metrics"].to_pylist(), dict[int, list[Any]]()
     for row, text in enumerate(texts):
         if text and _DELETED.search(text) and isinstance(metrics := declared_fields.parse(text), list):
             deleted[row] = [each for each in metrics if isinstance(each, dict) and each.get("deletedAt")]
@@ -113,7 +113,7 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
 def _other_statistics(event_types: pa.Table) -> tuple[str, ...]:
     """Return the keys of statistics whose type has another name; they may be numbers or amounts."""
     lists = [declared_fields.parse(text) or () for text in event_types["fields"].to_pylist()]
-    fields = [field for each in lists for field in each if field and field.get("type") in _STATISTICS]
+    fields = [field for each in lists for field in each if field and str(field.get("type")) in _STATISTICS]
     named = [field.get("storageKey") for field in fields]
     return tuple(dict.fromkeys(key for key in named if isinstance(key, str)))
 

@@ -120,7 +120,7 @@ def read_failure(
     elif message:
         text = _with_arguments(operation, message)
         if not is_ours:
-            more = told(body.get("errors"))
+            more = told(body.get("errors"), is_of_fields=True)
             text += f" ({more})" if more and more not in text else ""
             is_named = _field([], text, operation) is not None
             text = text if is_named else f"{operation.name}: {text}"
@@ -246,8 +246,8 @@ def _foreign_error(body: Mapping[str, Any]) -> str:
     return f": {text}" if text else ""
 
 
-def told(body: Any) -> str:
-    """Return what an error says, in one line.
+def told(body: Any, *, is_of_fields: bool = False) -> str:
+    """Return what an error says, in one line; with ``is_of_fields``, all of a map of fields to errors.
 
     Examples
     --------
@@ -256,11 +256,11 @@ def told(body: Any) -> str:
     """
     if isinstance(body, Mapping):
         named = {str(name).lower(): value for name, value in body.items()}
-        text = next((text for name in _TELLING if (text := told(named.get(name)))), "")
+        text = next((text for name in _TELLING if (text := told(named.get(name), is_of_fields=True))), "")
         place = named.get("loc")
         if text and isinstance(place, list):
             return f"{'/'.join(str(part) for part in place[:_MOST_PARTS])}: {text}"[:_LONGEST_FOREIGN]
-        if text:
+        if text or not is_of_fields:
             return text
         parts = [f"{name}: {text}" for name, value in body.items() if (text := told(value))]
         return "; ".join(parts[:_MOST_PARTS])[:_LONGEST_FOREIGN]

@@ -502,7 +502,7 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     if is_sorted_locally and are_pages:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
     if not offers_arrow:
-        is_whole = not request.offset and request.limit is None
+        is_whole = not request.offset and (request.limit is None or table.num_rows < request.limit)
         table = _sorted(table, search.operation, request, is_whole=is_whole)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
     warn_of_unknown_fields(search.operation, unknown, are_kept=True)

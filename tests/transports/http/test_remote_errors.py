@@ -124,7 +124,8 @@ def test_messages_of_other_services(shop, service):
             b"<?xml version='1.0'?><Error><Code>7</Code><Message>shop &lt;1&gt; closed</Message></Error>",
             ": 7 shop <1> closed",
         ),
-        ({"sort": ["too big"], "offset": "too small"}, ": sort: too big; offset: too small"),
+        ({"errors": {"sort": ["too big"], "offset": "too small"}}, ": sort: too big; offset: too small"),
+        ({"secret": "abc"}, "/search"),
         (
             {"message": "Validation failed", "errors": {"sort": ["too big"]}},
             "search_interactions: Validation failed (sort: too big)",
