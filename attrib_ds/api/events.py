@@ -67,7 +67,8 @@ def send_events(
         Event type of all rows.
     wait : bool, default True
         Wait until each event is processed, and report the errors of invalid ones. Otherwise the service
-        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid.
+        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid. The
+        specification leaves open what a service answers to an invalid event, which may be ``processed`` too.
     nonce_columns : sequence of str, optional
         Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
         them. A column named here that is not a property of events is not sent.

@@ -1,6 +1,7 @@
 """Services that have the specification alone, and ignore or answer otherwise what it leaves open."""
 
 import json
+from urllib.parse import parse_qs
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,11 @@ UUID = "00000000-0000-7000-8000-00000000000a"
 DAY = "2025-01-31T12:00:00Z"
 ABSENT = Reply(404, {"message": "Cannot GET"})
 TYPES = [
-    {"reference": "order", "fields": [{"type": "currency", "entity": "event", "storageKey": "turnover"}]}
+    {
+        "_id": "t",
+        "reference": "order",
+        "fields": [{"type": "currency", "entity": "event", "storageKey": "turnover"}],
+    }
 ]
 
 
@@ -65,7 +70,16 @@ def outlay(id, **more):
 
 @pytest.mark.parametrize(("deleted", "ids"), [(None, ["a", "c"]), (False, ["a", "c"]), (True, ["b"])])
 def test_outlays_are_deleted_or_not_as_asked(shop, service, deleted, ids):
-    serve(service, outlays=page(outlay("a"), outlay("b", deletedAt=DAY), outlay("c", deletedAt=None)))
+    outlays = [outlay("a"), outlay("b", deletedAt=DAY), outlay("c", deletedAt=None)]
+
+    def listed(asked):
+        query = parse_qs(asked.path.partition("?")[2])
+        offset, limit = (
+            int(query.get(name, [default])[0]) for name, default in (("offset", 0), ("limit", 9))
+        )
+        return page(*outlays[offset : offset + limit], offset=offset, total=3)
+
+    serve(service, outlays=listed)
     found = at.list_outlays(shop, "ads", "c", deleted=deleted)
     assert (found["_id"].tolist(), found.attrs["total"]) == (ids, len(ids))
     assert at.list_outlays(shop, "ads", "c", deleted=deleted, limit=1, offset=1)["_id"].tolist() == ids[1:2]
@@ -161,7 +175,7 @@ def test_values_of_metrics_may_be_written_in_other_ways(shop, service):
         {"key": "won", "type": "state", "data": {"type": "state", "current": True}},
         {"key": "lost", "type": "state", "data": {"type": "state", "current": "0"}},
     ]
-    types = page({"reference": "order", "fields": {"items": fields}})
+    types = page({"_id": "t", "reference": "order", "fields": {"items": fields}})
     serve(service, events=page({"_id": UUID, "metrics": metrics}), event_types=types)
     found = at.list_user_events(shop, ID).iloc[0]
     assert found[["statistics.turnover.amount", "states.won", "states.lost"]].tolist() == [12.5, 1, 0]
@@ -170,7 +184,9 @@ def test_values_of_metrics_may_be_written_in_other_ways(shop, service):
 
 def test_fields_that_are_no_objects_are_named(shop, service):
     serve(
-        service, events=page({"_id": UUID}), event_types=page({"reference": "order", "fields": ["turnover"]})
+        service,
+        events=page({"_id": UUID}),
+        event_types=page({"_id": "t", "reference": "order", "fields": ["turnover"]}),
     )
     with pytest.raises(errors.ServiceFailure, match="for fields; expected a list of objects"):
         at.list_user_events(shop, ID)
