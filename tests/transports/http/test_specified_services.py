@@ -281,7 +281,7 @@ def test_a_nonce_that_is_known_is_told(shop, service):
     serve(service, events=Reply(409, {"message": "nonce already used"}), sync=Reply(409, {"message": "no"}))
     sent = at.send_events(shop, pd.DataFrame({"eventDate": [DAY], "nonce": ["n"]}), event_type="order")
     assert sent["status"].tolist() == ["rejected"]
-    assert sent["error"].item().endswith("; the service may have stored an event with this nonce before")
+    assert "; the service may have stored an event with this nonce before" in sent["error"].item()
 
 
 def test_a_count_may_be_text(shop, service):
