@@ -306,8 +306,7 @@ def _metrics(text: str | None) -> str | None:
     metrics = json_numbers.load_exact(text)
     for metric in metrics if isinstance(metrics, list) else ():
         data = metric.get("data") if isinstance(metric, dict) else None
-        current = data.get("current") if isinstance(data, dict) else None
-        if current is None or isinstance(current, dict | list):
+        if not isinstance(data, dict) or isinstance(current := data.get("current"), dict | list | None):
             continue
         if metric.get("type") == "state" or data.get("type") == "state":
             data["current"] = _STATES.get(str(current).lower(), current)
