@@ -44,7 +44,7 @@ _SHEETS: Final = {
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 #: Names, folded, of columns with the price of one piece.
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
-#: Names, folded, of columns with the first page of a visit, whose rows are no page views.
+#: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 #: Columns of Google Analytics that count microseconds.
 _MICROSECONDS: Final = "eventtimestamp"

@@ -268,7 +268,8 @@ def read_arrow(argument: str, frame: object) -> pa.RecordBatchReader:
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     if not hasattr(frame, "__arrow_c_stream__"):
-        hint = f"; pass its {argument}()" if callable(getattr(frame, argument, None)) else ""
+        method = next((name for name in (argument, "to_frame") if callable(getattr(frame, name, None))), None)
+        hint = f"; pass its {method}()" if method else ""
         raise InvalidRequest(
             f"{argument}: must be a DataFrame, got {type(frame).__name__}; allowed: a DataFrame of pandas, "
             f"Polars or any library with the Arrow stream protocol{hint}"
