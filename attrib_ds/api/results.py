@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -19,7 +21,15 @@ import pyarrow as pa
 from attrib_ds import display, local_files
 from attrib_ds.contract import Answer, File
 from attrib_ds.contract.json_values import encode
-from attrib_ds.errors import AttribError, Forbidden, InvalidRequest, NotFound, NotSupported, warn
+from attrib_ds.errors import (
+    AttribError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    ServiceFailure,
+    warn,
+)
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields
@@ -141,6 +151,8 @@ def warn_of_addition(project: Project, function: str, argument: str, effect: str
 #: Words for types of statistics, of which the specification lists none.
 _STATISTICS: Final = frozenset({"statistic", "amount", "money", "decimal", "integer", "float"})
 _FORMATS = ("csv", "xlsx", "parquet")
+#: Rows of a CSV file that are written at once.
+_ROWS: Final = 10_000
 #: Options of CSV with their defaults.
 _DIALECT: Final = {"delimiter": ",", "encoding": "utf-8", "sanitize_formulas": True}
 
@@ -311,15 +323,25 @@ def export_users(
 def _rewritten(exported: File, delimiter: str, encoding: str, *, sanitize_formulas: bool) -> File:
     """Return a CSV file in another dialect, without formulas that a spreadsheet would evaluate."""
     with closing(exported):
-        text = io.TextIOWrapper(io.BytesIO(b"".join(exported.pieces)), "utf-8-sig", newline="")
-    header = text.readline()
+        content = io.BytesIO(b"".join(exported.pieces))
+    # Bytes that are not UTF-8 stay as they are.
+    text = io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")
+    rows = csv.reader(text, delimiter=max(",;\t|", key=text.readline().count))
     text.seek(0)
-    rows = csv.reader(text, delimiter=next((mark for mark in ",;\t|" if mark in header), ","))
-    written = io.StringIO(newline="")
-    cells = ([escaped(cell) for cell in row] if sanitize_formulas else row for row in rows)
-    csv.writer(written, delimiter=delimiter, lineterminator="\n").writerows(cells)
-    content = written.getvalue().encode("utf-8-sig" if encoding == "utf-8-bom" else "utf-8")
-    return File.of(io.BytesIO(content))
+
+    def pieces() -> Iterator[bytes]:
+        yield codecs.BOM_UTF8 if encoding == "utf-8-bom" else b""
+        try:
+            while part := list(itertools.islice(rows, _ROWS)):
+                cells = ([escaped(cell) for cell in row] for row in part) if sanitize_formulas else part
+                written = io.StringIO(newline="")
+                csv.writer(written, delimiter=delimiter, lineterminator="\r\n").writerows(cells)
+                yield written.getvalue().encode("utf-8", "surrogateescape")
+        except csv.Error as error:
+            problem = f"export_users: the service sent CSV that cannot be read: {error}; nothing is saved"
+            raise ServiceFailure(problem) from error
+
+    return File(pieces())
 
 
 def _new_file(path: str | Path) -> Path:

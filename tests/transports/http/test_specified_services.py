@@ -156,12 +156,20 @@ def export(shop, service, path, content, **options):
 
 
 def test_a_file_of_users_is_brought_into_its_form_here(shop, service, tmp_path):
-    content = b'\xef\xbb\xbf_id;fields.email\r\na;=cmd()\r\nb;"x,y"\r\n'
+    content = b'\xef\xbb\xbf_id;fields.email\r\na;=cmd()\r\nb;"x,y"\nc;\xe9\r\n'
     found, sent = export(shop, service, tmp_path, content)
-    assert (found, sent) == (b'_id,fields.email\na,\'=cmd()\nb,"x,y"\n', [{"type": "csv"}])
+    assert found == b'_id,fields.email\r\na,\'=cmd()\r\nb,"x,y"\r\nc,\xe9\r\n'
+    assert sent == [{"type": "csv"}]
     options = {"delimiter": "|", "encoding": "utf-8-bom", "sanitize_formulas": False}
     found, sent = export(shop, service, tmp_path, content, **options)
-    assert (found, sent) == (b"\xef\xbb\xbf_id|fields.email\na|=cmd()\nb|x,y\n", [{"type": "csv"}])
+    assert found == b"\xef\xbb\xbf_id|fields.email\r\na|=cmd()\r\nb|x,y\r\nc|\xe9\r\n"
+    assert sent == [{"type": "csv"}]
+
+
+def test_a_file_of_users_that_is_no_csv_is_not_saved(shop, service, tmp_path):
+    with pytest.raises(errors.ServiceFailure, match="CSV that cannot be read: .*; nothing is saved"):
+        export(shop, service, tmp_path, b"_id,fields.email\na," + b"b" * 200_000)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_values_of_metrics_may_be_written_in_other_ways(shop, service):
