@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds.api.results import given, page
+from attrib_ds.api.results import given, knows_additions, page
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
@@ -265,14 +265,14 @@ def list_outlays(
     """
     arguments = given(locals())
     answer = project.send("list_outlays", **arguments)
-    table = answer.read()
-    if pc.all(_are(table, deleted=bool(deleted))).as_py() is False:
-        # The specification has no such parameter.
-        table = project.send("list_outlays", **arguments | {"limit": None, "offset": 0}).read()
-        table = table.filter(_are(table, deleted=bool(deleted)))
-        answer = replace(answer, total=table.num_rows)
-        table = table.slice(offset, limit)
-    return page(answer, table)
+    if (offset, limit) != (0, None):
+        if knows_additions(project):
+            return page(answer)
+        # The specification has no parameter for deleted outlays.
+        answer = project.send("list_outlays", **arguments | {"offset": 0, "limit": None})
+    outlays = answer.read()
+    outlays = outlays.filter(_are(outlays, deleted=bool(deleted)))
+    return page(replace(answer, total=outlays.num_rows), outlays.slice(offset, limit))
 
 
 def _are(outlays: pa.Table, *, deleted: bool) -> pa.ChunkedArray:

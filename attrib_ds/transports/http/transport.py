@@ -132,9 +132,9 @@ class Http:
         self._page_sizes: dict[str, int] = {}
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
-        self._is_admitted = self._must_name_id = self._sorts_by_one = False
-        #: Whether the type of each filter on users is the one that the specification shows.
-        self._filters_fields = False
+        self._is_admitted = False
+        #: In what requests differ for this service, see :func:`_concession`.
+        self._concessions: set[str] = set()
         #: Unknown fields of streams, of which a connection warns once.
         self._warned: set[str] = set()
         #: The last token that the service has accepted.
@@ -267,14 +267,14 @@ class Http:
         headers = {"Accept": accept if routed.answer.resource is None else self._options.accept}
         if wire.body is not None:
             headers["Content-Type"] = "application/octet-stream" if routed.upload else answers.JSON
-        content = wire.content()
-        if content is not None and self._filters_fields:
+        content = getattr(request, routed.upload) if routed.upload else wire.content()
+        if "counters" in self._concessions and isinstance(content, bytes):
             content = content.replace(_COUNTERS, _FIELDS)
         call = Call(
             method=routed.method,
             url=self._addresses[routed.base] + wire.path,
             query=wire.query,
-            content=getattr(request, routed.upload) if routed.upload else content,
+            content=content,
             headers=headers,
         )
         may_be_stored, is_event = False, hasattr(request, "nonce")
@@ -296,22 +296,12 @@ class Http:
         except errors.AttribError as caught:
             error = caught
         # Raised outside the handler, so that no error has another one as its context.
-        is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
-        is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
-        is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
-        if is_nameless and not self._must_name_id:
-            self._must_name_id = True
-            return self._fetch(operation, request, read, is_wanted=is_wanted)
-        if is_foreign and is_by_two and not self._sorts_by_one:
-            self._sorts_by_one = True
+        concession = _concession(request, call, error)
+        if concession is not None and concession not in self._concessions:
+            self._concessions.add(concession)
             with suppress(errors.InvalidRequest):
                 return self._fetch(operation, request, read, is_wanted=is_wanted)
-            self._sorts_by_one = False
-        if is_foreign and _COUNTERS in (wire.content() or b"") and not self._filters_fields:
-            self._filters_fields = True
-            with suppress(errors.InvalidRequest):
-                return self._fetch(operation, request, read, is_wanted=is_wanted)
-            self._filters_fields = False
+            self._concessions.discard(concession)
         if isinstance(error, errors.Conflict) and is_event and not error.details:
             error.message += "; the service may have stored an event with this nonce before"
         raise self._lack(operation) if self._lacks(operation, request, error) else error
@@ -321,10 +311,10 @@ class Http:
         if isinstance(request, SearchInteractions):
             projection = tuple(dict.fromkeys(("_id", *(request.projection or _DEFAULT))))
             changes: dict[str, Any] = {"projection": projection}
-            if self._sorts_by_one and list(request.sort or ()) == _BY_TIME:
+            if "order" in self._concessions and list(request.sort or ()) == _BY_TIME:
                 changes["sort"] = {_BY_TIME[0]: (request.sort or {})[_BY_TIME[0]]}
             return request.model_copy(update=changes)
-        if isinstance(request, SearchUsers) and self._must_name_id and "_id" not in request.fields:
+        if isinstance(request, SearchUsers) and "id" in self._concessions and "_id" not in request.fields:
             return request.model_copy(update={"fields": ("_id", *request.fields)})
         return request
 
@@ -422,6 +412,17 @@ class Http:
         if isinstance(result, AttemptFailed):
             raise result
         return result
+
+
+def _concession(request: Any, call: Call, error: errors.AttribError) -> str | None:
+    """Return in what a request may differ for a service that refuses it: an order, filters or the id."""
+    if isinstance(request, SearchUsers) and "without _id" in error.message:
+        return "id"
+    if not isinstance(error, errors.InvalidRequest) or error.details:
+        return None
+    if isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME:
+        return "order"
+    return "counters" if isinstance(call.content, bytes) and _COUNTERS in call.content else None
 
 
 def _in_promised_order(operation: Operation, request: Any) -> Any:

@@ -390,7 +390,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
             "a token_type other than Bearer",
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
-        (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404; check auth_url="),
+        (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404: nothing; check"),
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
             errors.InvalidRequest,
