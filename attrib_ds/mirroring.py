@@ -190,7 +190,12 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     """Return the currency and time zone of the source, if its service reports them."""
     try:
         table = project.send("get_settings").read()
-    except (NotFound, Forbidden, NotSupported):
+    except (NotFound, Forbidden):
+        return {}
+    except NotSupported:
+        if None in requested.values():
+            cost = "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not"
+            warn(f"{project.transport.address} has no get_settings: {cost}")
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():

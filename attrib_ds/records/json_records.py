@@ -697,8 +697,8 @@ def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
 
 def _amount(value: Any, kind: pa.DataType) -> Any:
     """Round an amount that a service has computed in binary fractions, such as 0.30000000000000004."""
-    is_long = isinstance(value, Decimal) and -value.as_tuple().exponent > kind.scale
-    return round(value, kind.scale) if is_long and value.adjusted() < kind.precision - kind.scale else value
+    fits = isinstance(value, Decimal) and abs(value) < 10 ** (kind.precision - kind.scale)
+    return round(value, kind.scale) if fits else value
 
 
 def _instants(column: pa.Field, texts: Any) -> Any:

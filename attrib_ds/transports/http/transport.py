@@ -54,7 +54,6 @@ _COSTS: Final = {
     "create_events": "events are sent one at a time",
     "search_events": "events are read with a request per user",
     "list_nodes": "traffic sources have no names and no tree",
-    "get_settings": "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not",
 }
 #: Properties that a search returns by default, by name: the default set of another service may lack some.
 _DEFAULT: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in projected(None)))

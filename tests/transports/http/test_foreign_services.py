@@ -246,7 +246,6 @@ def test_a_token_that_is_good_for_nothing_is_no_missing_addition(shop, service, 
         at.admin.list_audiences(shop)
 
 
-@pytest.mark.filterwarnings("ignore:.* has no get_settings:attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize(
     ("content", "media", "words"),
     [

@@ -142,6 +142,13 @@ def test_arguments_that_the_specification_does_not_have_are_named(shop, service)
         at.create_offline_interactions(shop, pd.DataFrame(rows), dry_run=True)
 
 
+def test_days_of_a_service_without_settings_are_in_utc(shop, service):
+    serve(service, search=page())
+    with pytest.warns(errors.InputWarning, match="/api/v1 has no get_settings: days are in UTC$"):
+        at.search_interactions(shop, since="2025-01-31")
+    assert json.loads(service.asked[-1].body)["since"] == "2025-01-31T00:00:00.000Z"
+
+
 def export(shop, service, path, content, **options):
     sent = []
 
