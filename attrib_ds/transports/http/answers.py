@@ -196,8 +196,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
     kind = operation.answer.kind
     # An event may be sent again, which tells its id.
     content = response.content(session.SMALL) if kind == "uuid" else response.beginning()
-    if _is_web_page(content):
-        raise errors.ServiceFailure(_web_page(content))
+    _refuse_web_page(content)
     try:
         body = decode(content)
     except errors.InvalidRequest:
@@ -222,15 +221,12 @@ def _written(response: session.Response, operation: Operation, request: Request)
     return Answer.of(table, value=_EXISTING not in response.headers)
 
 
-def _is_web_page(content: bytes) -> bool:
+def _refuse_web_page(content: bytes) -> None:
+    """Raise :exc:`ServiceFailure` for a web page, such as that of a login, which answers any request."""
     head = content[:_HEAD].lstrip().lower()
-    return head[:1] == b"<" and any(tag in head for tag in (b"<html", b"<!doctype html", b"<head"))
-
-
-def _web_page(content: bytes) -> str:
-    """Describe a web page, such as that of a login, which answers any request."""
-    title = remote_errors.title(content.decode("utf-8", "replace"))
-    return f"the response is a web page{f' ({title})' if title else ''}; check url="
+    if head[:1] == b"<" and any(tag in head for tag in (b"<html", b"<!doctype html", b"<head")):
+        title = remote_errors.title(content.decode("utf-8", "replace"))
+        raise errors.ServiceFailure(f"the response is a web page{f' ({title})' if title else ''}; check url=")
 
 
 def _last_part(location: str) -> str:

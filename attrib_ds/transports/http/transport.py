@@ -43,6 +43,8 @@ _PROMISED: Final[dict[str, dict[str, Any]]] = {
     "list_campaigns": {"sort": "name", "order": "ASC"},
     "list_outlays": {"sort": "startDate", "order": "ASC"},
 }
+#: Types whose values all services order alike.
+_ORDERED: Final = (pa.types.is_timestamp, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 #: Columns that a sort order calls by another name.
 _SORTED: Final = {"metricDate": "data.date", "amount": "amount.amount"}
 #: Types of filters on users; the specification shows the second one only.
@@ -214,17 +216,13 @@ class Http:
                 raise
             self._page_sizes[operation.name] = smaller
             return None
+        if not is_page:
+            return answer
         # The service may have a smaller maximum page size.
-        left = (
-            None
-            if not is_page
-            else request.limit
-            if answer.total is None
-            else rows_left(answer.total, request)
-        )
-        if left is not None and answer.count and answer.count < left:
+        left = request.limit if answer.total is None else rows_left(answer.total, request)
+        if answer.count and answer.count < left:
             return None
-        if not is_page or self._offers_arrow:
+        if self._offers_arrow:
             return answer
         is_whole = not request.offset and answer.count == answer.total
         table = _sorted(answer.read(), operation, request, is_whole=is_whole)
@@ -625,17 +623,15 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
 def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bool) -> pa.Table:
     """Return records in the requested order by the first key, if it is a number, an instant or the id.
 
-    Services have orders of their own for text.
+    Services have orders of their own for text, so a part of the records by id stays as it is.
     """
-    sort = getattr(request, "sort", None)
-    name, direction = "", 1
+    sort = getattr(request, "sort", None) or {}
     if isinstance(sort, str):
-        name, direction = sort, -1 if getattr(request, "order", None) == "DESC" else 1
-    elif sort:
-        name, direction = next(iter(sort.items()))
+        sort = {sort: -1 if getattr(request, "order", None) == "DESC" else 1}
+    name, direction = next(iter(sort.items()), ("", 1))
     name = _SORTED.get(name, name)
     kind = table[name].type if name in table.column_names else pa.null()
-    if name != "_id" and not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or _is_real(kind)):
+    if name != "_id" and not any(is_kind(kind) for is_kind in _ORDERED):
         return table
     values = table[name].combine_chunks().drop_null()
     if pa.types.is_timestamp(values.type):
@@ -644,13 +640,11 @@ def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bo
     follows = (pc.greater_equal if direction == 1 else pc.less_equal)(values[1:], values[:-1])
     if pc.all(follows).as_py() is not False:
         return table
-    if not is_whole:
-        raise errors.ServiceFailure(f"{operation.name}: the service ignores the requested order")
-    return table.take(_sort_indices(table, {name: direction}))
-
-
-def _is_real(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    if is_whole:
+        return table.take(_sort_indices(table, {name: direction}))
+    if name == "_id":
+        return table
+    raise errors.ServiceFailure(f"{operation.name}: the service ignores the requested order")
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

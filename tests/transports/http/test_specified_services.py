@@ -229,6 +229,8 @@ def test_a_part_of_records_out_of_order_is_refused(shop, service):
         errors.ServiceFailure, match="search_interactions: the service ignores the requested order"
     ):
         at.search_interactions(shop, limit=2)
+    serve(service, search=page({"_id": "b"}, {"_id": "A"}, total=9))
+    assert at.search_users(shop, columns=[], limit=2)["_id"].tolist() == ["b", "A"]
 
 
 def test_the_total_of_a_full_page_is_not_that_of_all(shop, service):
