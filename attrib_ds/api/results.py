@@ -6,7 +6,6 @@ import codecs
 import csv
 import io
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ import pyarrow as pa
 
 from attrib_ds import display, local_files
 from attrib_ds.contract import Answer, File
-from attrib_ds.contract.json_values import encode
 from attrib_ds.errors import (
     AttribError,
     Forbidden,
@@ -38,9 +36,6 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
 from attrib_ds.records.written_files import ParquetSpool, escaped, write_excel
-
-#: A metric that is deleted, in JSON text.
-_DELETED: Final = re.compile(r'"deletedAt"\s*:\s*"')
 
 
 def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -65,24 +60,8 @@ def _write_parquet(answer: Answer, path: Path, read: Callable[[pa.Table], pa.Tab
 
 
 def with_event_columns(project: Project, events: pa.Table) -> pa.Table:
-    """Return events with a typed column per declared field, state and statistic.
-
-    Deleted metrics have no columns; they are in the text of ``metrics``.
-    """
-    texts, deleted = events["metrics"].to_pylist(), dict[int, list[Any]]()
-    for row, text in enumerate(texts):
-        if text and _DELETED.search(text) and isinstance(metrics := declared_fields.parse(text), list):
-            deleted[row] = [each for each in metrics if isinstance(each, dict) and each.get("deletedAt")]
-            texts[row] = encode([each for each in metrics if each not in deleted[row]])
-    place = events.column_names.index("metrics")
-    live = events.set_column(place, "metrics", pa.array(texts, pa.string())) if deleted else events
-    table = declared_fields.typed_events(live, _declared(project))
-    if not deleted:
-        return table
-    rest = table["metrics"].to_pylist()
-    for row, metrics in deleted.items():
-        rest[row] = encode([*(declared_fields.parse(rest[row]) or []), *metrics])
-    return table.set_column(table.column_names.index("metrics"), "metrics", pa.array(rest, pa.string()))
+    """Return events with a typed column per declared field, state and statistic."""
+    return declared_fields.typed_events(events, _declared(project))
 
 
 def user_columns_reader(project: Project) -> Callable[[pa.Table], pa.Table]:
