@@ -190,7 +190,12 @@ def _source_properties(project: Project, requested: dict[str, str | None]) -> di
     """Return the currency and time zone of the source, if its service reports them."""
     try:
         table = project.send("get_settings").read()
-    except (NotFound, Forbidden, NotSupported):
+    except (NotFound, Forbidden):
+        return {}
+    except NotSupported:
+        if None in requested.values():
+            cost = "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not"
+            warn(f"{project.transport.address} has no get_settings: {cost}")
         return {}
     properties = {name: value for name in requested if (value := table[name][0].as_py()) is not None}
     for name, value in properties.items():
@@ -539,6 +544,16 @@ def _load_interactions(copier: Copier, page: pa.Table, *, is_first: bool = False
     if not copier.state["personal"]:
         page = page.drop_columns([name for name in page.column_names if name in schema.ON_REQUEST])
     copier.load("interactions", page)
+    personal = [name for name in page.column_names if name in schema.ON_REQUEST]
+    kept_out = copier.state.get("kept_out", {}).get("interactions", {})
+    refused = page.filter(pc.is_in(page["_id"], pa.array([*kept_out], pa.string())))
+    if personal and refused.num_rows:
+        # Identity data of a form that the mirror does not have costs no interaction.
+        copier.load("interactions", refused.drop_columns(personal))
+        count = refused.num_rows - len(kept_out.keys() & {*refused["_id"].to_pylist()})
+        if count:
+            names = ", ".join(personal)
+            warn(f"sync: {count:,} interactions are mirrored without {names}, which cannot be kept")
     if copier.state["hits"]:
         _copy_hits(copier, page, is_first=is_first)
 

@@ -156,7 +156,10 @@ class Project:
     def _timezone_of_service(self) -> str:
         try:
             settings = self.send("get_settings").read()
-        except (errors.NotFound, errors.Forbidden, errors.NotSupported):
+        except (errors.NotFound, errors.Forbidden):
+            return "UTC"
+        except errors.NotSupported:
+            errors.warn(f"{self.transport.address} has no get_settings: days are in UTC")
             return "UTC"
         return settings["timezone"][0].as_py() or "UTC"
 

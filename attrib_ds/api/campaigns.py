@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from attrib_ds.api.results import given, page
+from attrib_ds.api.results import given, knows_additions, page
 from attrib_ds.contract import OPERATIONS
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_record
@@ -260,7 +263,21 @@ def list_outlays(
     ...     at.list_outlays(shop, "my-ads", "unknown").shape[0]
     0
     """
-    return page(project.send("list_outlays", **given(locals())))
+    arguments = given(locals())
+    answer = project.send("list_outlays", **arguments)
+    if (offset, limit) != (0, None):
+        if knows_additions(project):
+            return page(answer)
+        # The specification has no parameter for deleted outlays.
+        answer = project.send("list_outlays", **arguments | {"offset": 0, "limit": None})
+    outlays = answer.read()
+    outlays = outlays.filter(_are(outlays, deleted=bool(deleted)))
+    return page(replace(answer, total=outlays.num_rows), outlays.slice(offset, limit))
+
+
+def _are(outlays: pa.Table, *, deleted: bool) -> pa.ChunkedArray:
+    """Return whether each outlay is deleted, or is not."""
+    return pc.is_valid(outlays["deletedAt"]) if deleted else pc.is_null(outlays["deletedAt"])
 
 
 @takes_project
@@ -546,6 +563,6 @@ def _stored(project: Project, vendor_id: str, campaign: str) -> dict[tuple[Any, 
     outlays: Any = project.send("list_outlays", vendor_id=vendor_id, campaign_id=campaign).read()
     names = ("amount.amount", "startDate", "endDate", "country", "region")
     ids = defaultdict(list)
-    for outlay in outlays.to_pylist():
+    for outlay in outlays.filter(_are(outlays, deleted=False)).to_pylist():
         ids[tuple(outlay[name] for name in names)].append(outlay["_id"])
     return dict(ids)

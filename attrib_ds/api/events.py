@@ -13,7 +13,7 @@ import pandas as pd
 from attrib_ds import instants
 from attrib_ds.api.results import given, page, with_event_columns
 from attrib_ds.contract.json_values import EncodedObject, Refused, encode
-from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported
+from attrib_ds.errors import AttribError, InvalidRequest, NotFound, NotSupported, warn
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows, to_record
@@ -67,7 +67,8 @@ def send_events(
         Event type of all rows.
     wait : bool, default True
         Wait until each event is processed, and report the errors of invalid ones. Otherwise the service
-        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid.
+        processes them later; :func:`attrib_ds.list_trashed_events` lists those that were invalid. The
+        specification leaves open what a service answers to an invalid event, which may be ``processed`` too.
     nonce_columns : sequence of str, optional
         Columns that identify the rows of an event type, such as ``["data.orderId"]``; the nonce is a hash of
         them. A column named here that is not a property of events is not sent.
@@ -838,7 +839,16 @@ def create_event_type(
     >>> order["reference"]
     'order'
     """
-    return to_record(project.send("create_event_type", **given(locals())).read())
+    created = to_record(project.send("create_event_type", **given(locals())).read())
+    countries, days = created["phoneParsingConfig"], (expiration_policy or {}).get("retentionDurationInDays")
+    lost = {
+        "phone_parsing_config": phone_parsing_config and (pd.isna(countries) or countries == "[]"),
+        "expiration_policy": days and pd.isna(created["expirationPolicy.retentionDurationInDays"]),
+    }
+    if any(lost.values()) and pd.notna(created["_id"]):
+        names = ", ".join(name for name, is_lost in lost.items() if is_lost)
+        warn(f"create_event_type: the service created the event type without {names}")
+    return created
 
 
 @takes_project

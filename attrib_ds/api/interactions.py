@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence, Set
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 
 from attrib_ds import instants
-from attrib_ds.api.results import given, page
+from attrib_ds.api.results import given, page, warn_of_addition
 from attrib_ds.attribution import calendar
-from attrib_ds.errors import InvalidRequest
-from attrib_ds.filters import Predicate
+from attrib_ds.contract.json_values import listed, shown
+from attrib_ds.errors import InvalidRequest, ServiceFailure, warn
+from attrib_ds.filters import Comparison, Predicate
 from attrib_ds.project import Project, takes_project
+from attrib_ds.records import declared_fields
 from attrib_ds.records.frames import Frame, read_frame, read_rows, to_pandas, to_record
 from attrib_ds.sending.delivery import Delivery, Outcome
+
+#: Comparisons of event types, and whether those that they name are the ones to keep.
+_MEMBERSHIPS: Final = {"equals": True, "in": True, "notEquals": False, "notIn": False}
 
 
 @takes_project
@@ -218,6 +224,9 @@ def create_offline_interactions(project: Project, frame: Frame, *, dry_run: bool
         }
         for row in rows
     ]
+    if any(row["external_id"] is not None for row in arguments):
+        effect = "interactions that are sent again may be stored again"
+        warn_of_addition(project, "create_offline_interactions", "externalId", effect)
     delivery = Delivery(project, "create_offline_interaction", frame.index, arguments)
 
     def send(positions: Sequence[int]) -> list[Outcome]:
@@ -552,15 +561,46 @@ def event_insights(
     """
     event_type = [event_type] if isinstance(event_type, str) else event_type
     frame = _counted(project, "event_insights", given(locals()))
-    values, place = (
-        [json.loads(text) if isinstance(text, str) else {} for text in frame["values"]],
-        list(frame.columns).index("values"),
-    )
+    if group_by == "event-type":
+        frame = _of_types(frame, event_type)
+    values = [json.loads(text) if isinstance(text, str) else None for text in frame["values"]]
+    place = list(frame.columns).index("values")
     for number, key in enumerate(dict.fromkeys(metrics)):
-        # Some services leave zeros out.
-        sums: Any = pd.array([each.get(key) or 0 for each in values], dtype="float64")
+        sums: Any = np.array([_sum(each, key) for each in values], dtype="float64")
         frame.insert(place + number, f"values.{key}", sums)
     return frame.drop(columns="values")
+
+
+def _of_types(insights: pd.DataFrame, event_type: object) -> pd.DataFrame:
+    """Return insights of some event types from a service that may ignore the filter, whose form is open."""
+    is_asked = None
+    if isinstance(event_type, Comparison) and event_type.operator in _MEMBERSHIPS:
+        values = event_type.value if isinstance(event_type.value, tuple) else (event_type.value,)
+        is_asked = insights["identifier"].isin(values) == _MEMBERSHIPS[event_type.operator]
+    elif isinstance(event_type, Sequence):
+        is_asked = insights["identifier"].isin(list(event_type))
+    if is_asked is None or is_asked.all():
+        return insights
+    if not is_asked.any():
+        found = listed(tuple(insights["identifier"].astype(str).unique()))
+        warn(f"event_insights: the service may ignore event_type; its rows are of {found}")
+        return insights
+    return insights[is_asked].reset_index(drop=True)
+
+
+def _sum(values: object, key: str) -> float | None:
+    """Return the value of a metric; None if the service does not tell it."""
+    if isinstance(values, dict):
+        # Some services leave zeros out.
+        value = values.get(key, 0)
+        value = value.get("amount") if isinstance(value, dict) else value
+        number = declared_fields.number(value)
+        if number is not None:
+            return number
+        values = value
+    if values is None:
+        return None
+    raise ServiceFailure(f"event_insights: the service answered {shown(values)} for {key}; expected a number")
 
 
 def _counted(project: Project, operation: str, asked: dict[str, Any]) -> pd.DataFrame:
@@ -572,6 +612,8 @@ def _counted(project: Project, operation: str, asked: dict[str, Any]) -> pd.Data
     bounds: dict[str, Any] = {
         name: project.bound(asked[name], argument=name, timezone=timezone) for name in ("since", "until")
     }
+    if timezone not in (None, "UTC"):
+        warn_of_addition(project, operation, "timezone", "intervals may be in UTC")
     frame = to_pandas(project.send(operation, **asked | bounds).read())
     if interval in calendar.INTERVALS:
         first, last = (bound and instants.parse(bound, argument=name) for name, bound in bounds.items())

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 
 from attrib_ds import display, local_files
-from attrib_ds.contract import Answer
-from attrib_ds.errors import Forbidden, InvalidRequest, NotFound, NotSupported
+from attrib_ds.contract import Answer, File
+from attrib_ds.errors import (
+    AttribError,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    ServiceFailure,
+    warn,
+)
 from attrib_ds.filters import Predicate
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records import declared_fields
@@ -24,7 +35,7 @@ from attrib_ds.records.export_tables import AccessLog
 from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pandas
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
-from attrib_ds.records.written_files import ParquetSpool, write_excel
+from attrib_ds.records.written_files import ParquetSpool, escaped, write_excel
 
 
 def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -81,12 +92,48 @@ def _declared(project: Project) -> declared_fields.DeclaredFields:
             ]
         except (Forbidden, NotFound, NotSupported):
             return declared_fields.DeclaredFields()
-        return declared_fields.declared_fields(pa.concat_tables(listed))
+        event_types = pa.concat_tables(listed)
+        declared, others = declared_fields.declared_fields(event_types), _other_statistics(event_types)
+        return replace(declared, numbers=declared.numbers + others, amounts=declared.amounts + others)
 
     return project.remembered("event types", read)
 
 
+def _other_statistics(event_types: pa.Table) -> tuple[str, ...]:
+    """Return the keys of statistics whose type has another name; they may be numbers or amounts."""
+    lists = [declared_fields.parse(text) or () for text in event_types["fields"].to_pylist()]
+    fields = [field for each in lists for field in each if field and str(field.get("type")) in _STATISTICS]
+    named = [field.get("storageKey") for field in fields]
+    return tuple(dict.fromkeys(key for key in named if isinstance(key, str)))
+
+
+def knows_additions(project: Project) -> bool:
+    """Say whether arguments beyond the specification take effect, as in embedded projects."""
+
+    def read() -> bool:
+        try:
+            project.send("get_settings")
+        except AttribError as error:
+            return not isinstance(error, NotFound | NotSupported)
+        return True
+
+    return project.transport.timezone is not None or project.remembered("additions", read)
+
+
+def warn_of_addition(project: Project, function: str, argument: str, effect: str) -> None:
+    """Warn that a service may ignore an argument which the specification does not have."""
+    if not knows_additions(project):
+        address = project.transport.address
+        warn(f"{function}: {address} may ignore {argument}, which the specification does not have; {effect}")
+
+
+#: Words for types of statistics, of which the specification lists none.
+_STATISTICS: Final = frozenset({"statistic", "amount", "money", "decimal", "integer", "float"})
 _FORMATS = ("csv", "xlsx", "parquet")
+#: Rows of a CSV file that are written at once.
+_ROWS: Final = 10_000
+#: Options of CSV with their defaults.
+_DIALECT: Final = {"delimiter": ",", "encoding": "utf-8", "sanitize_formulas": True}
 
 
 @takes_project
@@ -240,8 +287,40 @@ def export_users(
         "format": format,
         "transformers": list(transformers),
     }
-    project.send("export_users", **arguments).value.save(file)
+    is_written_here = format == "csv" and not knows_additions(project)
+    for name, default in _DIALECT.items():
+        if is_written_here or arguments[name] == default:
+            # The specification does not have it.
+            del arguments[name]
+    exported = project.send("export_users", **arguments).value
+    if is_written_here:
+        exported = _rewritten(exported, delimiter, encoding, sanitize_formulas=sanitize_formulas)
+    exported.save(file)
     return file
+
+
+def _rewritten(exported: File, delimiter: str, encoding: str, *, sanitize_formulas: bool) -> File:
+    """Return a CSV file in another dialect, without formulas that a spreadsheet would evaluate."""
+    with closing(exported):
+        content = io.BytesIO(b"".join(exported.pieces))
+    # Bytes that are not UTF-8 stay as they are.
+    text = io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")
+    rows = csv.reader(text, delimiter=max(",;\t|", key=text.readline().count))
+    text.seek(0)
+
+    def pieces() -> Iterator[bytes]:
+        yield codecs.BOM_UTF8 if encoding == "utf-8-bom" else b""
+        try:
+            while part := list(itertools.islice(rows, _ROWS)):
+                cells = ([escaped(cell) for cell in row] for row in part) if sanitize_formulas else part
+                written = io.StringIO(newline="")
+                csv.writer(written, delimiter=delimiter, lineterminator="\r\n").writerows(cells)
+                yield written.getvalue().encode("utf-8", "surrogateescape")
+        except csv.Error as error:
+            problem = f"export_users: the service sent CSV that cannot be read: {error}; nothing is saved"
+            raise ServiceFailure(problem) from error
+
+    return File(pieces())
 
 
 def _new_file(path: str | Path) -> Path:

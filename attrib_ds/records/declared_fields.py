@@ -258,8 +258,8 @@ def _metric_columns(texts: Sequence[str | None], declared: DeclaredFields) -> di
 
 
 def _metric_values(metric: object) -> dict[str, Any] | None:
-    """Return the values of a metric by column; None if columns do not hold them."""
-    if not isinstance(metric, dict) or not isinstance(metric.get("data"), dict):
+    """Return the values of a metric by column; None if columns do not hold them, as if it is deleted."""
+    if not isinstance(metric, dict) or not isinstance(metric.get("data"), dict) or metric.get("deletedAt"):
         return None
     key, data = metric.get("key"), metric["data"]
     current = data.get("current")

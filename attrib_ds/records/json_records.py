@@ -669,7 +669,7 @@ def _understood(kind: pa.DataType, value: Any) -> Any:
             raise Refused
         return number
     if not pa.types.is_floating(kind):
-        return Decimal(number)
+        return _amount(Decimal(number), kind) if pa.types.is_decimal(kind) else Decimal(number)
     if not math.isfinite(number := float(number)):
         raise Refused
     return number
@@ -692,7 +692,13 @@ def _numbers(column: pa.Field, texts: Sequence[bytes | None]) -> list[Any]:
     # Arrow would take minutes for an exponent of nine digits.
     if any(isinstance(value, Decimal) and abs(value.adjusted()) > _LARGEST_POWER for value in values):
         raise Refused
-    return values
+    return [_amount(value, column.type) for value in values]
+
+
+def _amount(value: Any, kind: pa.DataType) -> Any:
+    """Round an amount that a service has computed in binary fractions, such as 0.30000000000000004."""
+    fits = isinstance(value, Decimal) and abs(value) < 10 ** (kind.precision - kind.scale)
+    return round(value, kind.scale) if fits else value
 
 
 def _instants(column: pa.Field, texts: Any) -> Any:

@@ -430,6 +430,9 @@ def test_odd_numbers_are_read_by_the_slow_way():
         (HITS, '"1"', 1),
         (HITS, '"1.0"', 1),
         (AMOUNT, '{"amount":"1.50"}', Decimal("1.5")),
+        (AMOUNT, '{"amount":0.30000000000000004}', Decimal("0.3")),
+        (AMOUNT, '{"amount":"-0.1234567"}', Decimal("-0.123457")),
+        (AMOUNT, '{"amount":999999999999999999.9999990}', Decimal("999999999999999999.999999")),
         (CITIES, "[]", None),
         (CITIES, '""', None),
         (START, '""', None),
@@ -486,7 +489,7 @@ def test_counters_may_be_text_and_lists_null_or_named_otherwise(content, counter
         (DURATION, "true"),
         (HITS, "1.5"),
         (HITS, "9223372036854775808"),
-        (AMOUNT, '{"amount":0.1234567}'),
+        (AMOUNT, '{"amount":1e18}'),
         (AMOUNT, '{"amount":true}'),
         (START, '"2025-01-31"'),
         (START, '"2025-01-31T12Z"'),  # Arrow: noon

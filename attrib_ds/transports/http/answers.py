@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,8 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?
 _AN_ID: Final = re.compile(r"(?=.*[0-9])[\w.~:-]{1,128}")
 #: Header of our own service: the record that was to be created existed already.
 _EXISTING: Final = "X-Existing"
+#: Bytes within which a web page says that it is one.
+_HEAD: Final = 1_024
 _SHORT: Final = frozenset({"record", "id", "modified"})
 #: Operations that change something, whose answers the specification does not show or services change.
 WRITES: Final = frozenset(
@@ -180,6 +183,9 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         if is_page:
             problem = "the response is a web page; check url="
     unreadable = errors.ServiceFailure(f"{operation.name}: {problem}")
+    if operation.name in WRITES and not operation.idempotent:
+        unreadable.message += session.UNKNOWN
+        unreadable.is_unknown = True
     if remote_errors.may_be_lacking(operation):
         unreadable.details.append({"type": remote_errors.LACKS, "status": response.status})
     raise session.AttemptFailed(unreadable, "if safe" if is_transient else "never")
@@ -190,9 +196,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
     kind = operation.answer.kind
     # An event may be sent again, which tells its id.
     content = response.content(session.SMALL) if kind == "uuid" else response.beginning()
-    if content.lstrip()[:1] == b"<":
-        # It says no more than its status, but may come from a page that answers everything.
-        errors.warn(f"{operation.name}: the service answered {response.status} with a web page; check url=")
+    _refuse_web_page(content)
     try:
         body = decode(content)
     except errors.InvalidRequest:
@@ -201,7 +205,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
         body = body["data"]
     if kind == "modified":
         count = body.get("modifiedCount") if isinstance(body, dict) else body
-        return Answer(value=json_numbers.whole(count))
+        return Answer(value=_count(count))
     id = _id_of(body, operation) or _id_of(_last_part(response.headers.get("Location", "")), operation)
     if kind != "record":
         return Answer(value=id)
@@ -215,6 +219,14 @@ def _written(response: session.Response, operation: Operation, request: Request)
     if id is not None and table["_id"].null_count:
         table = table.set_column(0, "_id", pa.array([id]))
     return Answer.of(table, value=_EXISTING not in response.headers)
+
+
+def _refuse_web_page(content: bytes) -> None:
+    """Raise :exc:`ServiceFailure` for a web page, such as that of a login, which answers any request."""
+    head = content[:_HEAD].lstrip().lower()
+    if head[:1] == b"<" and any(tag in head for tag in (b"<html", b"<!doctype html", b"<head")):
+        title = remote_errors.title(content.decode("utf-8", "replace"))
+        raise errors.ServiceFailure(f"the response is a web page{f' ({title})' if title else ''}; check url=")
 
 
 def _last_part(location: str) -> str:
@@ -247,7 +259,17 @@ def _records(response: session.Response, operation: Operation, request: Request)
         total = None
         if page is not None and read.counters is not None:
             total = _total(read.counters, page.offset, table.num_rows)
+            if (
+                total == page.offset + table.num_rows < page.offset + most
+                and _limit(content) == table.num_rows
+            ):
+                # A full page of a smaller limit: the total may be that of the page.
+                total = None
         check_keys(table)
+        for name, repair in _REPAIRS.get(str(operation.answer.resource), {}).items():
+            if name in table.column_names:
+                texts = pa.array(map(repair, table[name].to_pylist()), pa.string())
+                table = table.set_column(table.column_names.index(name), expected.field(name), texts)
         if operation.name in insights.GROUPS:
             table = insights.conform(table, insights.GROUPS[operation.name], request)
     if kind == "record":
@@ -260,6 +282,40 @@ def _records(response: session.Response, operation: Operation, request: Request)
     if page is None:
         return Answer.of(without_repeats(table, operation, getattr(request, "projectId", "")))
     return Answer.of(table, total=total, offset=page.offset, limit=page.limit)
+
+
+def _fields(text: str | None) -> str | None:
+    """Return the fields of an event type as a list, which a service may have wrapped in an object."""
+    fields = None if text is None else json_numbers.load_exact(text)
+    if isinstance(fields, dict):
+        fields = next((value for value in fields.values() if isinstance(value, list)), fields)
+    if fields is None or (isinstance(fields, list) and all(isinstance(field, dict) for field in fields)):
+        return None if fields is None else json_values.encode(fields)
+    problem = f"the service answered {json_values.shown(fields)} for fields; expected a list of objects"
+    raise errors.ServiceFailure(problem)
+
+
+def _metrics(text: str | None) -> str | None:
+    """Return the metrics of an event with states and amounts as the specification writes them."""
+    if text is None or not _ODD_METRIC.search(text):
+        return text
+    metrics = json_numbers.load_exact(text)
+    for metric in metrics if isinstance(metrics, list) else ():
+        data = metric.get("data") if isinstance(metric, dict) else None
+        if not isinstance(data, dict) or isinstance(current := data.get("current"), dict | list | None):
+            continue
+        if metric.get("type") == "state" or data.get("type") == "state":
+            data["current"] = _STATES.get(str(current).lower(), current)
+        elif data.get("type") == "currency":
+            data["current"] = {"amount": current}
+    return json_values.encode(metrics)
+
+
+_ODD_METRIC: Final = re.compile(
+    r'"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
+)
+_STATES: Final = {"true": 1, "1": 1, "false": 0, "0": 0}
+_REPAIRS: Final = {"EventType": {"fields": _fields}, "Event": {"metrics": _metrics}}
 
 
 def check_keys(table: pa.Table) -> None:
@@ -306,6 +362,17 @@ def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | N
             f"its offset {offset} and its total {total}"
         )
     return None if total is not None and (total < 0 or (rows and total < asked + rows)) else total
+
+
+class _Echo(msgspec.Struct):
+    limit: Any = None
+
+
+def _limit(content: bytes) -> int | None:
+    """Return the limit that a page says to have."""
+    with suppress(msgspec.MsgspecError):
+        return _count(msgspec.json.decode(content, type=_Echo).limit)
+    return None
 
 
 class _ArrowStream:
@@ -456,9 +523,14 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     return value
 
 
+def _count(value: Any) -> int | None:
+    """Return a count, which some services write as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else json_numbers.whole(value)
+
+
 _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
     "id": ("id", lambda value: value if isinstance(value, str) else None, "id"),
-    "modified": ("modifiedCount", json_numbers.whole, "whole number in modifiedCount"),
+    "modified": ("modifiedCount", _count, "whole number in modifiedCount"),
     "errors": ("errors", lambda value: value if isinstance(value, list) else None, "errors"),
 }
 

@@ -24,7 +24,7 @@ from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, told
+from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, title, told
 from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
 
 #: A path, or the content as a secret.
@@ -320,10 +320,11 @@ def _is_refusal(result: object) -> bool:
 
 def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str], float] | AttemptFailed:
     """Return the token and its lifetime; a failure is not raised: its traceback would hold both."""
+    content = response.beginning()
     try:
-        body = decode(response.beginning())
+        body = decode(content)
     except InvalidRequest:
-        body = None
+        body = {"title": title(content.decode("utf-8", "replace"))} if content.lstrip()[:1] == b"<" else None
     members = body if isinstance(body, dict) else {}
     if not 200 <= response.status < 300:
         return _read_failure(response, members, assertion)
@@ -335,7 +336,9 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
     elif not isinstance(token_type, str) or token_type.lower() != "bearer":
         problem = "with a token_type other than Bearer"
     if problem is not None:
-        return AttemptFailed(ServiceFailure(f"the token route answered {problem}"), "never")
+        said = "" if token else assertion.redact(told(members))[:_LONGEST_DESCRIPTION]
+        text = f"the token route answered {problem}{f': {said}' if said else ''}"
+        return AttemptFailed(ServiceFailure(text), "never")
     seconds: Any = members.get("expires_in")
     if isinstance(seconds, str) and seconds.isdecimal():
         seconds = int(seconds[:_MOST_DIGITS])

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -17,6 +17,7 @@ from attrib_ds.errors import InvalidRequest
 GROUPS: Final = {"interaction_insights": "group", "event_insights": "identifier"}
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _SECONDS: Final = re.compile(r"\d{9,10}")
+_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)$")
 
 
 def conform(table: pa.Table, group: str, request: Any) -> pa.Table:
@@ -59,7 +60,31 @@ def _label(text: str, interval: str, zone: ZoneInfo) -> str:
     if _DAY.fullmatch(text):
         return text if interval == "day" else _label_of(datetime.fromisoformat(text), interval)
     start = _instant(text)
-    return text if start is None else _label_of(start.astimezone(zone), interval)
+    return text if start is None else _label_of(_local(start, text, interval, zone), interval)
+
+
+def _local(start: datetime, text: str, interval: str, zone: ZoneInfo) -> datetime:
+    """Return the local time of a start: as written or in the zone, whichever is a midnight.
+
+    Otherwise a start in UTC is a midnight of a zone that is not named, of the day that begins an interval.
+    """
+    offset = _OFFSET.search(text)
+    written = start
+    if offset:
+        ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
+        written = start.astimezone(timezone(-ahead if offset[1] == "-" else ahead))
+    for local in (written, start.astimezone(zone)):
+        if local.time() == time.min:
+            return local
+    if written.utcoffset():
+        return written
+    if start.minute % 15 == 0 and start.time() == time(start.hour, start.minute):
+        before = datetime.combine(start, time.min, UTC)
+        for day in sorted((before, before + timedelta(days=1)), key=lambda day: abs(day - start)):
+            days = pd.Series([day.replace(tzinfo=None)])
+            if calendar.first_days(days, interval)[0] == days[0]:
+                return day
+    return start.astimezone(zone)
 
 
 def _label_of(local: datetime, interval: str) -> str:

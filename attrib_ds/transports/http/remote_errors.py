@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from html import unescape
 from typing import Any, Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from attrib_ds import errors, keys
 from attrib_ds.contract import Operation, Request
@@ -44,7 +45,7 @@ _PAGE_TOO_LARGE: Final = "page-too-large"
 LACKS: Final = "operation-lacking"
 LACKING: Final = frozenset({401, 403, 404, 405, 410, 501})
 #: What routers and pages that know no such path answer besides.
-_MAY_LACK: Final = frozenset({301, 302, 303, 307, 308, 400, 500, 502})
+_MAY_LACK: Final = frozenset({301, 302, 303, 307, 308, 400, 406, 415, 422, 500, 502})
 #: Additions whose work other operations do; it is safe to do it again.
 _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
@@ -53,6 +54,7 @@ _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 _TELLING: Final = (
     "error_description",
     "message",
+    "msg",
     "detail",
     "errors",
     "error",
@@ -68,6 +70,7 @@ _LONGEST_FOREIGN: Final = 200
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
 _LONGEST_HEAD: Final = 8_192
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+_TAG: Final = re.compile(r"<[^>]*>")
 _POINTER: Final = re.compile(r"(?:^|(?<=; ))/?([A-Za-z]\w*)((?:/[^:;\s]*)?)(?=: )")
 
 
@@ -105,18 +108,22 @@ def read_failure(
     status = response.status
     message = _message(body)
     if 300 <= status < 400:
-        location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_FOREIGN]
-        advice = f"it has moved to {location or 'an unnamed address'}; pass that address as url="
-    elif not message and status in (404, 405, 501):
+        advice = _redirection(response.headers.get("Location", ""), url)
+    elif ("requestId" not in body and status == 405) or (not message and status in (404, 501)):
         advice = "check url=, or give the path of this operation in routes="
     else:
         advice = _ADVICE.get(status, "")
-    is_bare = "requestId" not in body and message in _BARE
+    is_ours = "requestId" in body
     text = f"HTTP {status} from {url}{_foreign_error(body)}"
-    if is_bare:
+    if not is_ours and message in _BARE:
         text = f"{operation.name}: {text}"
     elif message:
         text = _with_arguments(operation, message)
+        if not is_ours:
+            more = told(body.get("errors"), is_of_fields=True)
+            text += f" ({more})" if more and more not in text else ""
+            is_named = _field([], text, operation) is not None
+            text = text if is_named else f"{operation.name}: {text}"
     ids = (body.get("requestId"), response.headers.get("X-Request-Id"))
     id = redact(next((id[:128] for id in ids if isinstance(id, str) and id), request_id))
     error = _error(status, redact(f"{text}; {advice}" if advice else text), body, operation, request_id=id)
@@ -147,6 +154,18 @@ def read_failure(
         # The same request would exceed the deadline again.
         retry = "never"
     return AttemptFailed(error, retry, reached_service=status != 429)
+
+
+def _redirection(location: str, url: str) -> str:
+    """Return advice on a redirect, which is not followed."""
+    location = urljoin(url, location.partition("?")[0])[:_LONGEST_FOREIGN]
+    old, new = urlsplit(url), urlsplit(location)
+    if location == url:
+        return "it redirects to an unnamed address; check url="
+    if new.path == old.path and new.netloc:
+        base = urlunsplit((new.scheme, new.netloc, new.path.partition("/api/")[0], "", ""))
+        return f"it has moved to {location}; pass url={base!r}"
+    return f"it redirects to {location}, which is not followed; check url= and the key"
 
 
 def may_be_lacking(operation: Operation) -> bool:
@@ -205,13 +224,20 @@ def _message(body: Mapping[str, Any]) -> str:
 def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, Any]:
     content = redact(response.beginning().decode("utf-8", "replace"))
     if content.lstrip().startswith("<"):
-        title = _TITLE.search(content[:_LONGEST_HEAD])
-        return {"title": unescape(title[1]) if title else ""}
+        return {"title": title(content)}
     try:
         body = decode(content.encode())
     except errors.InvalidRequest:
         body = content
     return body if isinstance(body, dict) else {"errors": body}
+
+
+def title(page: str) -> str:
+    """Return the title of a web page, empty if it has none, or the text of XML."""
+    head = page[:_LONGEST_HEAD]
+    found = _TITLE.search(head)
+    text = found[1] if found else "" if "<html" in head.lower() else _TAG.sub(" ", head)
+    return " ".join(unescape(text).split())[:_LONGEST_FOREIGN]
 
 
 def _foreign_error(body: Mapping[str, Any]) -> str:
@@ -220,8 +246,8 @@ def _foreign_error(body: Mapping[str, Any]) -> str:
     return f": {text}" if text else ""
 
 
-def told(body: Any) -> str:
-    """Return what an error says, in one line.
+def told(body: Any, *, is_of_fields: bool = False) -> str:
+    """Return what an error says, in one line; with ``is_of_fields``, all of a map of fields to errors.
 
     Examples
     --------
@@ -229,7 +255,15 @@ def told(body: Any) -> str:
     ('no such shop', 'a; b')
     """
     if isinstance(body, Mapping):
-        return next((text for name in _TELLING if (text := told(body.get(name)))), "")
+        named = {str(name).lower(): value for name, value in body.items()}
+        text = next((text for name in _TELLING if (text := told(named.get(name), is_of_fields=True))), "")
+        place = named.get("loc")
+        if text and isinstance(place, list):
+            return f"{'/'.join(str(part) for part in place[:_MOST_PARTS])}: {text}"[:_LONGEST_FOREIGN]
+        if text or not is_of_fields:
+            return text
+        parts = [f"{name}: {text}" for name, value in body.items() if (text := told(value))]
+        return "; ".join(parts[:_MOST_PARTS])[:_LONGEST_FOREIGN]
     if isinstance(body, list):
         return "; ".join(filter(None, map(told, body[:_MOST_PARTS])))[:_LONGEST_FOREIGN]
     return " ".join(body.split())[:_LONGEST_FOREIGN] if isinstance(body, str) else ""

@@ -36,7 +36,7 @@ _SHORTEST_REPORTED: Final = 2.0
 #: Seconds between two checks whether a waiting thread should continue.
 _POLL_INTERVAL: Final = 0.25
 _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
-_UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
+UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
 
 #: Bytes of an id, a number, counts, an access token or an error.
 SMALL: Final = 2**20
@@ -355,7 +355,7 @@ class Session:
             error = failure.error
             if failure.retry == "never" or (failure.retry == "if safe" and not is_safe):
                 if failure.retry == "if safe" and failure.reached_service:
-                    error.message += _UNKNOWN
+                    error.message += UNKNOWN
                     error.is_unknown = True
                 break
             if number == policy.attempts:

@@ -43,13 +43,19 @@ _PROMISED: Final[dict[str, dict[str, Any]]] = {
     "list_campaigns": {"sort": "name", "order": "ASC"},
     "list_outlays": {"sort": "startDate", "order": "ASC"},
 }
+#: Types whose values all services order alike.
+_ORDERED: Final = (pa.types.is_timestamp, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+#: Columns that a sort order calls by another name.
+_SORTED: Final = {"metricDate": "data.date", "amount": "amount.amount"}
+#: Types of filters on users; the specification shows the second one only.
+_COUNTERS: Final = b'"type":"counters"'
+_FIELDS: Final = b'"type":"fields"'
 _BY_TIME: Final = ["startDate", "_id"]
 #: What it costs that a service lacks an operation that the specification has not.
 _COSTS: Final = {
     "create_events": "events are sent one at a time",
     "search_events": "events are read with a request per user",
     "list_nodes": "traffic sources have no names and no tree",
-    "get_settings": "days are in UTC and amounts in EUR; pass timezone= or currency= if they are not",
 }
 #: Properties that a search returns by default, by name: the default set of another service may lack some.
 _DEFAULT: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in projected(None)))
@@ -127,7 +133,9 @@ class Http:
         self._page_sizes: dict[str, int] = {}
         #: Additions to the specification that the service lacks, with the status that says so.
         self._lacking: dict[str, int] = {}
-        self._is_admitted = self._must_name_id = self._sorts_by_one = False
+        self._is_admitted = False
+        #: In what requests differ for this service, see :func:`_concession`.
+        self._concessions: set[str] = set()
         #: Unknown fields of streams, of which a connection warns once.
         self._warned: set[str] = set()
         #: The last token that the service has accepted.
@@ -208,15 +216,17 @@ class Http:
                 raise
             self._page_sizes[operation.name] = smaller
             return None
+        if not is_page:
+            return answer
         # The service may have a smaller maximum page size.
-        left = (
-            None
-            if not is_page
-            else request.limit
-            if answer.total is None
-            else rows_left(answer.total, request)
-        )
-        return answer if left is None or not answer.count or answer.count >= left else None
+        left = request.limit if answer.total is None else rows_left(answer.total, request)
+        if answer.count and answer.count < left:
+            return None
+        if self._offers_arrow:
+            return answer
+        is_whole = not request.offset and answer.count == answer.total
+        table = _sorted(answer.read(), operation, request, is_whole=is_whole)
+        return replace(answer, tables=(table,))
 
     def _search(self, operation: Operation) -> Search:
         stop, caller = threading.Event(), threading.current_thread()
@@ -254,11 +264,14 @@ class Http:
         headers = {"Accept": accept if routed.answer.resource is None else self._options.accept}
         if wire.body is not None:
             headers["Content-Type"] = "application/octet-stream" if routed.upload else answers.JSON
+        content = getattr(request, routed.upload) if routed.upload else wire.content()
+        if "counters" in self._concessions and isinstance(content, bytes):
+            content = content.replace(_COUNTERS, _FIELDS)
         call = Call(
             method=routed.method,
             url=self._addresses[routed.base] + wire.path,
             query=wire.query,
-            content=getattr(request, routed.upload) if routed.upload else wire.content(),
+            content=content,
             headers=headers,
         )
         may_be_stored, is_event = False, hasattr(request, "nonce")
@@ -280,17 +293,14 @@ class Http:
         except errors.AttribError as caught:
             error = caught
         # Raised outside the handler, so that no error has another one as its context.
-        is_nameless = isinstance(request, SearchUsers) and "without _id" in error.message
-        is_foreign = isinstance(error, errors.InvalidRequest) and not error.details
-        is_by_two = isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME
-        if is_nameless and not self._must_name_id:
-            self._must_name_id = True
-            return self._fetch(operation, request, read, is_wanted=is_wanted)
-        if is_foreign and is_by_two and not self._sorts_by_one:
-            self._sorts_by_one = True
+        concession = _concession(request, call, error)
+        if concession is not None and concession not in self._concessions:
+            self._concessions.add(concession)
             with suppress(errors.InvalidRequest):
                 return self._fetch(operation, request, read, is_wanted=is_wanted)
-            self._sorts_by_one = False
+            self._concessions.discard(concession)
+        if isinstance(error, errors.Conflict) and is_event and not error.details:
+            error.message += "; the service may have stored an event with this nonce before"
         raise self._lack(operation) if self._lacks(operation, request, error) else error
 
     def _as_taken(self, request: Any) -> Any:
@@ -298,10 +308,10 @@ class Http:
         if isinstance(request, SearchInteractions):
             projection = tuple(dict.fromkeys(("_id", *(request.projection or _DEFAULT))))
             changes: dict[str, Any] = {"projection": projection}
-            if self._sorts_by_one and list(request.sort or ()) == _BY_TIME:
+            if "order" in self._concessions and list(request.sort or ()) == _BY_TIME:
                 changes["sort"] = {_BY_TIME[0]: (request.sort or {})[_BY_TIME[0]]}
             return request.model_copy(update=changes)
-        if isinstance(request, SearchUsers) and self._must_name_id and "_id" not in request.fields:
+        if isinstance(request, SearchUsers) and "id" in self._concessions and "_id" not in request.fields:
             return request.model_copy(update={"fields": ("_id", *request.fields)})
         return request
 
@@ -401,6 +411,17 @@ class Http:
         return result
 
 
+def _concession(request: Any, call: Call, error: errors.AttribError) -> str | None:
+    """Return in what a request may differ for a service that refuses it: an order, filters or the id."""
+    if isinstance(request, SearchUsers) and "without _id" in error.message:
+        return "id"
+    if not isinstance(error, errors.InvalidRequest) or error.details:
+        return None
+    if isinstance(request, SearchInteractions) and list(request.sort or ()) == _BY_TIME:
+        return "order"
+    return "counters" if isinstance(call.content, bytes) and _COUNTERS in call.content else None
+
+
 def _in_promised_order(operation: Operation, request: Any) -> Any:
     promised = _PROMISED.get(operation.name)
     return request if promised is None or request.sort is not None else request.model_copy(update=promised)
@@ -478,10 +499,17 @@ def read_all(search: Search, request: Any, *, offers_arrow: bool | None) -> Answ
     table = answers.without_repeats(table, search.operation, request.projectId)
     if is_sorted_locally and are_pages:
         table = table.take(_sort_indices(table, request.sort)).slice(request.offset, request.limit)
+    if not offers_arrow:
+        is_whole = not request.offset and (request.limit is None or table.num_rows < request.limit)
+        table = _sorted(table, search.operation, request, is_whole=is_whole)
     unknown = sorted(set(table.column_names) - set(_expected_names(search.operation, request)))
     warn_of_unknown_fields(search.operation, unknown, are_kept=True)
     names = [*columns(search.operation, request).names, *unknown]
-    return Answer.of(table.select(names), total=search.total, offset=request.offset, limit=request.limit)
+    total = search.total
+    if total is not None and table.num_rows:
+        # Some services state a total that is smaller than what they return.
+        total = max(total, request.offset + table.num_rows)
+    return Answer.of(table.select(names), total=total, offset=request.offset, limit=request.limit)
 
 
 def open_stream(search: Search, request: Any, *, offers_arrow: bool | None) -> Answer:
@@ -590,6 +618,33 @@ def _tables(search: Search, request: Any, expected: pa.Schema, *, offers_arrow: 
             _warn_once(search.operation, sorted(set(table.column_names) - names), search.warned)
             table = answers.without_repeats(table, search.operation, request.projectId)
             yield table.select(expected.names)
+
+
+def _sorted(table: pa.Table, operation: Operation, request: Any, *, is_whole: bool) -> pa.Table:
+    """Return records in the requested order by the first key, if it is a number, an instant or the id.
+
+    Services have orders of their own for text, so a part of the records by id stays as it is.
+    """
+    sort = getattr(request, "sort", None) or {}
+    if isinstance(sort, str):
+        sort = {sort: -1 if getattr(request, "order", None) == "DESC" else 1}
+    name, direction = next(iter(sort.items()), ("", 1))
+    name = _SORTED.get(name, name)
+    kind = table[name].type if name in table.column_names else pa.null()
+    if name != "_id" and not any(is_kind(kind) for is_kind in _ORDERED):
+        return table
+    values = table[name].combine_chunks().drop_null()
+    if pa.types.is_timestamp(values.type):
+        # Services may order by milliseconds.
+        values = pc.floor_temporal(values, unit="millisecond")
+    follows = (pc.greater_equal if direction == 1 else pc.less_equal)(values[1:], values[:-1])
+    if pc.all(follows).as_py() is not False:
+        return table
+    if is_whole:
+        return table.take(_sort_indices(table, {name: direction}))
+    if name == "_id":
+        return table
+    raise errors.ServiceFailure(f"{operation.name}: the service ignores the requested order")
 
 
 def _sort_indices(table: pa.Table, sort: Mapping[str, int]) -> pa.Array:

@@ -390,7 +390,7 @@ def test_a_token_route_in_trouble_is_asked_again(shop, service, trouble):
             "a token_type other than Bearer",
         ),
         (Reply(401, {"error": "invalid_client"}), errors.Unauthorized, "401: invalid_client"),
-        (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404; check auth_url="),
+        (Reply(404, b"<h1>nothing</h1>", media="text/html"), errors.InvalidRequest, "404: nothing; check"),
         (
             Reply(302, b"", {"Location": "https://evil.example"}),
             errors.InvalidRequest,
@@ -444,7 +444,8 @@ def test_the_token_goes_to_no_redirect(shop, service):
     service.script = [Reply(307, b"", {"Location": "https://evil.example/steal?x=1"})]
     operation = OPERATIONS["search_interactions"]
     with pytest.raises(
-        errors.InvalidRequest, match=r"it has moved to https://evil.example/steal; pass that address"
+        errors.InvalidRequest,
+        match=r"it redirects to https://evil.example/steal, which is not followed; check url= and the key",
     ):
         shop.transport.send(operation, build(operation, project_id="shop"))
     assert len(service.asked) == 1

@@ -504,25 +504,31 @@ def test_ids_keep_the_blanks_that_tell_them_apart(shop, service):
 
 @WARNS
 @pytest.mark.parametrize("operation", WRITES)
-def test_a_web_page_in_answer_to_a_write_is_a_success(shop, service, operation):
-    sent = serve(service, operation, Reply(body=b"<html>done</html>", media="text/html"))
-    with pytest.warns(errors.InputWarning, match="answered 200 with a web page; check url="):
-        result = WRITES[operation](shop)
-    assert result is None or result[0] in ("accepted", "processed", "updated", "created")
+def test_a_web_page_is_no_answer_to_a_write(shop, service, operation):
+    login = Reply(body=b"<!DOCTYPE html><html><title>Log in</title></html>", media="text/html")
+    sent = serve(service, operation, login)
+    words = r"the response is a web page \(Log in\); check url="
+    if operation.startswith("create_event"):
+        with pytest.raises(errors.ServiceFailure, match=words) as caught:
+            WRITES[operation](shop)
+        assert caught.value.is_unknown == (operation == "create_event_type")
+    elif operation in ("create_campaign", *COUNTED):
+        with pytest.raises(errors.ServiceFailure, match=f"{words}.*; the request may have been carried out"):
+            WRITES[operation](shop)
+    else:
+        assert WRITES[operation](shop) == ("unknown", None)
     assert len(sent()) == 1
 
 
-def test_rows_after_one_that_was_answered_by_a_web_page_are_sent(shop, service):
+def test_rows_after_one_that_was_answered_by_a_web_page_are_not_sent(shop, service):
     rows = pd.DataFrame(
         {"date": [DAY] * 3, "nodeData.vendorId": "Google Ads", "userData.email": "ann@x.example"}
     )
-    service.script = [
-        Reply(201, {"id": ID}),
-        Reply(body=b"<html>", media="text/html"),
-        Reply(201, {"id": ID}),
-    ]
-    with pytest.warns(errors.InputWarning, match="web page"):
-        assert at.create_offline_interactions(shop, rows)["status"].tolist() == ["created"] * 3
+    service.script = [Reply(201, {"id": ID}), Reply(body=b"<html>", media="text/html")]
+    sent = at.create_offline_interactions(shop, rows)
+    assert sent["status"].tolist() == ["created", "unknown", "unsent"]
+    service.script = [Reply(body=b"<answer>done</answer>", media="application/xml")]
+    assert at.create_offline_interactions(shop, rows)["status"].tolist() == ["created"] * 3
 
 
 @pytest.mark.parametrize("read", [at.search_interactions, lambda shop: at.list_hits(shop, UUID)])

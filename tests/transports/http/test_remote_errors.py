@@ -99,13 +99,13 @@ def test_fields_are_found_in_messages_alone(shop, service):
 )
 def test_other_messages_stay_as_they_are(shop, service, message):
     error = failing(shop, service, Reply(400, {"message": message}))
-    assert (error.message, error.field) == (message, None)
+    assert (error.message, error.field) == (f"search_interactions: {message}", None)
 
 
 def test_messages_of_other_services(shop, service):
     assert (
         failing(shop, service, Reply(400, {"message": ["a is wrong", "b too"]})).message
-        == "a is wrong; b too"
+        == "search_interactions: a is wrong; b too"
     )
     page = b"<html><head><TITLE>502 Bad\n Gateway &amp; more</TITLE></head></html>"
     error = failing(shop, service, Reply(502, page, media="text/html"))
@@ -114,6 +114,54 @@ def test_messages_of_other_services(shop, service):
     problem = {"title": "Conflict", "detail": "the slug is taken"}
     error = failing(shop, service, Reply(409, problem, media="application/problem+json"))
     assert error.message.endswith(": the slug is taken")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"detail": [{"loc": ["body", "sort"], "msg": "too big"}]}, ": body/sort: too big"),
+        ({"Message": "closed"}, ": closed"),
+        (
+            b"<?xml version='1.0'?><Error><Code>7</Code><Message>shop &lt;1&gt; closed</Message></Error>",
+            ": 7 shop <1> closed",
+        ),
+        ({"errors": {"sort": ["too big"], "offset": "too small"}}, ": sort: too big; offset: too small"),
+        ({"secret": "abc"}, "/search"),
+        (
+            {"message": "Validation failed", "errors": {"sort": ["too big"]}},
+            "search_interactions: Validation failed (sort: too big)",
+        ),
+        ({"statusCode": 400, "message": "moon", "error": "Bad Request"}, "search_interactions: moon"),
+        ({"message": "columns: moon is unknown"}, "columns: moon is unknown"),
+    ],
+)
+def test_what_a_service_says_is_shown_in_every_form(shop, service, body, words):
+    message = failing(shop, service, Reply(400, body)).message
+    assert message.endswith(words) if words[0] in ":/" else message == words
+
+
+@pytest.mark.parametrize(
+    ("location", "advice"),
+    [
+        (
+            "https://new.example{path}?x=1",
+            "it has moved to https://new.example{path}; pass url='https://new.example'",
+        ),
+        ("/login", "it redirects to {url}/login, which is not followed; check url= and the key"),
+        ("{path}/", "it redirects to {url}{path}/, which is not followed; check url= and the key"),
+        ("", "it redirects to an unnamed address; check url="),
+    ],
+)
+def test_a_redirect_says_what_to_do(shop, service, location, advice):
+    places = {"path": "/api/v1/projects/shop/interactions/search", "url": service.url}
+    error = failing(shop, service, Reply(307, b"", {"Location": location.format(**places)}))
+    assert error.message.endswith(advice.format(**places))
+
+
+def test_a_method_that_is_not_allowed_names_routes(shop, service):
+    error = failing(shop, service, Reply(405, {"message": "Method Not Allowed"}), "get_interaction", id=ID)
+    advice = "check url=, or give the path of this operation in routes="
+    assert error.message == f"get_interaction: Method Not Allowed; {advice}"
 
 
 def test_a_path_that_is_not_there_names_what_to_do(shop, service):

@@ -214,7 +214,8 @@ def test_a_long_wait_is_told_to_who_looks_on(shop, service, monkeypatch, seconds
     service.script = [Reply(429, TOO_MANY, {"Retry-After": str(seconds)}), EMPTY]
     search(shop)
     told = [text for text in terminal.told if "waiting" in text]
-    assert told == (["attrib-ds: waiting 12 s: Too Many Requests; send fewer requests\n"] if is_told else [])
+    message = "search_interactions: Too Many Requests; send fewer requests"
+    assert told == ([f"attrib-ds: waiting 12 s: {message}\n"] if is_told else [])
 
 
 def test_a_notebook_is_looked_at(shop, service, monkeypatch):
@@ -222,7 +223,7 @@ def test_a_notebook_is_looked_at(shop, service, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     service.script = [Reply(503, {"message": "later"}, {"Retry-After": "30"}), EMPTY]
     search(shop)
-    assert any("waiting 30 s: later" in text for text in stream.told)
+    assert any("waiting 30 s: search_interactions: later" in text for text in stream.told)
 
 
 def test_jitter_draws_from_nothing_to_a_bound_that_doubles(time):
@@ -342,7 +343,7 @@ ATTACKS = {
     "JSON: more records than requested": (page(*({"_id": str(n)} for n in range(50))), "more than the 40 records"),
     "JSON: no id": (page({"_id": None}, {"_id": "b"}), "1 of 2 records without _id"),
     "error: an endless body": (endless(b"x" * MIB, status=500), "HTTP 500"),
-    "error: an endless redirect": (endless(b"x" * MIB, status=302, headers={"Location": "/"}), "it has moved"),
+    "error: an endless redirect": (endless(b"x" * MIB, status=302, headers={"Location": "/"}), "it redirects to"),
     "error: a page that is costly to search": (Reply(400, b"<title" * 150_000, media="text/html"), "HTTP 400"),
     "error: escape sequences": (
         Reply(400, {"message": "\x1b]0;owned\x07\x9b2J\u202egnp", "requestId": "\x1b[2J"}),
