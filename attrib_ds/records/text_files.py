@@ -68,12 +68,13 @@ def literal(text: str) -> str:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file in binary mode, decompressed if its name ends in ``.gz``.
+    """Open a file in binary mode, decompressed if it is in gzip format or its name ends in ``.gz``.
 
     Reading raises OSError once the content is far larger than the file, as that of an archive that would fill
     the memory.
     """
-    is_packed = path.name.casefold().endswith(".gz")
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b" or path.name.casefold().endswith(".gz")
     return _Unpacked(path) if is_packed else path.open("rb")  # type: ignore[return-value]
 
 
@@ -108,11 +109,22 @@ class _Unpacked(gzip.GzipFile):
 
 
 def copy_delimited(
-    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    argument: str,
+    encoding: str | None,
+    *,
+    tolerant: bool = False,
 ) -> tuple[str, list[tuple[int, str]]]:
-    """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8."""
-    encoding = encoding or _marked_encoding(path) or _UTF_8
+    """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8.
+
+    If it is ``tolerant``, columns may have no name, and ``NULL`` and ``\\N`` are missing.
+    """
+    encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)
+    if tolerant:
+        names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
+    nulls = ["", "NULL", "\\N"] if tolerant else [""]
     check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
@@ -120,7 +132,7 @@ def copy_delimited(
         names,
         read={"skip_rows": above} | ({} if encoding == _UTF_8 else {"encoding": encoding}),
         parse={"delimiter": delimiter, "newlines_in_values": True},
-        convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
+        convert={"null_values": nulls, "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
     return copied, unreadable + _unclosed(connection, copied, path, names, encoding)
 
@@ -284,7 +296,7 @@ def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(open_binary(path), encoding=encoding, errors="replace", newline="\n")
 
 
-def _marked_encoding(path: Path) -> str | None:
+def marked_encoding(path: Path) -> str | None:
     """Return the encoding of a file in UTF-16, with or without a byte order mark; None for any other."""
     with open_binary(path) as file:
         start = file.read(_START_BYTES)
@@ -310,13 +322,13 @@ def check_content(path: Path, argument: str) -> None:
             return
 
 
-def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str | None:
-    """Return the encoding of a file of delimited text that is not UTF-8; None for everything else.
+def is_foreign(path: Path, argument: str, encoding: str | None) -> bool:
+    """Return whether a file of text is neither in UTF-8 nor in UTF-16.
 
     Raises
     ------
     InvalidRequest
-        If Python has no such codec of text, or the file is not UTF-8 and none is given.
+        If Python has no such codec of text, or the file cannot be read.
     """
     try:
         "".encode(_UTF_8 if encoding is None else encoding)
@@ -324,23 +336,10 @@ def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str |
         raise InvalidRequest.value(
             "encoding", encoding, "the name of a codec, such as 'cp1252' or 'utf-16'"
         ) from error
-    path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
-    check_content(path, argument)
-    is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
-    if not is_delimited or not path.is_file():
-        return None
     try:
-        line = None if _marked_encoding(path) is not None else _first_foreign_line(path)
+        return marked_encoding(path) is None and _first_foreign_line(path) is not None
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
-    if line is not None and encoding is None:
-        raise InvalidRequest(
-            f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "
-            "in Western Europe; pass encoding='cp1252' "
-            "(encoding='utf-8' leaves out the rows that are not UTF-8)",
-            field="encoding",
-        )
-    return None if line is None else encoding
 
 
 def _first_foreign_line(path: Path) -> int | None:
