@@ -119,7 +119,8 @@ def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
             example = table.scalar(f"min({word}) FILTER ({is_rounded})")
             if float(example.replace(",", ".")) > 2**53:
                 raise errors.InvalidRequest(
-                    f"{table.argument}: in {str(column)!r} of {table.name}, digits are lost: {example} may stand for "
+                    f"{table.argument}: in {str(column)!r} of {table.name}, digits are lost: "
+                    f"{example} may stand for "
                     "several ids. Export the file anew, with that column as text",
                     field=table.argument,
                 )

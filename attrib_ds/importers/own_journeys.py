@@ -130,8 +130,9 @@ def read_journeys(
         ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
         ``_`` do not count. A name that was changed twice has the last one.
     statuses : mapping of str to bool, optional
-        Whether conversions with a status count, by the status, such as ``{"pending": False}``. By default those
-        that were cancelled, refunded, voided, refused, failed, expired, lost or are tests or drafts do not.
+        Whether conversions with a status count, by the status, such as ``{"pending": False}``. By
+        default those that were cancelled, refunded, voided, refused, failed, expired or lost do not, nor do
+        tests and drafts.
 
     Returns
     -------

@@ -262,9 +262,7 @@ class OwnTable:
         return bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
-        """Return the columns of a role in the format, else those with a common name, in order of "
-        "preference.
-        """
+        """Return the columns of a role in the format, else those with a common name, in order of preference."""
         own = [] if self.format is None else self.format.role(role, self.source.columns)
         return own or self._suited(role, self.with_names(COMMON_NAMES[role]))
 
@@ -318,7 +316,8 @@ class OwnTable:
         words = (self.source.word(name) for name in (first, second))
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
-                f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and {second!r}; "
+                f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
+                f"{second!r}; "
                 f"{_how_to_name(role, first)}",
                 field=role,
             )
@@ -523,7 +522,8 @@ class OwnTable:
         ]
         if len(found) > 1:
             raise errors.InvalidRequest(
-                f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} and {found[1]!r}; "
+                f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
+                f"and {found[1]!r}; "
                 f"say which is the amount with columns={{'value': {found[0]!r}}}",
                 field="value",
             )

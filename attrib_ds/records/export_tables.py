@@ -457,7 +457,8 @@ def open_access_log(
             SELECT {quoted(ROW)} AS row, line, regexp_extract(line, {literal(_LINE)}, [{parts}]) AS part
             FROM {lines}
         )
-        SELECT row, line, NULLIF(NULLIF(part.person, '-'), '') AS person, part.host AS host, part.address AS address, part.status AS status,
+        SELECT row, line, NULLIF(NULLIF(part.person, '-'), '') AS person,
+            part.host AS host, part.address AS address, part.status AS status,
             CAST(try_strptime(part.time, {literal(_TIME)}) AS TIMESTAMP) AS date,
             regexp_extract(part.request, {literal(_TARGET)}, 1) AS method,
             regexp_extract(part.request, {literal(_TARGET)}, 2) AS target,

@@ -118,7 +118,7 @@ def copy_delimited(
 ) -> tuple[str, list[tuple[int, str]]]:
     """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8.
 
-    If it is ``tolerant``, columns may have no name, and ``NULL`` and ``\\N`` are missing.
+    If it is ``tolerant``, columns may have no name, and the words of databases for null are missing.
     """
     encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)

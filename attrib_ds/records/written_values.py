@@ -33,7 +33,8 @@ _ZONES: Final = {
 }  # fmt: skip
 _OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
 _CLOCK: Final = (
-    r"(?:[\s,T:]*(?:(?:at|um|à|a las|alle|kl\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
+    r"(?:[\s,T:]*(?:(?:at|um|à|a "
+    r"las|alle|kl\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
     rf"(?:\s?Uhr)?\s*(?:([AaPp])\.?\s?[Mm]\.?)?\s*{_OFFSET})?\s*(?:\(.*\))?$"
 )
 _DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
@@ -59,15 +60,13 @@ _WAYS: Final = (
 _LOCAL: Final = rf"^(\d{{1,2}})[./-](\d{{1,2}})[./-](\d{{4}}|\d{{2}}){_CLOCK}"
 _IS_LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})(\D|$)"
 #: Numbers that stand for instants of the years 2000 to 2100: SQL of microseconds, the first and the last.
-_COUNTS: Final = tuple(
-    (sql, 946_684_800 * per_second, 4_102_444_800 * per_second)
-    for sql, per_second in (
-        ("round({} * 1e6)", 1),
-        ("round({} * 1e3)", 1_000),
-        ("round({})", 10**6),
-        ("{} // 1000", 10**9),
-    )
-) + (("round(({} - 25569) * 86400000) * 1000", 36_526, 73_050),)
+_COUNTS: Final = (
+    ("round({} * 1e6)", 946_684_800, 4_102_444_800),
+    ("round({} * 1e3)", 946_684_800_000, 4_102_444_800_000),
+    ("round({})", 946_684_800_000_000, 4_102_444_800_000_000),
+    ("{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
+    ("round(({} - 25569) * 86400000) * 1000", 36_526, 73_050),
+)
 #: Number of the unit of days of Excel.
 DAYS: Final = len(_COUNTS) - 1
 _SAMPLE: Final = 1_000
@@ -184,7 +183,8 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
     )
     text = (
         f"{year} || '-' || lpad({month}, 2, '0') || '-' || lpad(part.d, 2, '0') || ' ' || "
-        f"CASE WHEN ({hour}) IS NOT NULL THEN {two(hour)} END || ':' || {two('part.i')} || ':' || {second} || {zone}"
+        f"CASE WHEN ({hour}) IS NOT NULL THEN {two(hour)} END || ':' || {two('part.i')} || ':' || "
+        f"{second} || {zone}"
     )
     names = ", ".join(f"'{part}'" for part in parts)
     found = f"regexp_extract({word}, {literal(pattern)}, [{names}])"
@@ -208,7 +208,8 @@ def _order(
     # A year that is still to come is none.
     next_year = datetime.now(UTC).year % 100 + 1
     day, month, other, is_dotted, are_same, may_begin_with_year = connection.execute(
-        f"SELECT min(word) FILTER ({dmy} AND NOT ({mdy})), min(word) FILTER ({mdy} AND NOT ({dmy})), min(word), "
+        f"SELECT min(word) FILTER ({dmy} AND NOT ({mdy})), min(word) FILTER ({mdy} AND NOT ({dmy})), "
+        f"min(word), "
         f"bool_and({dots}), bool_and(part.a = part.b), "
         f"bool_and(length(part.c) = 2 AND {number('a')} <= {next_year} AND {number('c')} <= 31) FROM {rows}"
     ).fetchall()[0]
@@ -237,7 +238,8 @@ def _order(
         for order in ("dmy", "mdy")
     ]
     said = (
-        f"'; it is ' || {shown[0]} || ' with dayfirst=True and ' || {shown[1]} || ' with dayfirst=False, and no "
+        f"'; it is ' || {shown[0]} || ' with dayfirst=True and ' || {shown[1]} || ' with "
+        f"dayfirst=False, and no "
         "row has a day above 12 that tells which: pass dayfirst=True or dayfirst=False'"
     )
     return None, _for_local(word, said)
@@ -404,9 +406,10 @@ _MARKS: Final = (
     {code.lower(): code for code in CURRENCIES}
     | {sign.lower(): code for sign, code in SIGNS.items()}
     | {
-        "$": None, "¥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD", "au$": "AUD",
-        "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY", "元": "CNY", "rmb": "CNY",
-        "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY", "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",
+        "$": None, "¥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
+        "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
+        "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
+        "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
@@ -485,20 +488,24 @@ def amounts(
     mark = f"nullif(rtrim(lower(regexp_replace({word}, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
     is_worth = f"regexp_matches({word}, '[1-9]')"
     marks, bare, example = connection.execute(
-        f"SELECT list(DISTINCT {mark}) FILTER ({mark} IS NOT NULL), min({word}) FILTER ({mark} IS NULL AND {is_worth}), "
+        f"SELECT list(DISTINCT {mark}) FILTER ({mark} IS NOT NULL), min({word}) FILTER ({mark} IS "
+        f"NULL AND {is_worth}), "
         f"min({word}) FILTER ({mark} IS NOT NULL) FROM {relation}"
     ).fetchall()[0]
     known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
     codes = sorted({code or each for each, code in known.items()})
     if known and not has_currency and (len(codes) > 1 and (bare is not None or None in known.values())):
         raise InvalidRequest(
-            f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that do not say theirs, "
-            f"such as {bare if bare is not None else example!r}; write the currency of each row in a column of its own",
+            f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that "
+            f"do not say theirs, "
+            f"such as {bare if bare is not None else example!r}; write the currency of each row in a "
+            f"column of its own",
             field=field,
         )
     if known and bare is not None and not has_currency and codes != ["$"]:
         raise InvalidRequest(
-            f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} has none; "
+            f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} "
+            f"has none; "
             f"if all are in {codes[0]}, pass currency={codes[0]!r}",
             field=field,
         )
@@ -532,7 +539,10 @@ def _signed(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> 
     pattern = r"^(?:\((.*)\)|(.*?)\s*-|-\s*(.*))$"
     part = f"regexp_extract({plain_minus}, '{pattern}', ['a', 'b', 'c'])"
     below = f"list_transform([{part}], lambda part: '-' || trim(part.a || part.b || part.c))[1]"
-    return f"CASE WHEN regexp_matches({plain_minus}, '{pattern}') THEN {below} ELSE ltrim({plain_minus}, '+ ') END"
+    return (
+        f"CASE WHEN regexp_matches({plain_minus}, '{pattern}') THEN {below} ELSE "
+        f"ltrim({plain_minus}, '+ ') END"
+    )
 
 
 def plain(word: str, mark: str) -> str:

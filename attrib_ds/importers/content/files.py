@@ -1,4 +1,4 @@
-"""What a file is by its content, whatever its name: tables, printouts, pages, JSON and logs, in any encoding."""
+"""What a file is by its content, whatever its name: tables, printouts, pages, JSON and logs."""
 
 import codecs
 import csv
@@ -29,8 +29,9 @@ _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
 _TOTAL: Final = (
-    r"^((grand|overall) )?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam|合計|合计|总计)"
-    r"( .*|:.*)?$"
+    r"^((grand|overall) "
+    r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
+    r"|合計|合计|总计)( .*|:.*)?$"
 )
 _NULLS: Final = ("NULL", "\\N", "")
 
@@ -147,7 +148,7 @@ class _Page(HTMLParser):
         self.rows: list[list[str]] = []
         self._is_cell = False
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  (of HTMLParser)
         if tag == "tr":
             self.rows.append([])
         elif tag in {"td", "th"} and self.rows:
@@ -243,8 +244,10 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
     ranked = sorted(scores.items(), key=lambda item: -item[1][0])
     if not ranked or ranked[0][1][0] <= 0:
         raise InvalidRequest(
-            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding that is known; "
-            "pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that are not UTF-8)",
+            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding "
+            f"that is known; "
+            "pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that "
+            "are not UTF-8)",
             field="encoding",
         )
     best, (score, text) = ranked[0]
@@ -254,7 +257,8 @@ def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> 
                 pair for pair in zip(text.split(), reading.split(), strict=False) if pair[0] != pair[1]
             )
             raise InvalidRequest(
-                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in {other}; pass "
+                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in "
+                f"{other}; pass "
                 f"encoding={best!r} or encoding={other!r}",
                 field="encoding",
             )
@@ -293,7 +297,7 @@ def _is_eastern(character: str) -> bool:
 
 def _tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
     """Leave out columns of an index and without values, repeated headers, totals and notes below."""
-    source = _without_index(connection, source, said)
+    source = _without_index(connection, source)
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     if not texts or not source.rows:
         return source
@@ -305,7 +309,10 @@ def _tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[st
         f"CAST(coalesce({source.word(name)} NOT IN ('--', '-'), false) AS INTEGER)" for name in source.columns
     )
     first = f"coalesce({', '.join(source.word(name) for name in source.columns[:2])})"
-    is_total = f"coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= {len(source.columns) * 3 // 4} AND {last}"
+    is_total = (
+        f"coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= "
+        f"{len(source.columns) * 3 // 4} AND {last}"
+    )
     for condition, word in ((is_header, "repeated headers"), (is_total, "rows of totals")):
         ((count,),) = connection.execute(
             f"SELECT count(*) FILTER ({condition}) FROM {source.relation}"
@@ -325,14 +332,17 @@ def _tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[st
     return source
 
 
-def _without_index(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
+def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     """Leave out columns without a name that number the rows or have no value."""
     gone = []
     for name in source.columns:
         if name.startswith("Unnamed: "):
             number = f"TRY_CAST({source.word(name)} AS DOUBLE)"
             least = f"min({number} - {quoted(ROW)})"
-            is_index = f"count({source.word(name)}) = 0 OR (count({number}) = count(*) AND {least} = max({number} - {quoted(ROW)}))"
+            is_index = (
+                f"count({source.word(name)}) = 0 OR (count({number}) = count(*) AND {least} = "
+                f"max({number} - {quoted(ROW)}))"
+            )
             ((found,),) = connection.execute(f"SELECT {is_index} FROM {source.relation}").fetchall()
             gone += [name] if found else []
     if not gone or len(gone) == len(source.columns):
