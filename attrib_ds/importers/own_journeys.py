@@ -339,8 +339,7 @@ def find_columns(
     rows: object, roles: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
     """Return the columns of a file or frame, those of each role, the first rows and what they are."""
-    # In another encoding, too, the file has columns.
-    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats(encoding="latin-1"))
+    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
@@ -546,8 +545,10 @@ def _read_conversions(
     if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
+        if has_own_table and identity is None and table.format is None:
+            identity = table.only_id()
         table.take_word("conversion", identity)
-    value = table.find_value(named)
+    value = table.find_value(named, has_own_table=has_own_table)
     counted_rows = rows_of.Counted()
     if has_own_table and table.format is None:
         counted_rows = own_checks.count_rows(table, identity, value, statuses or {})

@@ -262,7 +262,7 @@ class OwnTable:
         return bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
-        """Return the columns of a role in the format, else those with a common name, in order of preference."""
+        """Return the columns of a role in the format, else by their names and values, the best first."""
         own = [] if self.format is None else self.format.role(role, self.source.columns)
         return own or self._suited(role, self.with_names(COMMON_NAMES[role]))
 
@@ -499,7 +499,29 @@ class OwnTable:
             return None
         return self.find("quantity", named, required=False)
 
-    def find_value(self, named: Mapping[str, Named]) -> str | None:
+    def only_id(self) -> str | None:
+        """Return the only column without a role whose values are all different, in a table of "
+        "unknown names."""
+        if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
+            return None
+        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount"}]
+        used = {
+            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
+        }
+        found = [
+            each.name
+            for each in self.profile.values()
+            if each.name not in used
+            and each.is_distinct
+            and each.filled == min(self.source.rows, each.rows)
+            and not any(each.holds(kind) for kind in kinds)
+            and not (each.holds("amount") and each.has_decimals)
+        ]
+        word = self.source.word(found[0]) if len(found) == 1 else "NULL"
+        is_unique = len(found) == 1 and self.scalar(f"count(DISTINCT {word}) = count(*)")
+        return found[0] if is_unique and self.source.rows > 1 else None
+
+    def find_value(self, named: Mapping[str, Named], *, has_own_table: bool) -> str | None:
         """Return the column of the amounts: by its name, or as the only one with decimals.
 
         Raises
@@ -508,7 +530,7 @@ class OwnTable:
             If two columns have decimals and no name tells which is the amount.
         """
         column = self.find("value", named, required=False)
-        if column is not None or self.format is not None:
+        if column is not None or self.format is not None or not has_own_table:
             return column
         found = [
             each.name

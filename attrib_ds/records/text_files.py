@@ -322,20 +322,24 @@ def check_content(path: Path, argument: str) -> None:
             return
 
 
-def is_foreign(path: Path, argument: str, encoding: str | None) -> bool:
-    """Return whether a file of text is neither in UTF-8 nor in UTF-16.
-
-    Raises
-    ------
-    InvalidRequest
-        If Python has no such codec of text, or the file cannot be read.
-    """
+def check_codec(encoding: str | None) -> None:
+    """Refuse an encoding of which Python has no codec of text."""
     try:
         "".encode(_UTF_8 if encoding is None else encoding)
     except (LookupError, TypeError) as error:
         raise InvalidRequest.value(
             "encoding", encoding, "the name of a codec, such as 'cp1252' or 'utf-16'"
         ) from error
+
+
+def is_foreign(path: Path, argument: str) -> bool:
+    """Return whether a file of text is neither in UTF-8 nor in UTF-16.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file cannot be read.
+    """
     try:
         return marked_encoding(path) is None and _first_foreign_line(path) is not None
     except (OSError, EOFError, zlib.error) as error:

@@ -105,6 +105,8 @@ class Column:
     ----------
     name : str
         Its name.
+    rows : int
+        Number of rows of the sample.
     filled : int
         Number of values in the sample.
     shares : dict of str to float
@@ -116,6 +118,7 @@ class Column:
     """
 
     name: str
+    rows: int
     filled: int
     shares: dict[str, float]
     is_distinct: bool
@@ -155,18 +158,18 @@ def profiled(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str,
     rows = connection.execute(f'SELECT {words} FROM {source.relation} WHERE "#row" % {step} = 0').fetchall()
     columns = zip(*rows, strict=True) if rows else [()] * len(source.columns)
     return {
-        name: _column(name, [str(value) for value in values if value is not None])
+        name: _column(name, len(rows), [str(value) for value in values if value is not None])
         for name, values in zip(source.columns, columns, strict=True)
     }
 
 
-def _column(name: str, values: Sequence[str]) -> Column:
+def _column(name: str, rows: int, values: Sequence[str]) -> Column:
     distinct = {*values}
     kinds = {value: [bool(test(value)) for test in KINDS.values()] for value in distinct}
     tallies = [sum(kinds[value][at] for value in values) for at in range(len(KINDS))]
     shares = {kind: tally / max(1, len(values)) for kind, tally in zip(KINDS, tallies, strict=True)}
     has_decimals = any(re.search(r"[.,]\d{1,2}(?!\d)|[^\d\s.,'’()+-]", value) for value in distinct)
-    return Column(name, len(values), shares, len(distinct) == len(values), has_decimals)
+    return Column(name, rows, len(values), shares, len(distinct) == len(values), has_decimals)
 
 
 def words_of(name: str) -> list[str]:

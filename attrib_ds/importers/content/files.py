@@ -4,6 +4,7 @@ import codecs
 import csv
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.content import evidence
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 
@@ -46,6 +48,7 @@ def opened(
     InvalidRequest
         As :func:`attrib_ds.records.sources.open_source` does, or if an encoding is not clear.
     """
+    text_files.check_codec(encoding)
     said: list[str] = []
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
     if path is None or not path.is_file() or path.stat().st_size == 0:
@@ -53,7 +56,7 @@ def opened(
     else:
         try:
             source = _from_file(connection, path, argument, encoding, said)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
     return _tidied(connection, source, said), said
 
@@ -95,8 +98,11 @@ def _from_file(
 
 def is_log(path: Path) -> bool:
     """Return whether a file is the access log of a web server, by its first lines."""
-    with text_files.open_binary(path) as file:
-        lines = [line for line in islice(file, 20) if line.strip()]
+    try:
+        with text_files.open_binary(path) as file:
+            lines = [line for line in islice(file, 20) if line.strip()]
+    except (OSError, EOFError, zlib.error):
+        return False
     return bool(lines) and sum(_REQUEST.match(line) is not None for line in lines) > len(lines) / 2
 
 
@@ -113,12 +119,10 @@ def _whole(path: Path, encoding: str | None) -> str:
 
 def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, argument: str) -> Source:
     """Read lines or an array of objects, or the one list of objects below the keys of an object."""
-    if head.startswith(b"{"):
-        try:
-            whole = msgspec.json.decode(_whole(path, None).encode())
-        except msgspec.DecodeError:
-            whole = None
-        found = list(_lists_of(whole)) if isinstance(whole, dict) else []
+    first, _, rest = head.partition(b"\n")
+    if head.startswith(b"{") and not (rest.strip() and _decoded(first)):
+        whole = _decoded(_whole(path, None).encode())
+        found = list(_lists_of(whole)) if isinstance(whole, dict) and not _is_record(whole) else []
         if len(found) == 1:
             with TemporaryDirectory() as folder:
                 copy = Path(folder) / path.name.removesuffix(".gz")
@@ -129,6 +133,22 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
                 f"{argument}: {path.name!r} has several lists of rows; write the one with the rows to a file"
             )
     return sources.open_source(connection, path, argument=argument, form=".json")
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    """Return whether an object is a row itself, whose lists are its parts."""
+    return any(
+        "@" in str(each) or evidence.weight("user", name) > 0
+        for name, each in value.items()
+        if not isinstance(each, list | dict)
+    )
 
 
 def _lists_of(value: Any, depth: int = 3) -> Iterator[list[Any]]:
@@ -222,7 +242,7 @@ def _table(rows: Sequence[Sequence[str]], nulls: Sequence[str] = _NULLS) -> pa.T
 
 def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> str | None:
     """Return the encoding of a text that is not UTF-8: the one in which its words are words."""
-    if not text_files.is_foreign(path, argument, given):
+    if not text_files.is_foreign(path, argument):
         return text_files.marked_encoding(path)
     if given is not None:
         return given
@@ -310,12 +330,12 @@ def _tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[st
     )
     first = f"coalesce({', '.join(source.word(name) for name in source.columns[:2])})"
     is_total = (
-        f"coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= "
-        f"{len(source.columns) * 3 // 4} AND {last}"
+        f"{last} AND coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= "
+        f"{len(source.columns) * 3 // 4}"
     )
     for condition, word in ((is_header, "repeated headers"), (is_total, "rows of totals")):
         ((count,),) = connection.execute(
-            f"SELECT count(*) FILTER ({condition}) FROM {source.relation}"
+            f"SELECT count(*) FROM {source.relation} WHERE {condition}"
         ).fetchall()
         if count and count < source.rows:
             said.append(f"{count:,} {word} left out")

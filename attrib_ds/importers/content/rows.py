@@ -12,11 +12,12 @@ import duckdb
 from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import evidence
+from attrib_ds.records import written_values
 from attrib_ds.records.sources import Source, literal
 
 _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
 #: Different words of a column of statuses, at most; those of one that no name tells.
-_MOST_WORDS, _MOST_UNNAMED = 200, 12
+_MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 _YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
 _NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
 #: Which state of a record is the later one.
@@ -85,6 +86,7 @@ class Rows:
         self.connection = connection
         self.source = source
         self.columns = [name for name in source.columns if name not in {*used}]
+        self._words: dict[str, list[str] | None] = {}
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -92,11 +94,14 @@ class Rows:
 
     def words(self, column: str) -> list[str] | None:
         """Return the different words of a column, None if they are too many."""
-        word = self.source.word(column)
-        if self.scalar(f"approx_count_distinct({word})") > 2 * _MOST_WORDS:
-            return None
-        found = self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)") or []
-        return sorted(found) if len(found) <= _MOST_WORDS else None
+        if column not in self._words:
+            rows = self.connection.execute(
+                f"SELECT DISTINCT {self.source.word(column)} FROM {self.source.relation} LIMIT "
+                f"{_MOST_WORDS + 2}"
+            ).fetchall()
+            found = sorted(word for (word,) in rows if word is not None)
+            self._words[column] = found if len(found) <= _MOST_WORDS else None
+        return self._words[column]
 
     def named(self, role: str) -> list[str]:
         """Return the columns whose names speak for a role."""
@@ -112,8 +117,12 @@ class Rows:
                 continue
             classes = {word: class_of(of, word) for word in words}
             known = [name for name in classes.values() if name]
-            is_kind = of == "kind" and {*known} - {"sale"} and len(known) == len(classes)
-            is_status = of == "status" and known and (column in named or len(known) == len(classes))
+            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
+            is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
+            is_status = (
+                of == "status" and len(known) * (2 if column in named else 1) >= len(classes) and known
+            )
             if is_kind or is_status:
                 found.append((column, classes))
         return found
@@ -156,13 +165,16 @@ class Rows:
             counted.columns.add(column)
             word = self.source.word(column)
             kept = {each.casefold(): keep for each, keep in own.items()}
+            undecided: list[str] = []
             for each, name in classes.items():
                 keep = kept.get(each.casefold(), name != "undone")
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
                 elif name != "done":
-                    count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
-                    counted.others.append(f"{count:,} {each} counted")
+                    undecided.append(each)
+            for each in undecided[:_MOST_SAID]:
+                count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
+                counted.others.append(f"{count:,} {each} counted")
 
     def by_kind(self, counted: Counted) -> None:
         """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts."""
@@ -207,8 +219,10 @@ class Rows:
         ranks = " + ".join(
             [_rank_sql(self.source.word(name), classes) for name, classes in statuses] or ["0"]
         )
-        of_change = self.source.word(changes[0]) if changes else "''"
-        relation = self.source.relation
+        relation, of_change = self.source.relation, "CAST(NULL AS TIMESTAMP)"
+        if changes:
+            word = self.source.word(changes[0])
+            of_change = written_values.instants(self.connection, relation, word, dayfirst=None).sql
         whole = f"hash({', '.join(self.source.text(name) for name in self.source.columns)})"
         groups = (
             f"SELECT {key} AS id, count(*) AS n, count(DISTINCT {record}) AS records, count(DISTINCT "
