@@ -166,6 +166,10 @@ class OwnTable:
             name=self.name,
             has_people=bool(self.with_names(COMMON_NAMES["user"])),
         )
+        if self.format is None and (value := next(filter(_is_value, self.source.columns), None)):
+            raise errors.InvalidRequest(
+                f"{argument}: {value!r} looks like a value; if the header is missing, add a row of names"
+            )
         if self.format is not None:
             self.source, self.note = self.format.applied(connection, self.source)
         elif said:
@@ -500,8 +504,7 @@ class OwnTable:
         return self.find("quantity", named, required=False)
 
     def only_id(self) -> str | None:
-        """Return the only column without a role whose values are all different, in a table of "
-        "unknown names."""
+        """Return the only column without a role of unlike values, in a table of unknown names."""
         if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
             return None
         kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount"}]
@@ -762,7 +765,7 @@ class OwnTable:
         """Return SQL for the id of a person or device, NULL where it is a placeholder."""
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
-        if self.profile[column].holds("float"):
+        if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = rf"regexp_replace({known}, '\.0$', '')"
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
@@ -1084,6 +1087,11 @@ def _likeness(column: str, names: Sequence[str]) -> float:
 def level_of(column: str) -> str | None:
     """Return the level of a node that a column names, or None."""
     return _LEVELS.get(folded(column))
+
+
+def _is_value(name: str) -> bool:
+    """Return whether the name of a column is an instant or an address of a person."""
+    return "@" in name or written_values.looks_like_instant(name)
 
 
 def workbook_of(rows: object) -> Path | None:

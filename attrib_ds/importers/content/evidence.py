@@ -26,7 +26,7 @@ _ADDRESS: Final = re.compile(r"https?://[^/ ]")
 _CODE: Final = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
-_FLOAT_ID: Final = re.compile(r"-?\d+\.0")
+_FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
 _MEDIA: Final = frozenset(
     [
         "cpc",

@@ -66,9 +66,10 @@ def _from_file(
 ) -> Source:
     with text_files.open_binary(path) as file:
         start = file.read(_START_BYTES)
-    known = {b"PK\x03\x04": ".xlsx", b"PAR1": ".parquet"}
-    form = next((each for mark, each in known.items() if start.startswith(mark)), None)
-    if form is not None or start.startswith((b"%PDF", b"\xd0\xcf\x11\xe0")):
+    form = ".parquet" if start.startswith(b"PAR1") else None
+    if start.startswith(b"PK\x03\x04") and b"xl/" in start + path.read_bytes()[-_START_BYTES:]:
+        form = ".xlsx"
+    if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
         return sources.open_source(connection, path, argument=argument, form=form)
     head = start.removeprefix(codecs.BOM_UTF8).lstrip()
     if head[:1] in (b"{", b"["):
@@ -80,6 +81,8 @@ def _from_file(
         re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
     ):
         table = _of_page(_whole(path, encoding))
+        if table is None:
+            raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
     elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
         table = _of_log(_whole(path, encoding))
     elif sum(_RULE.fullmatch(line) is not None for line in text.splitlines()[:20]):

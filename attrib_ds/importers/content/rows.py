@@ -116,12 +116,15 @@ class Rows:
             if not words or (column not in named and len(words) > _MOST_UNNAMED):
                 continue
             classes = {word: class_of(of, word) for word in words}
+            if of == "status" and column in named and {word.lower() for word in words} <= {*_YES, *_NO}:
+                # Such as captured and is_paid.
+                classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
             known = [name for name in classes.values() if name]
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
             is_status = (
-                of == "status" and len(known) * (2 if column in named else 1) >= len(classes) and known
+                of == "status" and len(known) * (2 if column in named else 1) >= len(classes)
             )
             if is_kind or is_status:
                 found.append((column, classes))
@@ -188,6 +191,11 @@ class Rows:
             for each, name in classes.items():
                 if name == "fee":
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
+        for column in [name for name in self.named("kind") if name not in counted.columns]:
+            words = self.words(column) or []
+            if 1 < len(words) <= _MOST_UNNAMED and not all(class_of("status", each) for each in words):
+                counted.columns.add(column)
+                counted.others += [f"each {column} counted: {', '.join(words)}"]
 
     def _leave_out(self, counted: Counted, said: str, condition: str) -> None:
         if self.scalar(f"count(*) FILTER ({condition})"):
