@@ -135,8 +135,7 @@ def count_rows(
     refunds = table.refunds()
     read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
     total = table.source.rows
-    if value is not None:
-        read.by_kind(counted)
+    read.by_kind(counted, has_values=value is not None)
     if identity is not None and (query := read.latest_states(identity, counted, refunds)) is not None:
         relation = text_files.replace_table(table.connection, table.source.relation, query)
         table.source = read.source = sources.described(table.connection, relation, table.source.unreadable)

@@ -288,8 +288,9 @@ class OwnTable:
         if role == "conversion":
             others = [kind for kind in evidence.KINDS if kind not in {"code", "count", "amount"}]
             found = [
-                (evidence.weight(role, each.name), each.name)
+                (points, each.name)
                 for each in columns
+                if (points := evidence.weight(role, each.name)) > 5 or 2 * each.distinct >= each.filled
                 if not any(each.holds(kind) for kind in others)
                 and not (each.holds("amount") and each.has_decimals)
             ]
@@ -366,6 +367,7 @@ class OwnTable:
         """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
         given = named.get("node")
         if given is not None:
+            self._levels.clear()
             columns = [given] if isinstance(given, str) else list(given)
             if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
                 raise errors.InvalidRequest(
@@ -515,7 +517,7 @@ class OwnTable:
             each.name
             for each in self.profile.values()
             if each.name not in used
-            and each.is_distinct
+            and each.distinct == each.filled
             and each.filled == min(self.source.rows, each.rows)
             and not any(each.holds(kind) for kind in kinds)
             and not (each.holds("amount") and each.has_decimals)
@@ -1091,7 +1093,7 @@ def level_of(column: str) -> str | None:
 
 def _is_value(name: str) -> bool:
     """Return whether the name of a column is an instant or an address of a person."""
-    return "@" in name or written_values.looks_like_instant(name)
+    return evidence.EMAIL.fullmatch(name) is not None or written_values.looks_like_instant(name)
 
 
 def workbook_of(rows: object) -> Path | None:

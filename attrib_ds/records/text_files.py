@@ -122,15 +122,17 @@ def copy_delimited(
     """
     encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)
-    if tolerant:
+    read: dict[str, Any] = {"skip_rows": above}
+    if tolerant and "" in names:
         names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
+        read = {"skip_rows": above + 1, "column_names": names}
     nulls = ["", "NULL", "\\N"] if tolerant else [""]
     check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
         path,
         names,
-        read={"skip_rows": above} | ({} if encoding == _UTF_8 else {"encoding": encoding}),
+        read=read | ({} if encoding == _UTF_8 else {"encoding": encoding}),
         parse={"delimiter": delimiter, "newlines_in_values": True},
         convert={"null_values": nulls, "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
@@ -168,12 +170,13 @@ def copy_text(
     """
     unreadable: list[tuple[int, str]] = []
 
-    above = (read or {}).get("skip_rows", 0)
+    has_header = "column_names" not in (read or {})
+    above = (read or {}).get("skip_rows", 0) + has_header
 
     def skip(record: pa.csv.InvalidRow) -> str:
         # pyarrow counts from 1, including the header and the lines above it.
         cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
-        unreadable.append((record.number - above - 2, cells))
+        unreadable.append((record.number - above - 1, cells))
         return "skip"
 
     def attempt(kind: pa.DataType) -> str:

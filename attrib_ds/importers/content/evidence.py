@@ -21,7 +21,7 @@ _LONGEST_NAME: Final = 4
 _STOP_WORDS: Final = frozenset(
     ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
 )
-_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _ADDRESS: Final = re.compile(r"https?://[^/ ]")
 _CODE: Final = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
@@ -111,8 +111,8 @@ class Column:
         Number of values in the sample.
     shares : dict of str to float
         Share of the values of each kind.
-    is_distinct : bool
-        Whether no value of the sample occurs twice.
+    distinct : int
+        Number of different values.
     has_decimals : bool
         Whether some values are numbers with decimals or the sign of a currency.
     """
@@ -121,7 +121,7 @@ class Column:
     rows: int
     filled: int
     shares: dict[str, float]
-    is_distinct: bool
+    distinct: int
     has_decimals: bool
 
     def holds(self, kind: str) -> bool:
@@ -140,7 +140,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "count": lambda text: _unit_of(text) is not None,
     "amount": written_values.looks_like_amount,
     "clock": _CLOCK.fullmatch,
-    "email": _EMAIL.fullmatch,
+    "email": EMAIL.fullmatch,
     "address": _ADDRESS.match,
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
@@ -169,7 +169,7 @@ def _column(name: str, rows: int, values: Sequence[str]) -> Column:
     tallies = [sum(kinds[value][at] for value in values) for at in range(len(KINDS))]
     shares = {kind: tally / max(1, len(values)) for kind, tally in zip(KINDS, tallies, strict=True)}
     has_decimals = any(re.search(r"[.,]\d{1,2}(?!\d)|[^\d\s.,'’()+-]", value) for value in distinct)
-    return Column(name, rows, len(values), shares, len(distinct) == len(values), has_decimals)
+    return Column(name, rows, len(values), shares, len(distinct), has_decimals)
 
 
 def words_of(name: str) -> list[str]:
@@ -207,19 +207,22 @@ def weight(role: str, name: str) -> int:
         for start in range(len(words))
         for length in range(1, _LONGEST_NAME + 1)
     }
-    best, worst = 0, 0
-    for each, points, pattern in _weights():
-        if each == role and points > best and any(pattern.fullmatch(part) for part in parts):
+    best, worst, whole = 0, 0, {"".join(words)}
+    for each, points, pattern, is_whole in _weights():
+        if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
             best = points
-        elif each == role and points < 0 and any(pattern.match(part) for part in parts):
+        elif each == role and points < 0 and any(map(pattern.match, parts)):
             worst = points
     return best + worst
 
 
 @cache
-def _weights() -> list[tuple[str, int, re.Pattern[str]]]:
-    rows = (line.split("\t") for line in _NAMES)
-    return [(role, int(points), re.compile(f"(?:{words})")) for role, points, words in rows]
+def _weights() -> list[tuple[str, int, re.Pattern[str], bool]]:
+    rows = (line.split("\t") for line in _NAMES if line)
+    return [
+        (role, int(points), re.compile(f"(?:{words.removeprefix('=')})"), words.startswith("="))
+        for role, points, words in rows
+    ]
 
 
 def names_level(level: str, name: str) -> bool:
@@ -234,7 +237,7 @@ def names_level(level: str, name: str) -> bool:
     rest = _BEFORE_LEVEL.sub("", joined)
     return any(
         role == level and points > 0 and (pattern.fullmatch(joined) or pattern.fullmatch(rest)) is not None
-        for role, points, pattern in _weights()
+        for role, points, pattern, _ in _weights()
     )
 
 

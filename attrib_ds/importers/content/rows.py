@@ -123,9 +123,7 @@ class Rows:
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
-            is_status = (
-                of == "status" and len(known) * (2 if column in named else 1) >= len(classes)
-            )
+            is_status = of == "status" and len(known) * (2 if column in named else 1) >= len(classes)
             if is_kind or is_status:
                 found.append((column, classes))
         return found
@@ -179,17 +177,20 @@ class Rows:
                 count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
                 counted.others.append(f"{count:,} {each} counted")
 
-    def by_kind(self, counted: Counted) -> None:
-        """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts."""
+    def by_kind(self, counted: Counted, *, has_values: bool) -> None:
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts.
+
+        Without values, only sales count.
+        """
         for column, classes in self.classes("kind")[:1]:
             counted.columns.add(column)
             word = self.source.word(column)
             whens = " ".join(
                 f"WHEN {literal(each)} THEN {literal(str(name))}" for each, name in classes.items()
             )
-            counted.kind = f"CASE {word} {whens} ELSE 'sale' END"
+            counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
             for each, name in classes.items():
-                if name == "fee":
+                if name == "fee" or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
