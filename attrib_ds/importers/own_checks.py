@@ -1,17 +1,19 @@
 """Check conversions of users' files: lines of orders, values that are not known, statuses and pages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import contract, display, errors, sql_results
 from attrib_ds.importers import columns, formats, own_table
-from attrib_ds.importers.content import rows
+from attrib_ds.importers.content import files, rows
 from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources, text_files
+from attrib_ds.records.frames import FrameOrPath
 
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
@@ -125,6 +127,33 @@ def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
                     field=table.argument,
                 )
             person_ids.warn_of_rounded(table.name, str(column), count, example)
+
+
+def together(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[FrameOrPath], *, encoding: str | None
+) -> pa.Table:
+    """Return conversions of several files as one table: the latest state of each, rows of two files once."""
+    selected = []
+    for number, part in enumerate(parts):
+        source, _ = files.opened(connection, part, argument="conversions", encoding=encoding)
+        texts = [f"{source.text(name)} AS {sources.quoted(name)}" for name in source.columns]
+        selected.append(f'SELECT {number} AS "#file", {", ".join(texts)} FROM {source.relation}')
+    every = f'SELECT *, count(*) AS "#times" FROM ({" UNION ALL BY NAME ".join(selected)}) GROUP BY ALL'
+    most = f'SELECT * EXCLUDE ("#file", "#times"), max("#times") AS "#times" FROM ({every}) GROUP BY ALL'
+    query = (
+        f'SELECT * EXCLUDE ("#times") FROM ({most}), LATERAL (SELECT unnest(range("#times"))) AS each(one)'
+    )
+    union = sql_results.read_arrow(connection, f"SELECT * EXCLUDE (one) FROM ({query}) ORDER BY ALL")
+    whole = sources.open_source(connection, union, argument="conversions")
+    found = formats.recognised(whole.columns, "conversions", name="conversions", has_people=True)
+    named = [] if found is None else found.role("conversion", whole.columns)
+    refunds = [] if found is None else formats.matching(found.less, whole.columns)
+    if named:
+        states = rows.Rows(connection, whole, named[:1]).latest_states(named[0], rows.Counted(), refunds)
+        union = (
+            union if states is None else sql_results.read_arrow(connection, states).drop_columns(sources.ROW)
+        )
+    return union
 
 
 def count_rows(

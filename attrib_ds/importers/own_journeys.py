@@ -44,7 +44,7 @@ _REPEATED: Final = (
 
 def read_journeys(
     touchpoints: FrameOrPath,
-    conversions: FrameOrPath | None = None,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None = None,
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
@@ -71,9 +71,9 @@ def read_journeys(
     touchpoints : str, Path or DataFrame
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count.
-    conversions : str, Path or DataFrame, optional
-        One row per conversion; without it, touchpoints whose flag column is 1, true, t, yes or y are
-        conversions. A table without rows is a period without conversions.
+    conversions : str, Path or DataFrame, or a list of those, optional
+        One row per conversion; of a conversion in several files, the latest state counts. Without it,
+        touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a period without conversions.
     columns : mapping of str to str or list of str, optional
         Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
         ``value``, ``refund``, ``quantity``, ``currency``), for columns without a common name;
@@ -208,6 +208,8 @@ def read_journeys(
             touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
         )
         return with_spend(replace(visits, notes=(touch_table.note, *visits.notes)))
+    if isinstance(conversions, list | tuple):
+        conversions = own_checks.together(connection, conversions, encoding=encoding)
     _check_same(touchpoints, conversions)
     if conversions is None:
         conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)

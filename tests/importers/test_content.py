@@ -244,6 +244,21 @@ def test_g263_states_without_an_order_are_refused(read):
         read(STATES + PAID + PAID.replace("bezahlt", "fehlgeschlagen"))
 
 
+SHOP = ["Name", "Email", "Financial Status", "Lineitem name", "Total", "Created at"]
+
+
+@pytest.mark.parametrize(("states", "worth"), [(("pending", "paid"), 50.0), (("paid", "refunded"), 0.0)])
+def test_g263_exports_of_a_shop_given_together(states, worth):
+    """The order of the files does not matter, and an order in both counts once."""
+    visits = pd.DataFrame({"email": ["a@x.example"], "channel": ["Ads"], "date": ["2025-09-01"]})
+    row = ["#1", "a@x.example", "", "Shirt", "50", "2025-09-03"]
+    same = ["#2", "a@x.example", "paid", "Shirt", "7", "2025-09-03"]
+    files = [pd.DataFrame([[*row[:2], state, *row[3:]], same], columns=SHOP) for state in states]
+    for each in (files, files[::-1]):
+        events = at.read_journeys(visits, each).events
+        assert events["statistics.revenue"].sum() == worth + 7
+
+
 class TestRefused:
     """What reads both ways stays refused, for this reason and with a way on."""
 

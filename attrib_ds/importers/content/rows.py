@@ -234,11 +234,10 @@ class Rows:
             of_change = written_values.instants(self.connection, relation, word, dayfirst=None).sql
         whole = f"hash({', '.join(self.source.text(name) for name in self.source.columns)})"
         groups = (
-            f"SELECT {key} AS id, count(*) AS n, count(DISTINCT {record}) AS records, count(DISTINCT "
-            f"{whole}) AS states, "
+            f"SELECT {key} AS id, {record} AS record, count(*) AS n, count(DISTINCT {whole}) AS states, "
             f"count(DISTINCT {ranks}) AS ranks, count(DISTINCT {of_change}) AS changes, "
-            f"bool_or({ranks} IS NULL) AS unranked "
-            f"FROM {relation} WHERE {key} IS NOT NULL GROUP BY 1 HAVING n > 1 AND records = 1 AND states = n"
+            f"bool_or({ranks} IS NULL) AS unranked FROM {relation} WHERE {key} IS NOT NULL GROUP BY ALL "
+            "HAVING n > 1 AND states = n"
         )
         unclear = self.connection.execute(
             f"SELECT min(id) FILTER (changes < n AND (ranks < n OR unranked)), count(*) FROM ({groups})"
@@ -256,9 +255,10 @@ class Rows:
             f"{display.counted(unclear[1], 'records')} in several states, of which the latest counts"
         )
         order = f"{of_change} DESC NULLS LAST, {ranks} DESC"
+        is_latest = f"row_number() OVER (PARTITION BY {key}, {record} ORDER BY {order}) = 1"
         return (
-            f"SELECT * FROM {relation} QUALIFY {key} IS NULL OR {key} NOT IN (SELECT id FROM ({groups})) OR "
-            f"row_number() OVER (PARTITION BY {key} ORDER BY {order}) = 1"
+            f"SELECT * FROM {relation} QUALIFY {key} IS NULL "
+            f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
         )
 
 
