@@ -72,8 +72,9 @@ def read_journeys(
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count.
     conversions : str, Path or DataFrame, or a list of those, optional
-        One row per conversion; of a conversion in several files, the latest state counts. Without it,
-        touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a period without conversions.
+        One row per conversion; of one in several files, the latest state counts. Without it,
+        touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a
+        period without conversions.
     columns : mapping of str to str or list of str, optional
         Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
         ``value``, ``refund``, ``quantity``, ``currency``), for columns without a common name;
@@ -406,15 +407,17 @@ _LEAST_SHARE, _MARGIN = 0.2, 0.05
 
 def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
     """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
-    seen, known = (
-        f"SELECT DISTINCT {table.identity(str(column))} AS person FROM {table.source.relation} "
-        f"WHERE {table.source.word(str(column))} IS NOT NULL"
+    seen, own = (
+        (table.identity(str(column)), table.source.relation)
         for table, column in zip(tables, columns, strict=True)
     )
     ((share,),) = (
         tables[0]
         .connection.execute(
-            f"SELECT coalesce(avg(CAST(person IN ({seen}) AS INTEGER)), 0) FROM ({known} LIMIT {_PEOPLE})"
+            f"WITH known AS MATERIALIZED (SELECT DISTINCT {own[0]} AS person FROM {own[1]} "
+            f"WHERE {own[0]} IS NOT NULL ORDER BY person LIMIT {_PEOPLE}), met AS (SELECT {seen[0]} AS person "
+            f"FROM {seen[1]} WHERE {seen[0]} IN (SELECT person FROM known)) SELECT coalesce(avg(CAST(person IN "
+            "(SELECT person FROM met) AS INTEGER)), 0) FROM known"
         )
         .fetchall()
     )

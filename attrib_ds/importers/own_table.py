@@ -649,7 +649,7 @@ class OwnTable:
 
     def identity(self, column: str) -> str:
         """Return SQL by which the people of two tables are compared."""
-        return rf"regexp_replace(lower({self.source.word(column)}), '^(\d+)\.0$', '\1')"
+        return _without_fraction(f"lower({self.source.word(column)})")
 
     # -- reading cells
 
@@ -768,7 +768,7 @@ class OwnTable:
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
-            known = rf"regexp_replace({known}, '\.0$', '')"
+            known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
         return f"CASE WHEN NOT ({is_nobody}) THEN {known} END"
@@ -1089,6 +1089,14 @@ def _likeness(column: str, names: Sequence[str]) -> float:
 def level_of(column: str) -> str | None:
     """Return the level of a node that a column names, or None."""
     return _LEVELS.get(folded(column))
+
+
+def _without_fraction(word: str) -> str:
+    """Return SQL for text in which whole numbers have no decimal point, as pandas writes them."""
+    return (
+        rf"CASE WHEN ends_with({word}, '.0') THEN regexp_replace({word}, '^(-?\d+)\.0$', '\1') ELSE "
+        rf"{word} END"
+    )
 
 
 def _is_value(name: str) -> bool:
