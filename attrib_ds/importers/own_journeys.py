@@ -401,6 +401,8 @@ def _user_columns(
 
 #: Distinct people of the conversions that are looked for among the touchpoints.
 _PEOPLE: Final = 2_000
+#: Columns of a table in which people are looked for.
+_MOST_COLUMNS: Final = 10
 #: How much two columns must have in common, and more than any others.
 _LEAST_SHARE, _MARGIN = 0.2, 0.05
 
@@ -411,16 +413,13 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
         (table.identity(str(column)), table.source.relation)
         for table, column in zip(tables, columns, strict=True)
     )
-    ((share,),) = (
-        tables[0]
-        .connection.execute(
-            f"WITH known AS MATERIALIZED (SELECT DISTINCT {own[0]} AS person FROM {own[1]} "
-            f"WHERE {own[0]} IS NOT NULL ORDER BY person LIMIT {_PEOPLE}), met AS (SELECT {seen[0]} AS person "
-            f"FROM {seen[1]} WHERE {seen[0]} IN (SELECT person FROM known)) SELECT coalesce(avg(CAST(person IN "
-            "(SELECT person FROM met) AS INTEGER)), 0) FROM known"
-        )
-        .fetchall()
+    query = (
+        f"WITH known AS MATERIALIZED (SELECT DISTINCT {own[0]} AS person FROM {own[1]} WHERE {own[0]} IS NOT "
+        f"NULL ORDER BY person LIMIT {_PEOPLE}), met AS (SELECT {seen[0]} AS person FROM {seen[1]} "
+        f"WHERE {seen[0]} IN (SELECT person FROM known)) "
+        "SELECT coalesce(avg(CAST(person IN (SELECT person FROM met) AS INTEGER)), 0) FROM known"
     )
+    ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)
 
 
@@ -433,7 +432,7 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
         If two pairs meet alike and no name tells which has the people.
     """
     pairs = []
-    for first, second in product(*(table.people() for table in tables)):
+    for first, second in product(*(table.people()[:_MOST_COLUMNS] for table in tables)):
         share = _meeting(tables, (first.name, second.name))
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")

@@ -296,7 +296,7 @@ class OwnTable:
             ]
             found.sort(key=lambda item: -item[0])
         else:
-            found = evidence.ranked(columns, role, kinds)
+            found = evidence.ranked(columns, role, kinds or ())
         fitting = {name for _, name in found}
         known = [name for name in named if name in fitting or role == "conversion"]
         weak = [
@@ -637,15 +637,16 @@ class OwnTable:
         )
 
     def people(self) -> list[evidence.Column]:
-        """Return the columns that may have people, by their values."""
+        """Return the columns that may have people by their values, the best names first."""
         others = ("instant", "clock", "currency", "address", "medium", "source")
-        return [
+        found = [
             each
             for each in self.profile.values()
             if each.filled
             and not any(each.holds(kind) for kind in others)
             and not (each.holds("amount") and each.has_decimals and not each.holds("float"))
         ]
+        return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 
     def identity(self, column: str) -> str:
         """Return SQL by which the people of two tables are compared."""

@@ -215,7 +215,7 @@ def _of_printout(text: str) -> pa.Table | None:
     if number is None:
         return None
     spans = [match.span() for match in re.finditer("-+", lines[number])]
-    ends = [start for start, _ in spans[1:]] + [None]
+    ends: list[int | None] = [*(start for start, _ in spans[1:]), None]
     below = [line for line in lines[number + 1 :] if line.strip() and not re.match(r"\s*\(\d+ rows?", line)]
     return _table(
         [
