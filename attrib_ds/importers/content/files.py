@@ -3,6 +3,7 @@
 import codecs
 import csv
 import re
+import string
 import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
@@ -295,12 +296,14 @@ def _score(text: str, letters: str, words: Sequence[str]) -> float:
     if not found:
         return 0
     if not letters:
-        fits = sum(all(c.isascii() or _is_eastern(c) for c in word) for word in found)
+        fits = sum(all(not c.isalpha() or _is_eastern(c) for c in word) for word in found)
         known = sum(any(each in word for each in words) for word in found)
     else:
         own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
+        # Only Latin letters stand beside those of ASCII in one word.
+        own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
         fits = sum(
-            all(c.isascii() or c in own for c in word)
+            all(c in own or (c.isascii() and not c.isalpha()) for c in word)
             and (word.islower() or word.istitle() or word.isupper())
             for word in found
         )

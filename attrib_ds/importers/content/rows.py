@@ -23,7 +23,10 @@ _NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee",
 #: Which state of a record is the later one.
 _RANKS: Final = {"pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
 #: Words for an end that does not follow a payment.
-_UNRANKED: Final = re.compile(r"fail|declin|refus|abgelehnt|mislukt|echou|fallid|expire|失敗|失败|nieudan")
+_UNRANKED: Final = re.compile(
+    "fail|fehlgeschlag|echec|falhou|misslyck|basarisiz|rechaz|recusad|rifiutat|geweigerd|nekad|odrzuc"
+    "|declin|refus|abgelehnt|mislukt|echou|fallid|expire|失敗|失败|nieudan"
+)
 
 
 @dataclass
