@@ -296,7 +296,9 @@ class OwnTable:
             ]
             found.sort(key=lambda item: -item[0])
         else:
-            found = evidence.ranked(columns, role, kinds or ())
+            # The instants of a table are no amounts.
+            free = [each for each in columns if role == "date" or each.name != self.columns.get("date")]
+            found = evidence.ranked(free, role, kinds or ())
         fitting = {name for _, name in found}
         known = [name for name in named if name in fitting or role == "conversion"]
         weak = [
