@@ -286,7 +286,7 @@ class OwnTable:
             return list(named)
         columns = [each for each in self.profile.values() if each.filled]
         if role == "conversion":
-            others = [kind for kind in evidence.KINDS if kind not in {"code", "count", "amount"}]
+            others = [kind for kind in evidence.KINDS if kind not in {"code", "count", "amount", "float"}]
             found = [
                 (points, each.name)
                 for each in columns
@@ -511,7 +511,7 @@ class OwnTable:
         """Return the only column without a role of unlike values, in a table of unknown names."""
         if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
             return None
-        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount"}]
+        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount", "float"}]
         used = {
             name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
         }
