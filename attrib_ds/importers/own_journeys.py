@@ -437,6 +437,9 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
         if share >= _LEAST_SHARE:
             is_sure = first.holds("email") or first.holds("code")
             points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
+            if not (is_sure or any(points) or (first.holds("long") and second.holds("long"))):
+                # Small numbers meet by chance.
+                continue
             pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
     pairs.sort(reverse=True)
     if len(pairs) > 1 and pairs[0][0] - pairs[1][0] < _MARGIN and pairs[0][0] < 1 + _MARGIN:

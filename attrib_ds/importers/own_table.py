@@ -286,7 +286,11 @@ class OwnTable:
             return list(named)
         columns = [each for each in self.profile.values() if each.filled]
         if role == "conversion":
-            others = [kind for kind in evidence.KINDS if kind not in {"code", "count", "amount", "float"}]
+            others = [
+                kind
+                for kind in evidence.KINDS
+                if kind not in {"code", "count", "moment", "amount", "flag", "long", "float"}
+            ]
             found = [
                 (points, each.name)
                 for each in columns
@@ -298,6 +302,7 @@ class OwnTable:
         else:
             # The instants of a table are no amounts.
             free = [each for each in columns if role == "date" or each.name != self.columns.get("date")]
+            free = [each for each in free if role != "value" or not each.holds("flag")]
             found = evidence.ranked(free, role, kinds or ())
         fitting = {name for _, name in found}
         known = [name for name in named if name in fitting or role == "conversion"]
@@ -310,7 +315,10 @@ class OwnTable:
         looser = [name for points, name in found if points > (5 if weak else 0) and name not in known]
         if role == "date" and not looser and not strong:
             # One column of instants needs no name.
-            looser = [name for points, name in found if points == 0]
+            sure = ("instant", "moment")
+            looser = [
+                name for points, name in found if points == 0 and any(map(self.profile[name].holds, sure))
+            ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
             self._check_equal(role, looser)
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
@@ -511,7 +519,7 @@ class OwnTable:
         """Return the only column without a role of unlike values, in a table of unknown names."""
         if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
             return None
-        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount", "float"}]
+        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount", "long", "float"}]
         used = {
             name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
         }
@@ -725,22 +733,25 @@ class OwnTable:
     def _number(self, role: str, column: str, *, is_count: bool) -> str:
         """Return SQL for a column of numbers, with or without thousands separators, as DOUBLE."""
         word = self.source.word(column)
-        if self.source.types[column] != "VARCHAR":
-            return f"TRY_CAST({word} AS DOUBLE)"
-        if column not in self._amounts:
-            self._amounts[column] = written_values.amounts(
-                self.connection,
-                self.source.relation,
-                word,
-                decimal=self.formats.decimal,
-                place=f"the column {column!r} of {self.name}",
-                field=role,
-                is_count=is_count,
-                has_currency=self.has_currency,
-            )
+        sql = f"TRY_CAST({word} AS DOUBLE)"
+        if self.source.types[column] == "VARCHAR":
+            if column not in self._amounts:
+                self._amounts[column] = written_values.amounts(
+                    self.connection,
+                    self.source.relation,
+                    word,
+                    decimal=self.formats.decimal,
+                    place=f"the column {column!r} of {self.name}",
+                    field=role,
+                    is_count=is_count,
+                    has_currency=self.has_currency,
+                )
+            sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
-        sql = self._amounts[column].sql
-        return sql if divisor is None else f"({sql}) / {divisor}"
+        if divisor is None:
+            return sql
+        self.say(f"{column} divided by {divisor:,}")
+        return f"({sql}) / {divisor}"
 
     # -- selecting columns
 
