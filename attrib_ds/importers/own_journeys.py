@@ -282,7 +282,7 @@ def read_journeys(
         sightings="sightings",
         aliases=present_names,
     )
-    notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
+    notes = tuple(dict.fromkeys(table.note for table in (touch_table, conversion_table) if table.note))
     for note in notes:
         warn(note)
     columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}

@@ -172,7 +172,9 @@ class OwnTable:
             )
         if self.format is not None:
             self.source, self.note = self.format.applied(connection, self.source)
-        elif said:
+        else:
+            self.source = files.tidied(connection, self.source, said)
+        if said:
             self.say(", ".join(said))
 
     def say(self, said: str) -> None:

@@ -59,7 +59,7 @@ def opened(
             source = _from_file(connection, path, argument, encoding, said)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
-    return _tidied(connection, source, said), said
+    return _without_index(connection, source), said
 
 
 def _from_file(
@@ -321,9 +321,8 @@ def _is_eastern(character: str) -> bool:
 # -- what is no data
 
 
-def _tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
-    """Leave out columns of an index and without values, repeated headers, totals and notes below."""
-    source = _without_index(connection, source)
+def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
+    """Return a table without repeated headers, totals and notes below, which are said."""
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     if not texts or not source.rows:
         return source
