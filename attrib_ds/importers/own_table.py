@@ -302,9 +302,15 @@ class OwnTable:
             ]
             found.sort(key=lambda item: -item[0])
         else:
-            # The instants of a table are no amounts.
-            free = [each for each in columns if role == "date" or each.name != self.columns.get("date")]
-            free = [each for each in free if role != "value" or not each.holds("flag")]
+            free = columns
+            if role == "value":
+                # Instants are no amounts, nor are flags.
+                is_at = {
+                    each.name
+                    for each in columns
+                    if each.holds("count") and evidence.weight("date", each.name) > 0
+                }
+                free = [each for each in columns if each.name not in is_at and not each.holds("flag")]
             found = evidence.ranked(free, role, kinds or ())
         fitting = {name for _, name in found}
         known = [name for name in named if name in fitting or role == "conversion"]
