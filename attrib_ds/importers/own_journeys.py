@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial, reduce
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
+from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import rows as rows_of
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
@@ -42,7 +44,7 @@ _REPEATED: Final = (
 
 def read_journeys(
     touchpoints: FrameOrPath,
-    conversions: FrameOrPath | None = None,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None = None,
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
@@ -60,6 +62,7 @@ def read_journeys(
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
     spend_sheet: str | None = None,
     aliases: Mapping[str, str] | None = None,
+    statuses: Mapping[str, bool] | None = None,
 ) -> journey_tables.Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
@@ -68,9 +71,10 @@ def read_journeys(
     touchpoints : str, Path or DataFrame
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count.
-    conversions : str, Path or DataFrame, optional
-        One row per conversion; without it, touchpoints whose flag column is 1, true, t, yes or y are
-        conversions. A table without rows is a period without conversions.
+    conversions : str, Path or DataFrame, or a list of those, optional
+        One row per conversion; of one in several files, the latest state counts. Without it,
+        touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a
+        period without conversions.
     columns : mapping of str to str or list of str, optional
         Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
         ``value``, ``refund``, ``quantity``, ``currency``), for columns without a common name;
@@ -126,6 +130,10 @@ def read_journeys(
         Present names of campaigns, channels and other nodes by their former names, such as
         ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
         ``_`` do not count. A name that was changed twice has the last one.
+    statuses : mapping of str to bool, optional
+        Whether conversions with a status count, by the status, such as ``{"pending": False}``. By
+        default those that were cancelled, refunded, voided, refused, failed, expired or lost do not, nor do
+        tests and drafts.
 
     Returns
     -------
@@ -195,12 +203,14 @@ def read_journeys(
     with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
-    if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
+    if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(
             touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
         )
         return with_spend(replace(visits, notes=(touch_table.note, *visits.notes)))
+    if isinstance(conversions, list | tuple):
+        conversions = own_checks.together(connection, conversions, encoding=encoding)
     _check_same(touchpoints, conversions)
     if conversions is None:
         conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
@@ -246,6 +256,7 @@ def read_journeys(
         is_among=is_among,
         currency=currency,
         aggregate=aggregate,
+        statuses=statuses,
     )
     _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
     if views is not None:
@@ -271,7 +282,7 @@ def read_journeys(
         sightings="sightings",
         aliases=present_names,
     )
-    notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
+    notes = tuple(dict.fromkeys(table.note for table in (touch_table, conversion_table) if table.note))
     for note in notes:
         warn(note)
     columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
@@ -331,8 +342,7 @@ def find_columns(
     rows: object, roles: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
     """Return the columns of a file or frame, those of each role, the first rows and what they are."""
-    # In another encoding, too, the file has columns.
-    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats(encoding="latin-1"))
+    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
@@ -378,12 +388,68 @@ def _user_columns(
             (device, None) if user is None and not _shared(devices) else (user, device)
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
+    if not all(map(any, chosen)) or not _meeting(tables, [user or device for user, device in chosen]):
+        met = _people_by_values(tables)
+        chosen = [(column, None) for column in met] if met else chosen
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
             column = next(iter(emails[each]), None) or tables[each].find("user", named, called=called[each])
             chosen[each] = (column, None)
     return chosen
+
+
+#: Distinct people of the conversions that are looked for among the touchpoints.
+_PEOPLE: Final = 2_000
+#: Columns of a table in which people are looked for.
+_MOST_COLUMNS: Final = 10
+#: How much two columns must have in common, and more than any others.
+_LEAST_SHARE, _MARGIN = 0.2, 0.05
+
+
+def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
+    """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
+    seen, own = (
+        (table.identity(str(column)), table.source.relation)
+        for table, column in zip(tables, columns, strict=True)
+    )
+    query = (
+        f"WITH known AS MATERIALIZED (SELECT DISTINCT {own[0]} AS person FROM {own[1]} WHERE {own[0]} IS NOT "
+        f"NULL ORDER BY person LIMIT {_PEOPLE}), met AS (SELECT {seen[0]} AS person FROM {seen[1]} "
+        f"WHERE {seen[0]} IN (SELECT person FROM known)) "
+        "SELECT coalesce(avg(CAST(person IN (SELECT person FROM met) AS INTEGER)), 0) FROM known"
+    )
+    ((share,),) = tables[0].connection.execute(query).fetchall()
+    return float(share)
+
+
+def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> tuple[str, str] | None:
+    """Return the pair of columns whose values meet most; names decide between pairs that meet alike.
+
+    Raises
+    ------
+    InvalidRequest
+        If two pairs meet alike and no name tells which has the people.
+    """
+    pairs = []
+    for first, second in product(*(table.people()[:_MOST_COLUMNS] for table in tables)):
+        share = _meeting(tables, (first.name, second.name))
+        if share >= _LEAST_SHARE:
+            is_sure = first.holds("email") or first.holds("code")
+            points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
+            if not (is_sure or any(points) or (first.holds("long") and second.holds("long"))):
+                # Small numbers meet by chance.
+                continue
+            pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
+    pairs.sort(reverse=True)
+    if len(pairs) > 1 and pairs[0][0] - pairs[1][0] < _MARGIN and pairs[0][0] < 1 + _MARGIN:
+        either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
+        raise InvalidRequest(
+            f"touchpoints: the people may be those of {either}; say which with "
+            f"columns={{'user': {pairs[0][1]!r}, 'conversion_user': {pairs[0][2]!r}}}",
+            field="user",
+        )
+    return pairs[0][1:] if pairs else None
 
 
 def _named_users(
@@ -474,6 +540,7 @@ def _read_conversions(
     is_among: bool,
     currency: str | None,
     aggregate: bool,
+    statuses: Mapping[str, bool] | None = None,
 ) -> tuple[pa.Table, pd.DataFrame]:
     called = "conversion_date" if has_own_table else "date"
     if "conversion_date" in named:
@@ -485,25 +552,36 @@ def _read_conversions(
     if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
+        if has_own_table and identity is None and table.format is None:
+            identity = table.only_id()
         table.take_word("conversion", identity)
-    value = table.find("value", named, required=False)
+    value = table.find_value(named, has_own_table=has_own_table)
+    counted_rows = rows_of.Counted()
+    if has_own_table and table.format is None:
+        counted_rows = own_checks.count_rows(table, identity, value, statuses or {})
+        where = " AND ".join([where, *(f"({gone}) IS NOT TRUE" for gone in counted_rows.left_out.values())])
     if has_own_table:
-        own_checks.leave_out_lines(table, value, identity)
+        if not counted_rows.kind:
+            own_checks.leave_out_lines(table, value, identity)
         if value is None:
             own_checks.warn_of_amounts(table)
-        own_checks.warn_of_statuses(table)
     quantity = table.find_quantity(named, value)
+    table.has_currency = currency is not None or table.find_currency(named, value) is not None
     if value is not None and quantity is not None:
         table.take_product(value, quantity)
     else:
         table.take_number("value", value, optional_if="true")
     if value is not None:
+        table.take_rest(value)
         table.take_less(named)
-        own_checks.warn_of_refunds(table)
+    if counted_rows.kind:
+        table.take_sql("kind", counted_rows.kind)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
+    if "conversion" in events.column_names and "value" in events.column_names:
+        events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     own_checks.warn_of_negative(table, events)
     if aggregate:
         return _add_up(table, events, rejected, where)

@@ -117,6 +117,8 @@ def read_sequences(
     table.take_value(value)
     table.take_currency(table.find_currency(named, value), journeys.checked_currency(currency))
     rows, rejected = table.read()
+    if table.note:
+        warn(table.note)
     optional = {name: name for name in ("value", "currency", "nulls") if name in rows.column_names}
     paths = Paths.from_sequences(
         to_pandas(rows), path="path", conversions="conversions", separator=separator, **optional
@@ -176,6 +178,8 @@ def read_spend(
     if day is not None:
         table.take_date([day])
     rows, rejected = table.read(may_be_empty=True)
+    if table.note and not is_report:
+        warn(table.note)
     if not rows.num_rows:
         warn(f"{table.name} has no rows, so that no spend is known")
     if ignore_case:

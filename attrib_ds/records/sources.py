@@ -190,6 +190,8 @@ def open_source(
     argument: str,
     opaque: Collection[str] = (),
     encoding: str | None = None,
+    form: str | None = None,
+    tolerant: bool = False,
 ) -> Source:
     """Copy a frame, an Arrow table or a file into a new table of a connection.
 
@@ -211,6 +213,10 @@ def open_source(
         Properties with an open shape, kept as JSON text.
     encoding : str, optional
         Encoding of delimited text; by default UTF-16 where the first bytes say so, or else UTF-8.
+    form : str, optional
+        Ending that the name of the file has by its content; by default its own counts.
+    tolerant : bool, default False
+        Whether columns of delimited text may have no name.
 
     Returns
     -------
@@ -235,7 +241,9 @@ def open_source(
     """
     try:
         if isinstance(source, str | Path):
-            return _open_path(connection, Path(source), argument, opaque, encoding)
+            return _open_path(
+                connection, Path(source), argument, opaque, encoding=encoding, form=form, tolerant=tolerant
+            )
         if isinstance(source, pd.DataFrame):
             source = with_index(source)
             check_names(source.columns, argument)
@@ -258,12 +266,16 @@ def _open_path(
     path: Path,
     argument: str,
     opaque: Collection[str],
+    *,
     encoding: str | None,
+    form: str | None,
+    tolerant: bool,
 ) -> Source:
     path = path.expanduser()
-    text_files.check_content(path, argument)
+    if form is None:
+        text_files.check_content(path, argument)
     name = path.name.casefold()
-    extension = Path(name.removesuffix(".gz")).suffix
+    extension = form or Path(name.removesuffix(".gz")).suffix
     if extension not in _EXTENSIONS or (extension in (*_PARQUET, *WORKBOOKS) and name.endswith(".gz")):
         raise InvalidRequest(
             f"{argument}: the name {path.name!r} does not say what is in the file; "
@@ -286,7 +298,9 @@ def _open_path(
         check_names(rows.columns, argument)
         return _from_arrow(connection, _to_arrow(rows, opaque), argument, opaque)
     if extension in text_files.DELIMITED:
-        return described(connection, *text_files.copy_delimited(connection, path, argument, encoding))
+        return described(
+            connection, *text_files.copy_delimited(connection, path, argument, encoding, tolerant=tolerant)
+        )
     return _from_json_lines(connection, path, argument, opaque)
 
 

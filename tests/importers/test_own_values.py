@@ -91,7 +91,7 @@ def test_decimal_commas_and_points_in_one_column_are_refused():
         amounts("99,9", "5.5")
 
 
-@pytest.mark.parametrize("written", ["31.01.2025", "31/01/2025 10:00"])
+@pytest.mark.parametrize("written", ["03/01/2025", "3-1-2025 10:00"])
 def test_a_refused_date_is_shown_with_advice(written):
     expected = f"row 0: date is not an instant: '{written}'; .*dayfirst=True or dayfirst=False"
     with pytest.raises(errors.InvalidRequest, match=expected):
@@ -104,13 +104,6 @@ def test_a_refused_instant_is_shown():
     )
     with pytest.raises(errors.InvalidRequest, match=expected):
         read_journeys(CLICKS.assign(date="soon"), orders(revenue=["1"]))
-
-
-@pytest.mark.parametrize("counted", [45658, 45658.5, 1735725600, 1735725600000, "1735725600"])
-def test_a_count_that_is_no_instant_is_refused_with_advice(counted):
-    expected = f"date is not an instant: '{counted}'; .*pandas.to_datetime"
-    with pytest.raises(errors.InvalidRequest, match=expected):
-        read_journeys(CLICKS.assign(date=counted), orders(revenue=["1"]))
 
 
 @pytest.mark.parametrize(
@@ -143,12 +136,13 @@ def test_a_twelve_hour_clock_follows_a_local_date():
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-01-02 13:05", tz="UTC")]
 
 
-@pytest.mark.parametrize("dayfirst", [None, False, True])
 @pytest.mark.parametrize("written", ["01.02.25", "1/2/25 10:00", "01-02-25"])
-def test_a_year_of_two_digits_is_refused(written, dayfirst):
-    expected = f"date is not an instant: '{written}'; write the year with four digits"
+def test_a_year_of_two_digits_is_refused_unless_its_place_is_known(written):
+    expected = f"date is not an instant: '{written}'; .*write the year with four digits"
     with pytest.raises(errors.InvalidRequest, match=expected):
-        read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]), dayfirst=dayfirst)
+        read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
+    journeys = read_journeys(CLICKS.assign(date=written), orders(date=["2025-03-02"]), dayfirst=True)
+    assert journeys.interactions["startDate"].dt.strftime("%Y-%m-%d").tolist() == ["2025-02-01"]
 
 
 @pytest.mark.slow
