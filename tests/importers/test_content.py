@@ -141,6 +141,13 @@ def test_a_column_of_codes_is_the_currency(read, header):
     assert events["statistics.revenue.currency"].tolist() == ["EUR", "JPY"]
 
 
+def test_prices_are_no_times_of_day(read):
+    text = "id,email,date,price,quantity\n1,ann@x.example,2025-09-03,19.99,3\n2,bob@x.example,2025-09-04,0.10,1\n"
+    values, journeys = read(text)
+    assert values == {"1": 59.97, "2": 0.1}
+    assert journeys.columns["conversions"]["date"] == "date"
+
+
 def test_columns_without_a_known_name(read):
     text = "c1,c2,c3,c4\nx1,ann@x.example,2025-09-03T18:00:00Z,20.50\nx2,bob@x.example,2025-09-04T18:00:00Z,7.00\n"
     values, journeys = read(text)

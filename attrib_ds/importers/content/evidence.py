@@ -87,7 +87,7 @@ _SOURCES: Final = frozenset(
         "whatsapp",
     ]
 )
-_CLOCK: Final = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}(\.\d+)?)?( ?[AaPp]\.?[Mm]\.?)?")
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
 #: Marks of Japanese letters, which are no accents.
 _VOICED: Final = "\u3099\u309a"
