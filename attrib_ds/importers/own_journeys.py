@@ -217,6 +217,8 @@ def read_journeys(
     else:
         formats = replace(formats, sheet=conversion_sheet)
         conversion_table = own_table.OwnTable(connection, conversions, "conversions", formats)
+    if "node" not in named:
+        touch_table.split_pairs()
     of_touchpoints, of_conversions = _user_columns((touch_table, conversion_table), named)
     _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
@@ -230,6 +232,9 @@ def read_journeys(
     touch_table.take_date(touch_table.find_date(named))
     touch_table.take_word("touch", touch_table.find("touch", named, required=False))
     touch_table.take_groups()
+    touch_table.warn_of_zone()
+    if views is None and "node" not in named:
+        touch_table.warn_of_unused()
     are_views = None if views is None else touch_table.rows_of_kind(_VIEWS)
     points, rejected = touch_table.read(where=are_views or "true")
     own_checks.warn_of_copies(touch_table)
@@ -442,7 +447,11 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
                 continue
             pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
     pairs.sort(reverse=True)
-    if len(pairs) > 1 and pairs[0][0] - pairs[1][0] < _MARGIN and pairs[0][0] < 1 + _MARGIN:
+    if (
+        len(pairs) > 1
+        and pairs[0][0] - pairs[1][0] < _MARGIN
+        and (pairs[0][0] < 1 + _MARGIN or _differ(tables, pairs))
+    ):
         either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
         raise InvalidRequest(
             f"touchpoints: the people may be those of {either}; say which with "
@@ -450,6 +459,17 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
             field="user",
         )
     return pairs[0][1:] if pairs else None
+
+
+def _differ(
+    tables: tuple[own_table.OwnTable, own_table.OwnTable], pairs: Sequence[tuple[float, str, str]]
+) -> bool:
+    """Return whether the columns of the two best pairs have other people in some rows."""
+    return any(
+        table.scalar(f"bool_or({table.identity(first)} IS DISTINCT FROM {table.identity(second)})")
+        for table, first, second in zip(tables, pairs[0][1:], pairs[1][1:], strict=True)
+        if first != second and (pairs[0][1] == pairs[1][1] or pairs[0][2] == pairs[1][2])
+    )
 
 
 def _named_users(
@@ -547,6 +567,7 @@ def _read_conversions(
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     if has_own_table:
+        table.warn_of_zone()
         table.take_days()
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:

@@ -23,6 +23,7 @@ from attrib_ds.records import (
     frames,
     person_ids,
     sources,
+    text_files,
     written_files,
     written_values,
 )
@@ -62,6 +63,10 @@ _KINDS: Final = {
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+#: Names, folded, of columns with time zones.
+_ZONES: Final = frozenset(
+    ["timezone", "tz", "zeitzone", "fuseau", "fuseauhoraire", "zonahoraria", "fusoorario", "fusohorario"]
+)
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
@@ -88,6 +93,12 @@ NO_AMOUNT: Final = re.compile(
     r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
     r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
 )
+
+
+def _may_be_campaign(values: evidence.Column) -> bool:
+    """Return whether a column has words that several rows share, and nothing that is known."""
+    kinds = [kind for kind in evidence.KINDS if kind not in {"float", "long"}]
+    return 1 < values.distinct < values.filled and not any(map(values.holds, kinds))
 
 
 @dataclass(frozen=True)
@@ -401,7 +412,7 @@ class OwnTable:
             return filled[:1]
         of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
-        if not of_nodes and (len(parts) < 2 or self._levels):
+        if not of_nodes and (len(parts) < len(LEVEL_NAMES) or self._levels):
             by_content = self._levels_by_content()
             if len(by_content) > len(parts):
                 return by_content
@@ -433,12 +444,67 @@ class OwnTable:
                 level: [each.name for each in columns if each.shares.get(level, 0) > _HALF]
                 for level in levels
             }
+            free = [each for each in columns if each.name not in self._used()]
+            rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
+            if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
+                by_name["campaign"] = rest
+        for level in levels[:2] if any(by_name.values()) else ():
+            # Such as a medium under a name that is not known.
+            by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
         found: list[str] = []
         for level in levels:
             for name in [name for name in by_name[level] if name not in found][:1]:
                 found.append(name)
                 self._levels[name] = level
         return found
+
+    def _used(self) -> set[str]:
+        """Return the columns that have a role."""
+        return {
+            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
+        }
+
+    def split_pairs(self) -> None:
+        """Make two columns of one with a source and a medium, such as ``google / cpc``, beside a campaign."""
+        pairs = [each.name for each in self.profile.values() if each.holds("pair")]
+        parts = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
+        has_campaign = any(evidence.names_level("campaign", name) for name in self.source.columns)
+        if len(pairs) != 1 or parts or not has_campaign or self.format is not None:
+            return
+        word = self.source.word(pairs[0])
+        halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
+        query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {self.source.relation}"
+        relation = text_files.replace_table(self.connection, self.source.relation, query)
+        self.source = sources.described(self.connection, relation, self.source.unreadable)
+        del self.profile
+        self.say(f"{pairs[0]} read as source and medium")
+
+    def warn_of_unused(self) -> None:
+        """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
+        node = self.columns.get("node", [])
+        levels = [level_of(name) for name in ([node] if isinstance(node, str) else node)]
+        used = self._used()
+        unused = [
+            each.name
+            for each in self.profile.values()
+            if each.name not in used
+            and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
+        ]
+        if unused and (self._levels or levels == ["campaign"]):
+            errors.warn(
+                f"{self.argument}: {self.name} has columns that are not used: {', '.join(unused)}; "
+                "if they tell where visits come from, name them with columns={'node': [...]}"
+            )
+
+    def warn_of_zone(self) -> None:
+        """Warn of a column of time zones, which is not used."""
+        used = self._used()
+        zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
+        if self.format is None and any(map(self.is_filled, zones)):
+            errors.warn(
+                f"{self.argument}: the column {zones[0]!r} of {self.name} is not used; "
+                "times without an offset are read as UTC"
+            )
 
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
         """Return the columns of the page and of the referrer in a table of page views; None of others."""

@@ -151,6 +151,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "medium": lambda text: text.lower() in _MEDIA,
     "source": lambda text: text.lower() in _SOURCES,
     "tagged": lambda text: "utm_source=" in text,
+    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in _MEDIA,
 }
 
 

@@ -126,7 +126,12 @@ class Rows:
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
-            is_status = of == "status" and len(known) * (2 if column in named else 1) >= len(classes)
+            # Without a name three in four words must be known, one that leaves out and one that does not.
+            is_status = of == "status" and (
+                2 * len(known) >= len(classes)
+                if column in named
+                else 4 * len(known) >= 3 * len(classes) and (len(known) == len(classes) or len({*known}) > 1)
+            )
             if is_kind or is_status:
                 found.append((column, classes))
         return found

@@ -100,7 +100,9 @@ def test_a_group_with_the_name_of_those_without_one_is_refused():
 
 def test_a_series_in_place_of_a_frame_is_refused_in_plain_words():
     paths = Paths.from_frames(TOUCHPOINTS, ORDERS)
-    with pytest.raises(errors.InvalidRequest, match=r"spend: must be a DataFrame, got Series.*; pass its to_frame"):
+    with pytest.raises(
+        errors.InvalidRequest, match=r"spend: must be a DataFrame, got Series.*; pass its to_frame"
+    ):
         attribute(paths, "linear", spend=ORDERS["user_id"])
 
 
