@@ -210,7 +210,7 @@ W3C = "#Version: 1.0\n#Fields: id email date total\n1 ann@x.example 2025-09-03 5
         ("orders", ROWS),
         ("orders.dat", ROWS.replace(",", "|")),
         ("orders.xls", ROWS.replace(",", "\t")),
-        ("orders.bin", gzip.compress(ROWS.encode())),
+        ("orders.bin", gzip.compress(ROWS.encode(), mtime=0)),
         ("orders.csv", ROWS.replace("\n", "\r")),
         ("orders.out", PSQL),
         ("orders.txt", MYSQL),
