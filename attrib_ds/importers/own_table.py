@@ -91,7 +91,7 @@ _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
 #: Names of numbers that are not amounts of money.
 NO_AMOUNT: Final = re.compile(
     r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
-    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
+    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|units)$|^(.*[^a-z])?ts$"
 )
 
 
@@ -488,9 +488,10 @@ class OwnTable:
             each.name
             for each in self.profile.values()
             if each.name not in used
+            and evidence.weight("user", each.name) <= 0
             and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
         ]
-        if unused and (self._levels or levels == ["campaign"]):
+        if self.format is None and unused and (self._levels or levels == ["campaign"]):
             errors.warn(
                 f"{self.argument}: {self.name} has columns that are not used: {', '.join(unused)}; "
                 "if they tell where visits come from, name them with columns={'node': [...]}"

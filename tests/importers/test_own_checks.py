@@ -94,7 +94,7 @@ class TestAmounts:
         assert earned(unknown, columns={"value": "points"}) == 30
 
     def test_the_only_amount_with_decimals_is_the_value(self):
-        assert earned(orders(score_of_it=[10.0, 20.5], zip=["10115", "20095"])) == 30.5
+        assert earned(orders(outcome=[10.0, 20.5], zip=["10115", "20095"])) == 30.5
 
     def test_conversions_without_any_number_are_fine(self):
         at.read_journeys(CLICKS, orders(note=["a", "b"]))

@@ -17,6 +17,7 @@ from attrib_ds.records.sources import Source
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _SAMPLE: Final = 1_000
 _LONGEST_NAME: Final = 4
+_INCLUDING: Final = frozenset(["incl", "inkl", "including", "inclusive", "inc"])
 #: Words in names that say nothing.
 _STOP_WORDS: Final = frozenset(
     ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
@@ -206,6 +207,8 @@ def weight(role: str, name: str) -> int:
     (7, -3, 6)
     """
     words = words_of(name)
+    # What an amount includes says nothing against it.
+    words = words[: next((at for at, word in enumerate(words) if at and word in _INCLUDING), None)]
     parts = {
         "".join(words[start : start + length])
         for start in range(len(words))
