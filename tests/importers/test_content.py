@@ -342,7 +342,5 @@ def test_an_entry_of_formats_is_checked():
 
 
 def test_what_was_left_out_is_said(read):
-    with pytest.warns(
-        InputWarning, match="1 repeated headers left out, 1 rows of totals left out, 1 lines below"
-    ):
+    with pytest.warns(InputWarning, match="1 repeated header left out, 1 total left out, 1 note below"):
         read(NOTED)

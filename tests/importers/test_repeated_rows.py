@@ -31,7 +31,7 @@ def test_an_export_pasted_twice_is_warned_of(tmp_path, capsys):
     assert "orders.csv has 3 rows without an id that repeat" in capsys.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+@pytest.mark.filterwarnings("ignore:visits.csv. 1 repeated header left out")
 def test_a_header_between_two_copies_does_not_hide_them(tmp_path):
     lines = [f"{user},{channel},2025-01-01\n" for user in "uvw" for channel in ("Ads", "Search")]
     visits = tmp_path / "visits.csv"

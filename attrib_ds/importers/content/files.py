@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import sources, text_files
@@ -338,12 +339,12 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         f"{last} AND coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= "
         f"{len(source.columns) * 3 // 4}"
     )
-    for condition, word in ((is_header, "repeated headers"), (is_total, "rows of totals")):
+    for condition, word in ((is_header, "repeated headers"), (is_total, "totals")):
         ((count,),) = connection.execute(
             f"SELECT count(*) FROM {source.relation} WHERE {condition}"
         ).fetchall()
         if count and count < source.rows:
-            said.append(f"{count:,} {word} left out")
+            said.append(f"{display.counted(count, word)} left out")
             query = f"SELECT * FROM {source.relation} WHERE NOT ({condition})"
             relation = text_files.replace_table(connection, source.relation, query)
             source = sources.described(connection, relation, source.unreadable)
@@ -352,7 +353,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         pc.starts_with(source.unreadable["reason"], "1 cells "), pc.greater(source.unreadable["row"], end)
     )
     if notes := pc.sum(is_note).as_py():
-        said.append(f"{notes:,} lines below the table left out")
+        said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
 
