@@ -253,6 +253,7 @@ def test_what_no_time_zone_explains_is_no_matter_of_clocks(way, hours):
     assert not [message for message in heard(way, two_clocks(hours))[2] if "clocks:" in message]
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=examples(150), deadline=None)

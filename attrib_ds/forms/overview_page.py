@@ -302,7 +302,7 @@ class OverviewPage(elements.Displayed):
         kept = parts[chosen].conversions.count().to_pyarrow().as_py()  # type: ignore[union-attr]
         note = f"{meaning}: {kept:,} of {conversions:,} conversions."
         if paths.spend is not None:
-            note += " Spend is known only for everyone together, so there are no returns here."
+            note += " The spend is not known by group, so returns are not shown."
         return parts[chosen], [note], [*code, f"paths = paths.split(groups)[{chosen!r}]"]
 
     def _last_visits(self, field: str) -> pd.DataFrame:

@@ -29,8 +29,8 @@ class Aliases:
     Raises
     ------
     InvalidRequest
-        If it is no mapping of texts, one is blank, a former name has two present ones, or names lead back to
-        themselves.
+        If it is not a mapping of texts, a text is blank, a former name has two present names, or names lead
+        back to themselves.
 
     Examples
     --------

@@ -46,7 +46,7 @@ _SHEETS: Final = {
 _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 #: Names, folded, of columns with the price of one piece.
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
-#: Names, folded, of columns with the first page of a visit, whose rows are no page views.
+#: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.

@@ -222,9 +222,10 @@ class Overview:
         span = ""
         paths = whole = None if paths is None else paths.computed()
         if paths is not None and paths.has_dates:
-            if days is not None and len(rows):
-                days = _covered_of(days, paths)
-            rows, paths, span = _of_period(rows, paths, days)
+            if len(rows):
+                covered = _covered(paths)
+                days = None if days is None else _at_most(days, *covered)
+                rows, paths, span = _of_period(rows, paths, days, *covered)
             models = list(dict.fromkeys(rows["model"]))
         rows = rows.assign(key=rows["node_id"].fillna(""))
         shares = rows.groupby(_KEYS)["share"].sum().unstack("model", fill_value=0)
@@ -419,9 +420,8 @@ def _covered(paths: Paths) -> tuple[pd.Timestamp, pd.Timestamp]:
     return min(first, bounds.get("since", first)), max([*last, bounds.get("until", first)])
 
 
-def _covered_of(days: int, paths: Paths) -> int:
+def _at_most(days: int, first: pd.Timestamp, last: pd.Timestamp) -> int:
     """Return a number of days, or the smaller one that the paths cover, with a warning."""
-    first, last = _covered(paths)
     covered = (last - first).days + 1
     if days > covered:
         warn(
@@ -431,14 +431,13 @@ def _covered_of(days: int, paths: Paths) -> int:
     return min(days, covered)
 
 
-def _of_period(rows: pd.DataFrame, paths: Paths, days: int | None) -> tuple[pd.DataFrame, Paths, str]:
+def _of_period(
+    rows: pd.DataFrame, paths: Paths, days: int | None, first: pd.Timestamp, last: pd.Timestamp
+) -> tuple[pd.DataFrame, Paths, str]:
     """Return credits and paths of the last days, and what they are of in words.
 
     Credits under models other than those with a name stay as they are, which the words say.
     """
-    if not len(rows):
-        return rows, paths, ""
-    first, last = _covered(paths)
     if days is None:
         return rows, paths, f"Of conversions from {day_in_words(first)} to {day_in_words(last)}."
     first = last - pd.Timedelta(days=days - 1)

@@ -34,7 +34,7 @@ def codes_of_column(argument: str, currencies: pd.Series[Any]) -> pd.Series[Any]
     Raises
     ------
     InvalidRequest
-        If a value is no currency.
+        If a value is not a currency.
     """
     words = currencies.astype(TEXT)
     codes = {word: checked_code(argument, word) for word in words.dropna().unique()}

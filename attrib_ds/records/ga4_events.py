@@ -43,7 +43,7 @@ _SYNONYMS: Final = {"campaign": "campaign_name", "content": "ad_content"}
 #: Fields of an event that identify the traffic source.
 MARKS: Final = ("source", "medium", "campaign", "campaign_id", "content", "term", "gclid", "dclid")
 
-#: SQL for whether an event is a refund, which a shop's back office may send and which is no visit.
+#: SQL for whether an event is a refund, which a shop's back office may send and which is not a visit.
 IS_REFUND: Final = "event_name = 'refund'"
 
 

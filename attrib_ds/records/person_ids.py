@@ -180,7 +180,7 @@ def warn_of_crowds_in(connection: Any, relation: str, person: str, *, place: str
 
 
 def merges(size: int) -> str:
-    """Return what is wrong with ids that are too large for floats of a number of bytes."""
+    """Return the complaint about ids that are too large for a float of this size in bytes."""
     return f"holds floats above 2^{EXACT[size]}, in which different ids are one"
 
 

@@ -344,7 +344,7 @@ def require(connection: Connection, vendor_id: str, *, argument: str) -> Integra
     if existing:
         raise errors.InvalidRequest.choice(argument, vendor_id, [name for (name,) in existing])
     raise errors.InvalidRequest(
-        f"{argument}: there is no integration {vendor_id!r}, since the project has no integrations; "
+        f"{argument}: there is no integration {vendor_id!r}; the project has none yet: "
         "create one with create_integration"
     )
 

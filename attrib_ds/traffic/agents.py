@@ -238,7 +238,7 @@ def captures_address(filters: Sequence[str], address: str) -> bool:
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address, as IPv4 if it is mapped to IPv6; None if the text is no address.
+    """Return an address, as IPv4 if it is mapped to IPv6; None if the text is not an address.
 
     Examples
     --------

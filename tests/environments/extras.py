@@ -25,7 +25,7 @@ from support.browsers import browser
 ROOT = Path(__file__).parents[2]
 #: What an example needs beside its extra: ClickHouse runs inside its process.
 _BESIDE = {"clickhouse": ["chdb"]}
-_DEADLINE = 120
+_DEADLINE = 600
 _ATTRIBUTE = """
 import sys, pandas as pd, attrib_ds as at
 visits = pd.DataFrame({"user_id": ["a", "a"], "node_id": ["mail", "ads"],

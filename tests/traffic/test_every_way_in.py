@@ -190,7 +190,12 @@ WAYS = (collected, opened, as_csv, pages_of_a_platform, loaded_log, read_log, re
 @pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize(
-    ("seed", "views"), [(1, 15), *(pytest.param(seed, 90, marks=pytest.mark.slow) for seed in range(2, 12))]
+    ("seed", "views"),
+    [
+        (1, 15),
+        pytest.param(2, 90, marks=pytest.mark.slow),
+        *(pytest.param(seed, 90, marks=[pytest.mark.large, pytest.mark.slow]) for seed in range(3, 12)),
+    ],
 )
 def test_visits_nodes_and_reasons_are_the_same(way, seed, views, tmp_path):
     chosen = drawn(seed, views=views)

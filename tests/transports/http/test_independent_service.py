@@ -321,18 +321,17 @@ def test_pages_become_smaller_until_the_service_takes_them(served, variation):
 
 
 @pytest.mark.parametrize("variation", ["page-cap-7", "page-cap-100", "unsorted-pages-of-7"])
-def test_pages_that_are_shorter_than_asked_for_are_walked(served, variation):
-    world = served.vendor.world
-    # Those of one instant come in another order in each response of a service without an order of ties.
-    for number, visit in enumerate(list(world.interactions.values())[:30]):
-        world.interactions |= {
-            key: visit | {"_id": key} for key in (f"{number:020x}{tie:04x}" for tie in range(5))
-        }
-    with connected(served, variation) as shop:
+def test_pages_that_are_shorter_than_asked_for_are_walked(tmp_path, variation):
+    with serving(tmp_path, variation, users=20) as service, connected(service, variation) as shop:
+        interactions = service.vendor.world.interactions
+        # Those of one instant come in another order in each response of a service without an order of ties.
+        for number, visit in enumerate(list(interactions.values())[:30]):
+            keys = [f"{number:020x}{tie:04x}" for tie in range(5)]
+            interactions.update({key: visit | {"_id": key} for key in keys})
         found = at.search_interactions(shop, filtered=None, bots=None)
         types = at.list_event_types(shop)
-    assert set(found["_id"]) == set(served.vendor.world.interactions)
-    assert len(found) == len(served.vendor.world.interactions)
+    assert set(found["_id"]) == set(interactions)
+    assert len(found) == len(interactions)
     assert types["reference"].is_monotonic_increasing
 
 
