@@ -26,7 +26,7 @@ ROW: Final = "#row"
 #: Maximum length of a line: pyarrow cannot read a record across two blocks.
 BLOCK_BYTES: Final = 16 << 20
 DELIMITED: Final = (".csv", ".tsv")
-_DELIMITERS: Final = ",;\t|"
+DELIMITERS: Final = ",;\t|"
 _UTF_8: Final = "utf-8"
 _START_BYTES: Final = 4_096
 #: What files are by their first bytes, the endings that say so, and what to do about others.
@@ -194,6 +194,9 @@ def copy_text(
     try:
         return attempt(pa.string()), unreadable
     except (pa.ArrowException, duckdb.Error) as error:
+        if "Empty CSV file" in str(error):
+            # A header without a line break is all there is.
+            return copy_arrow(connection, pa.schema([(name, pa.string()) for name in names]).empty_table()), []
         if "UTF8" not in str(error):
             raise
     return _decoded(connection, attempt(pa.binary()), names, unreadable)
@@ -266,11 +269,11 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
         above = next((number for number, line in enumerate(start) if line.strip()), None)
         if above is None:
             raise empty_file(path, argument)
-        delimiter = max(_DELIMITERS, key=Counter(start[above]).__getitem__)
+        delimiter = max(DELIMITERS, key=Counter(start[above]).__getitem__)
         names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
     is_title = len(list(filter(str.strip, names))) < 2
     if is_title or start[above].startswith("#"):
-        tables = {mark: _below_title(start[above:], mark) for mark in _DELIMITERS}
+        tables = {mark: _below_title(start[above:], mark) for mark in DELIMITERS}
         widest = max(tables, key=lambda mark: len(tables[mark][0]) * tables[mark][2])
         below, skipped, _ = tables[widest]
         # The header itself may begin with a number sign.

@@ -314,15 +314,21 @@ class TestQuietWeek:
 
 def test_a_missing_column_of_conversions_is_named_with_its_own_option():
     with pytest.raises(errors.InvalidRequest, match=r"'conversion_date': COLUMN"):
-        read_journeys(CLICKS, pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}))
+        read_journeys(CLICKS, pd.DataFrame({"user": ["u"], "x": ["2"]}))
     with pytest.raises(errors.InvalidRequest, match=r"'conversion_user': COLUMN"):
-        read_journeys(CLICKS, pd.DataFrame({"wer": ["u"], "date": ["2025-01-02"]}))
+        read_journeys(CLICKS, pd.DataFrame({"x": ["v"], "date": ["2025-01-02"]}))
     with pytest.raises(errors.InvalidRequest, match="no column 'wann'"):
         read_journeys(
             CLICKS.rename(columns={"date": "wann"}),
             pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}),
             columns={"date": "wann"},
         )
+
+
+def test_the_only_column_of_people_or_instants_needs_no_common_name():
+    journeys = read_journeys(CLICKS, pd.DataFrame({"x": ["u"], "y": ["2025-01-02"]}))
+    assert journeys.columns["conversions"] == {"user": "x", "date": "y"}
+    assert journeys.interactions["userId"].tolist() == journeys.events["userId"].tolist()
 
 
 def test_values_of_an_export_in_no_currency_are_left_out():

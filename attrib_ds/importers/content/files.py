@@ -24,6 +24,7 @@ from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
+from attrib_ds.records.written_files import WORKBOOKS
 
 _LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _START_BYTES: Final = 1 << 16
@@ -91,6 +92,8 @@ def _from_file(
         table = _of_printout(_whole(path, encoding))
     if table is not None:
         return sources.open_source(connection, table, argument=argument)
+    if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
+        raise InvalidRequest(f"{argument}: {path.name!r} is plain text without a table, not a workbook")
     if "\r" in text and "\n" not in text:
         with TemporaryDirectory() as folder:
             copy = Path(folder) / path.name.removesuffix(".gz")
