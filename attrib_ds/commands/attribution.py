@@ -147,7 +147,7 @@ def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is not None and options.aliases:
         options.wrong_usage("--alias OLD=NEW cannot be combined with --paths")
     from attrib_ds.importers.own_paths import FilePaths, read_sequences, read_spend
-    from attrib_ds.importers.own_table import Formats
+    from attrib_ds.importers.reading import Formats
 
     columns = _columns(options)
     if options.paths is not None:

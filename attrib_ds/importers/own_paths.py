@@ -26,6 +26,7 @@ from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
+from attrib_ds.importers.reading import Formats
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
 
@@ -72,7 +73,7 @@ def read_sequences(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     separator: str = " > ",
 ) -> FilePaths:
     """Read aggregated paths from a file.
@@ -131,7 +132,7 @@ def read_spend(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     ignore_case: bool = True,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
-from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, Named, folded
+from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.importers.content import evidence, files
+from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
     export_tables,
     frames,
@@ -101,28 +102,6 @@ def _may_be_campaign(values: evidence.Column) -> bool:
     return 1 < values.distinct < values.filled and not any(map(values.holds, kinds))
 
 
-@dataclass(frozen=True)
-class Formats:
-    """How a user's files are written, as far as their content does not tell.
-
-    Attributes
-    ----------
-    dayfirst : bool, optional
-        Whether 03/04/2025 is in April.
-    decimal : {".", ","}, optional
-        Decimal mark of numbers in text.
-    encoding : str, optional
-        Encoding of delimited text that is not UTF-8.
-    sheet : str, optional
-        Sheet of a workbook; by default the first.
-    """
-
-    dayfirst: bool | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-
-
 class OwnTable:
     """A file or frame whose columns are found and selected by role.
 
@@ -185,6 +164,8 @@ class OwnTable:
             self.source, self.note = self.format.applied(connection, self.source)
         else:
             self.source = files.tidied(connection, self.source, said)
+        #: The columns that the file has.
+        self.header = {*self.source.columns}
         if said:
             self.say(", ".join(said))
 
@@ -1126,6 +1107,26 @@ class OwnTable:
         without_clock = [f"{self.source.word(column)} IS NULL" for column in clocks]
         self._select["is_day"] = " AND ".join([written, *without_clock])
 
+    # -- what was decided
+
+    def decided(self) -> dict[str, Named]:
+        """Return the columns by role, apart from those that were made; known exports have none to decide."""
+        if self.format is not None:
+            return {}
+        return {
+            role: column
+            for role, column in self.columns.items()
+            if role in OPTIONS and {*([column] if isinstance(column, str) else column)} <= self.header
+        }
+
+    def written(self) -> dict[str, Any]:
+        """Return what values show of how the columns in use are written: ``dayfirst`` and ``decimal``."""
+        used = self._used()
+        orders = {each.order for name, each in self._instants.items() if name in used and each.order}
+        marks = {each.mark for name, each in self._amounts.items() if name in used and each.mark}
+        found: dict[str, Any] = {"dayfirst": order == "dmy" for order in orders if len(orders) == 1}
+        return found | {"decimal": mark for mark in marks if len(marks) == 1}
+
     # -- reading rows
 
     def count_repeated(self, where: str) -> int:
@@ -1156,6 +1157,7 @@ class OwnTable:
         invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])
         unreadable = self.source.unreadable
         rejected = frames.to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
+        rejected["reason"] = rejected["reason"].map(in_reading)
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=frames.TEXT))
         if not valid.num_rows and (len(rejected) or not may_be_empty):
             problem = "has no rows"

@@ -67,6 +67,14 @@ _COUNTS: Final = (
     ("{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
     ("round(({} - 25569) * 86400000) * 1000", 36_526, 73_050),
 )
+_SAID_OF_WAYS: Final = ("year, month, day", "year, month, day", *["month in words"] * (len(_WAYS) - 2))
+_SAID_OF_COUNTS: Final = (
+    "seconds since 1970",
+    "milliseconds since 1970",
+    "microseconds since 1970",
+    "nanoseconds since 1970",
+    "days of Excel",
+)
 #: Number of the unit of days of Excel.
 DAYS: Final = len(_COUNTS) - 1
 _SAMPLE: Final = 1_000
@@ -83,10 +91,16 @@ class Instants:
         default time midnight.
     advice : str
         SQL of what to do about a text that is none.
+    said : str
+        How most of the texts are written, and what shows it.
+    order : {"dmy", "mdy"} or None
+        Order of day, month and year in dates such as 03/04/2025.
     """
 
     sql: str
     advice: str
+    said: str = ""
+    order: str | None = None
 
 
 def instants(
@@ -129,16 +143,17 @@ def instants(
         for count, (parts, pattern) in zip(ways, _WAYS, strict=True)
         if count or parts == "ymdhisfpo"
     ]
-    advice = "''"
+    order, advice, said = None, "''", _SAID_OF_WAYS[ways.index(max(ways))] if any(ways) else ""
     if local:
-        order, advice = _order(connection, values, word, dayfirst)
+        order, advice, said = _order(connection, values, word, dayfirst)
         read += [] if order is None else [_assembled(word, _LOCAL, f"{order}hisfpo", names)]
     if counts and max(units):
         sql, first, last = _COUNTS[units.index(max(units))]
         exact = f"TRY_CAST({word} AS BIGINT)" if "//" in sql else number.replace("word", word)
         micros = f"CASE WHEN {exact} BETWEEN {first} AND {last} THEN CAST({sql.format(exact)} AS BIGINT) END"
         read.append(f"make_timestamp({micros})")
-    return Instants(f"coalesce({', '.join(read)})", advice)
+        said = said or _SAID_OF_COUNTS[units.index(max(units))]
+    return Instants(f"coalesce({', '.join(read)})", advice, said, order)
 
 
 def moment(word: str) -> str:
@@ -197,8 +212,8 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
 
 def _order(
     connection: duckdb.DuckDBPyConnection, values: str, word: str, dayfirst: bool | None
-) -> tuple[str | None, str]:
-    """Return the order of day, month and year in dates such as 03/04/2025, if clear, and SQL of advice."""
+) -> tuple[str | None, str, str]:
+    """Return the order of day, month and year in dates such as 03/04/2025, if clear; SQL of advice; and why."""
     names = ["a", "b", "c"]
     parts = f"regexp_extract(word, {literal(_LOCAL)}, {names})"
     number = "CAST(part.{0} AS INTEGER)".format
@@ -214,25 +229,27 @@ def _order(
         f"bool_and(length(part.c) = 2 AND {number('a')} <= {next_year} AND {number('c')} <= 31) FROM {rows}"
     ).fetchall()[0]
     if other is None:
-        return None, "''"
+        return None, "''", ""
     if dayfirst is not None:
-        return ("dmy" if dayfirst else "mdy"), "''"
+        return ("dmy", "''", "day first, as chosen") if dayfirst else ("mdy", "''", "month first, as chosen")
     if day is not None and month is not None:
         said = (
             f"; {day!r} begins with the day and {month!r} with the month: write all dates alike, or pass "
             "dayfirst=True or dayfirst=False to reject the others"
         )
-        return None, _for_local(word, literal(said))
+        return None, _for_local(word, literal(said)), ""
     if may_begin_with_year and month is None:
         said = (
             "; it may be read as day, month and year, month, day and year, or year, month and day: write the "
             "year with four digits, or pass dayfirst=True or dayfirst=False"
         )
-        return None, _for_local(word, literal(said))
-    if day is not None or (month is None and (is_dotted or are_same)):
-        return "dmy", "''"
+        return None, _for_local(word, literal(said)), ""
+    if day is not None:
+        return "dmy", "''", f"day first: {day}"
     if month is not None:
-        return "mdy", "''"
+        return "mdy", "''", f"month first: {month}"
+    if is_dotted or are_same:
+        return "dmy", "''", "day first: written with dots" if is_dotted else "day and month are equal"
     shown = [
         f"strftime({_assembled(word, _LOCAL, f'{order}hisfpo', 'NULL')}, '%-d %B %Y')"
         for order in ("dmy", "mdy")
@@ -242,7 +259,7 @@ def _order(
         f"dayfirst=False, and no "
         "row has a day above 12 that tells which: pass dayfirst=True or dayfirst=False'"
     )
-    return None, _for_local(word, said)
+    return None, _for_local(word, said), ""
 
 
 def _for_local(word: str, advice: str) -> str:
@@ -374,9 +391,26 @@ def decimal_mark(
     InvalidRequest
         If the numbers contradict each other, or none of them is clear.
     """
+    mark, _ = _mark_and_proof(
+        connection, relation, word, decimal=decimal, place=place, field=field, is_count=is_count
+    )
+    return mark
+
+
+def _mark_and_proof(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    *,
+    decimal: str | None,
+    place: str,
+    field: str,
+    is_count: bool,
+) -> tuple[str, str | None]:
+    """Return the decimal mark of a column of text, and a number that shows it."""
     if decimal is not None:
         check_choice("decimal", decimal, MARKS)
-        return decimal
+        return decimal, None
     number = _joined(word)
     comma, point, separated, either = connection.execute(
         "SELECT "
@@ -392,13 +426,13 @@ def decimal_mark(
             "numbers alike"
         )
     if comma is None and point is None and is_count and separated is not None:
-        return "."
+        return ".", separated
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
             "or decimal=','"
         )
-    return "," if comma is not None else "."
+    return ("," if comma is not None else "."), comma or point
 
 
 #: Codes by what stands beside amounts, in lower case; None of signs that several currencies share.
@@ -452,10 +486,16 @@ class Amounts:
         SQL of the amount, of type DOUBLE; NULL where a text is none.
     currency : str or None
         SQL of the code of the currency that stands beside each amount, if any does.
+    mark : str or None
+        Decimal mark, if a number shows it.
+    proof : str or None
+        That number.
     """
 
     sql: str
     currency: str | None
+    mark: str | None = None
+    proof: str | None = None
 
 
 def amounts(
@@ -523,10 +563,11 @@ def amounts(
     signed = _signed(connection, relation, word_of_number)
     if decimal is None and known and {*known.values()} <= _WHOLE:
         return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
-    written = decimal_mark(
+    written, proof = _mark_and_proof(
         connection, relation, signed, decimal=decimal, place=place, field=field, is_count=is_count
     )
-    return Amounts(f"TRY_CAST({plain(signed, written)} AS DOUBLE)", currency)
+    sql = f"TRY_CAST({plain(signed, written)} AS DOUBLE)"
+    return Amounts(sql, currency, None if proof is None else written, proof)
 
 
 def _signed(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> str:
