@@ -219,16 +219,8 @@ def _read_tables(
     tables.append(table)
     points, rejected = _read_touchpoints(touch_table, table, named, touchpoints, conversions, reading)
     has_own, views = conversions is not None, "page" in touch_table.columns
-    where, is_among = _conversions_in(table, named, asked, has_own=has_own, has_views=views)
-    events, rejected_conversions = _read_conversions(
-        table,
-        named,
-        where,
-        has_own_table=has_own,
-        is_among=is_among,
-        currency=currency,
-        aggregate=reading.aggregate,
-        statuses=asked.statuses,
+    events, rejected_conversions = read_conversions(
+        table, reading, replace(asked, currency=currency), has_own=has_own, has_views=views
     )
     if reading.ignore_case:
         points = own_paths.merge_case(points, name=touch_table.name)
@@ -293,7 +285,7 @@ def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Readin
     given = {name: getattr(reading, name) for name in ways}
     return replace(
         reading,
-        columns=columns | reading.columns,
+        columns={**columns, **reading.columns},
         **{name: ways[name] or None if given[name] is None else given[name] for name in ways},
     )
 
@@ -331,6 +323,23 @@ def _read_touchpoints(
     own_checks.warn_of_copies(table)
     own_checks.warn_of_rounded_ids(table)
     return points, rejected
+
+
+def read_conversions(
+    table: own_table.OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
+) -> tuple[pa.Table, pd.DataFrame]:
+    """Return the conversions of a table, and the rejected rows."""
+    where, is_among = _conversions_in(table, reading.columns, asked, has_own=has_own, has_views=has_views)
+    return _read_conversions(
+        table,
+        reading.columns,
+        where,
+        has_own_table=has_own,
+        is_among=is_among,
+        currency=asked.currency,
+        aggregate=reading.aggregate,
+        statuses=asked.statuses,
+    )
 
 
 def _conversions_in(
@@ -477,6 +486,15 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
     )
     ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)
+
+
+def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:
+    """Return in words how many people of the conversions are among those of the touchpoints."""
+    people = [table.columns.get("user", table.columns.get("device")) for table in tables[:2]]
+    if len(people) < 2 or not all(isinstance(column, str) for column in people):
+        return ""
+    share = _meeting((tables[0], tables[1]), [str(column) for column in people])
+    return f"{share:.0%} of the people of the conversions have touchpoints"
 
 
 def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> tuple[str, str] | None:

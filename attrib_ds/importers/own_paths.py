@@ -26,7 +26,7 @@ from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
-from attrib_ds.importers.reading import Formats
+from attrib_ds.importers.reading import Formats, Reading
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
 
@@ -54,12 +54,15 @@ class FilePaths:
         The columns used, by kind and role.
     rejected : DataFrame
         ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+    reading : Reading, optional
+        How the files were read.
     """
 
     paths: Paths
     counts: dict[str, int]
     columns: dict[str, dict[str, Named]]
     rejected: pd.DataFrame
+    reading: Reading | None = None
 
     def with_spend(self, spend: pd.DataFrame, rejected: pd.DataFrame) -> FilePaths:
         """Return the same paths with more spend, and the rows of it that were rejected."""

@@ -1124,8 +1124,55 @@ class OwnTable:
         used = self._used()
         orders = {each.order for name, each in self._instants.items() if name in used and each.order}
         marks = {each.mark for name, each in self._amounts.items() if name in used and each.mark}
-        found: dict[str, Any] = {"dayfirst": order == "dmy" for order in orders if len(orders) == 1}
-        return found | {"decimal": mark for mark in marks if len(marks) == 1}
+        ways: dict[str, Any] = {}
+        if len(orders) == 1:
+            ways["dayfirst"] = orders == {"dmy"}
+        if len(marks) == 1:
+            ways["decimal"] = marks.pop()
+        return ways
+
+    def way_of(self, column: str, role: str) -> str:
+        """Return how a column with a role is written, and what shows it after a colon."""
+        if role == "date":
+            if column in self._instants:
+                return self._instants[column].said
+            return "day" if self.source.types[column] == "DATE" else "instant"
+        if role in {"value", "refund", "quantity", "spend"}:
+            amounts = self._amounts.get(column)
+            if amounts is None or amounts.mark is None:
+                return "number"
+            return f"decimal {'comma' if amounts.mark == ',' else 'point'}: {amounts.proof}"
+        if role == "currency":
+            return f"currency: {ten(self.values(column))}"
+        if role == "node" and self._levels_of(column):
+            return f"{self._levels_of(column)}: {ten(self.values(column))}"
+        return ""
+
+    def _levels_of(self, column: str) -> str | None:
+        return self._levels.get(column) or level_of(column)
+
+    def values(self, column: str) -> list[str]:
+        """Return distinct values of a column, the most frequent first; more than ten are cut."""
+        word = self.source.word(column)
+        rows = self.connection.execute(
+            f"SELECT {word} AS value FROM {self.source.relation} WHERE value IS NOT NULL GROUP BY 1 "
+            f"ORDER BY count(*) DESC, 1 LIMIT {_MAX_NAMES}"
+        ).fetchall()
+        return [value for (value,) in rows]
+
+    def samples(self, column: str, roles: Sequence[str], count: int) -> tuple[list[str], list[str]]:
+        """Return the first values of a column as they stand in the file, and as they are read."""
+        word = self.source.word(column)
+        sql = next((self._select[role] for role in roles if role in self._select), word)
+        if column in self._amounts and "value" not in roles:
+            sql = self._amounts[column].sql
+        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if "date" in roles else f"CAST({sql} AS VARCHAR)"
+        rows = self.connection.execute(
+            f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
+            f"FROM {self.source.relation} WHERE {word} IS NOT NULL "
+            f"ORDER BY {sources.quoted(sources.ROW)} LIMIT {count}"
+        ).fetchall()
+        return [before for before, _ in rows], [after for _, after in rows]
 
     # -- reading rows
 

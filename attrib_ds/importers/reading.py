@@ -125,8 +125,8 @@ class Reading:
         for role, column in self.columns.items():
             if folded(role) in _ACCOUNTS:
                 raise InvalidRequest(
-                    f"columns: {role!r} is not a role; if several people of an account share a path, name its "
-                    f"column as the user: columns={{'user': {column!r}}}",
+                    f"columns: {role!r} is not a role; if several people of an account share a path, name "
+                    f"its column as the user: columns={{'user': {column!r}}}",
                     field="columns",
                 )
             check_choice("columns", role, OPTIONS)

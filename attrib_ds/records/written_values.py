@@ -213,7 +213,7 @@ def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
 def _order(
     connection: duckdb.DuckDBPyConnection, values: str, word: str, dayfirst: bool | None
 ) -> tuple[str | None, str, str]:
-    """Return the order of day, month and year in dates such as 03/04/2025, if clear; SQL of advice; and why."""
+    """Return the order of day, month and year in local dates, if clear; SQL of advice; and what shows it."""
     names = ["a", "b", "c"]
     parts = f"regexp_extract(word, {literal(_LOCAL)}, {names})"
     number = "CAST(part.{0} AS INTEGER)".format

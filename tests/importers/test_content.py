@@ -6,6 +6,7 @@ import json
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
 import attrib_ds as at
 from attrib_ds.errors import InputWarning, InvalidRequest
@@ -25,7 +26,7 @@ def read(tmp_path):
         (tmp_path / "visits.csv").write_text(visits, encoding="utf-8")
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        journeys = at.read_journeys(tmp_path / "visits.csv", path, **options)
+        journeys = read_files(tmp_path / "visits.csv", path, **options)
         events = journeys.events
         amount = next(
             name for name in events.columns if name in {"statistics.revenue", "statistics.revenue.amount"}

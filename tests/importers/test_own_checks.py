@@ -4,6 +4,7 @@ import warnings
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
 import attrib_ds as at
 from attrib_ds.commands.attribution import as_options
@@ -21,7 +22,7 @@ def orders(**columns):
 
 
 def earned(conversions, **options):
-    credits = at.attribute(at.read_journeys(CLICKS, conversions, **options).paths(), "linear")
+    credits = at.attribute(read_files(CLICKS, conversions, **options).paths(), "linear")
     return credits["value"].sum()
 
 
@@ -154,7 +155,7 @@ class TestLines:
         lines = pd.DataFrame({"order_id": ["1", "1", "2"], "user": "u", "date": DAYS[0], name: [95, 95, 30]})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
-            assert len(at.read_journeys(CLICKS, lines, aggregate=True).events) == 2
+            assert len(at.read_journeys(CLICKS, lines, reading=at.Reading(aggregate=True)).events) == 2
         messages = [str(each.message) for each in caught]
         assert "repeats another one exactly" in messages[0]
         assert ["is the same in all rows" in message for message in messages[1:]] == [True] * is_named

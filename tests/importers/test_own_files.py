@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attrib_ds import attribute, connect, conversion_paths, errors
+from attrib_ds import Reading, attribute, connect, conversion_paths, errors
 from attrib_ds.importers.own_journeys import read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
 
@@ -110,12 +110,22 @@ def test_columns_without_common_names_can_be_named(write):
         "conversion_date": "am",
         "value": "umsatz",
     }
-    journeys = read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns)
+    journeys = read_journeys(
+        write("t.csv", touches), write("o.csv", orders), reading=Reading(columns=columns)
+    )
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
     with pytest.raises(errors.InvalidRequest, match="no column 'werb' \\(did you mean 'werber'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "werb"})
+        read_journeys(
+            write("t.csv", touches),
+            write("o.csv", orders),
+            reading=Reading(columns=columns | {"user": "werb"}),
+        )
     with pytest.raises(errors.InvalidRequest, match="columns: 'usr' is not allowed \\(did you mean 'user'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "werber"})
+        read_journeys(
+            write("t.csv", touches),
+            write("o.csv", orders),
+            reading=Reading(columns=columns | {"usr": "werber"}),
+        )
 
 
 @pytest.mark.slow
@@ -345,7 +355,7 @@ def test_renamed_campaigns_are_one_in_touchpoints_and_spend():
     of_levels = read_journeys(
         tree,
         orders,
-        columns={"node": ["Group", "Name"]},
+        reading=Reading(columns={"node": ["Group", "Name"]}),
         aliases={"google": "Search", "Spring Sale": "Summer"},
     )
     assert set(of_levels.interactions["nodeId"]) == {"Search/Summer", "Search/summer sale"}

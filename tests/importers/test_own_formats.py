@@ -4,10 +4,11 @@ import warnings
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
-from attrib_ds import attribute, errors, read_ga4, read_journeys
+from attrib_ds import Reading, attribute, errors, read_ga4, read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
-from attrib_ds.importers.own_table import Formats
+from attrib_ds.importers.reading import Formats
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 ORDER = {"order_id": ["1"], "user": ["u"], "date": ["2025-01-02"]}
@@ -20,7 +21,7 @@ def values(**columns):
     options = {
         name: columns.pop(name) for name in ("decimal", "currency") if isinstance(columns.get(name), str)
     }
-    events = read_journeys(CLICKS, pd.DataFrame(orders | columns), **options).events
+    events = read_files(CLICKS, pd.DataFrame(orders | columns), **options).events
     events = events.sort_values("event.sourceId")
     return events[next(name for name in events.columns if name.startswith("statistics.revenue"))].tolist()
 
@@ -47,12 +48,14 @@ class TestEncoding:
         with pytest.warns(errors.InputWarning, match="clicks.csv: read as cp1252, not UTF-8"):
             assert read_journeys(*paths).interactions["nodeId"].tolist() == ["Bonn", "Köln"]
         # The other file is UTF-8, and read as such.
-        journeys = read_journeys(*paths, encoding="cp1252")
+        journeys = read_journeys(*paths, reading=Reading(encoding="cp1252"))
         assert sorted(journeys.interactions["nodeId"]) == ["Bonn", "Köln"]
         with pytest.warns(errors.RejectedRows, match="1 row .*not UTF-8 text"):
-            assert read_journeys(*paths, encoding="utf-8").interactions["nodeId"].tolist() == ["Bonn"]
+            assert read_journeys(*paths, reading=Reading(encoding="utf-8")).interactions[
+                "nodeId"
+            ].tolist() == ["Bonn"]
         with pytest.raises(errors.InvalidRequest, match="encoding: 'windows' is not allowed"):
-            read_journeys(*paths, encoding="windows")
+            read_journeys(*paths, reading=Reading(encoding="windows"))
 
 
 class TestDecimalMark:
@@ -177,7 +180,7 @@ class TestCase:
     ORDERS = pd.DataFrame(ORDER)
 
     def nodes(self, **options):
-        return sorted(set(read_journeys(self.VISITS, self.ORDERS, **options).interactions["nodeId"]))
+        return sorted(set(read_files(self.VISITS, self.ORDERS, **options).interactions["nodeId"]))
 
     def test_names_that_differ_by_case_are_one_with_a_warning(self):
         expected = r"'google' \(2\), 'Google' \(1\); 'cpc' \(3\), 'CPC' \(1\); 'spring' \(2\), 'Spring' \(1\)"
@@ -195,17 +198,17 @@ class TestCase:
     def test_levels_of_other_names_and_single_columns(self):
         visits = self.VISITS.rename(columns={"utm_source": "kanal", "utm_medium": "art"})
         with pytest.warns(errors.InputWarning):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": ["kanal", "art"]})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": ["kanal", "art"]}))
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing/cpc", "google/cpc"]
         with pytest.warns(errors.InputWarning, match="'google'"):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": "kanal"})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": "kanal"}))
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing", "google"]
 
     def test_encodings_of_an_accent_are_one_spelling(self):
         # U+00E9, and e with U+0301, as macOS writes it.
         visits = self.VISITS[:3].assign(utm_source=["caf\u00e9", "cafe\u0301", "cafe\u0301"])
         with pytest.warns(errors.InputWarning):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": "utm_source"})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": "utm_source"}))
         assert set(journeys.interactions["nodeId"]) == {"cafe\u0301"}
 
     def test_spend_has_the_spelling_of_the_touchpoints(self, tmp_path):
@@ -236,7 +239,7 @@ class TestOrderLines:
     def read(self, **columns):
         length = max(len(column) for column in columns.values())
         lines = pd.DataFrame({"user": ["u"] * length, "date": ["2025-01-02"] * length} | columns)
-        return read_journeys(CLICKS, lines, aggregate=True)
+        return read_journeys(CLICKS, lines, reading=Reading(aggregate=True))
 
     def revenue(self, journeys):
         events = journeys.events.sort_values("event.sourceId")
@@ -260,7 +263,7 @@ class TestOrderLines:
             ({"value": "Preis", "quantity": "Menge"}, 10.0),
             ({"value": "Preis"}, 2.5),
         ]:
-            journeys = read_journeys(CLICKS, lines, columns=columns)
+            journeys = read_journeys(CLICKS, lines, reading=Reading(columns=columns))
             assert self.revenue(journeys) == {"1": expected}
 
     @pytest.mark.slow
@@ -300,7 +303,7 @@ class TestQuietWeek:
     def test_order_lines_without_rows(self):
         lines = pd.DataFrame({**ORDER, "price": ["1.00"], "quantity": ["1"]}).iloc[:0]
         with pytest.warns(errors.InputWarning):
-            assert read_journeys(CLICKS, lines, aggregate=True).counts["events"] == 0
+            assert read_journeys(CLICKS, lines, reading=Reading(aggregate=True)).counts["events"] == 0
 
     @pytest.mark.slow
     def test_spend_without_rows(self, tmp_path):
@@ -321,7 +324,7 @@ def test_a_missing_column_of_conversions_is_named_with_its_own_option():
         read_journeys(
             CLICKS.rename(columns={"date": "wann"}),
             pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}),
-            columns={"date": "wann"},
+            reading=Reading(columns={"date": "wann"}),
         )
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from attrib_ds import attribute, errors, read_journeys
+from attrib_ds import Reading, attribute, errors, read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
@@ -132,7 +132,9 @@ def test_dates_that_do_not_exist_are_refused(written):
 
 
 def test_a_twelve_hour_clock_follows_a_local_date():
-    journeys = read_journeys(CLICKS.assign(date="1/2/2025 1:05 PM"), orders(revenue=["1"]), dayfirst=False)
+    journeys = read_journeys(
+        CLICKS.assign(date="1/2/2025 1:05 PM"), orders(revenue=["1"]), reading=Reading(dayfirst=False)
+    )
     assert journeys.interactions["startDate"].tolist() == [pd.Timestamp("2025-01-02 13:05", tz="UTC")]
 
 
@@ -141,7 +143,9 @@ def test_a_year_of_two_digits_is_refused_unless_its_place_is_known(written):
     expected = f"date is not an instant: '{written}'; .*write the year with four digits"
     with pytest.raises(errors.InvalidRequest, match=expected):
         read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
-    journeys = read_journeys(CLICKS.assign(date=written), orders(date=["2025-03-02"]), dayfirst=True)
+    journeys = read_journeys(
+        CLICKS.assign(date=written), orders(date=["2025-03-02"]), reading=Reading(dayfirst=True)
+    )
     assert journeys.interactions["startDate"].dt.strftime("%Y-%m-%d").tolist() == ["2025-02-01"]
 
 
@@ -167,7 +171,7 @@ def test_g253_a_day_counts_until_its_end(dates, attributed):
 def test_g253_lines_of_an_order_and_missing_times_are_days_too():
     lines = pd.DataFrame({"user": "u", "order_id": [1, 1, 2], "date": ["2025-01-02"] * 3, "value": 5.0})
     lines["time"] = [None, "20:00", None]
-    dates = read_journeys(CLICKS, lines, aggregate=True).events["eventDate"]
+    dates = read_journeys(CLICKS, lines, reading=Reading(aggregate=True)).events["eventDate"]
     assert dates.dt.strftime("%H:%M:%S.%f").tolist() == ["20:00:00.000000", "23:59:59.999999"]
 
 

@@ -72,8 +72,10 @@ def test_repeated_lines_that_are_added_up_are_counted():
     lines = pd.concat([ORDERS, ORDERS.head(1)]).assign(order_id=[1, 1, 2, 1])
     expected = "conversions has 1 row that repeats another one exactly, which is added up too"
     with pytest.warns(InputWarning, match=expected):
-        journeys = at.read_journeys(VISITS, lines, aggregate=True)
+        journeys = at.read_journeys(VISITS, lines, reading=at.Reading(aggregate=True))
     assert journeys.events["statistics.revenue"].tolist() == [15.0, 5.0]
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
-        at.read_journeys(VISITS, lines.head(3).assign(value=[1.0, 2.0, 3.0]), aggregate=True)
+        at.read_journeys(
+            VISITS, lines.head(3).assign(value=[1.0, 2.0, 3.0]), reading=at.Reading(aggregate=True)
+        )
