@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,16 +123,21 @@ def _explain(options: argparse.Namespace) -> None:
     )
     for file, rows in preview.groupby("file", sort=False):
         show(f"{file}\n")
-        for row in rows.itertuples():
-            if row.read_as == "not clear":
-                show(f"  ? {as_options(row.evidence)}")
-                continue
-            seen = f" ({row.evidence})" if row.evidence else ""
-            read = f"{row.role}: {row.read_as}{seen}" if row.role else f"not used{seen}"
-            became = "" if row.before == row.after or not row.role else f" -> {row.after}"
-            other = f"; else {as_options(f'reading={row.alternative}')}" if row.alternative else ""
-            show(f"  {row.column} = {read}{other}\n      {row.before}{became}")
+        for row in rows.to_dict("records"):
+            show(_explained(row))
         show("")
+
+
+def _explained(row: Mapping[Any, str]) -> str:
+    """Return the lines about a column of a file, or about what is not clear."""
+    if row["read_as"] == "not clear":
+        return f"  ? {as_options(row['evidence'])}"
+    seen = f" ({row['evidence']})" if row["evidence"] else ""
+    if not row["role"]:
+        return f"  {row['column']} = not used{seen}\n      {row['before']}"
+    became = "" if row["before"] == row["after"] else f" -> {row['after']}"
+    other = f"; or {as_options('reading=' + row['alternative'])}" if row["alternative"] else ""
+    return f"  {row['column']} = {row['role']}: {row['read_as']}{seen}{other}\n      {row['before']}{became}"
 
 
 def as_options(message: str) -> str:

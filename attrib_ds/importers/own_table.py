@@ -130,6 +130,7 @@ class OwnTable:
         self._nobody: dict[str, list[str]] = {}
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
+        self._people: dict[str, str] = {}
         self._levels: dict[str, str] = {}
         self.has_currency = False
         #: Column of refunds that the values are less.
@@ -257,7 +258,7 @@ class OwnTable:
 
     def is_filled(self, column: str) -> bool:
         """Return whether any row has a value."""
-        return bool(self.scalar(f"count({self.source.word(column)})"))
+        return self.profile[column].filled > 0 or bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
         """Return the columns of a role in the format, else by their names and values, the best first."""
@@ -744,10 +745,17 @@ class OwnTable:
             )
             zone = _ZONE_IN_NAME.search(column)
             hours = written_values.hours_of(zone[1]) if zone else None
-            if hours:
-                read = replace(read, sql=f"{read.sql} - INTERVAL ({hours}) HOUR")
-            self._instants[column] = read
+            shift = f" - INTERVAL ({hours}) HOUR" if hours else ""
+            self._instants[column] = replace(read, sql=self._stored(f"{read.sql}{shift}", "TIMESTAMP"))
         return self._instants[column]
+
+    def _stored(self, sql: str, kind: str) -> str:
+        """Compute SQL once for each row, as one more column of the table; return its quoted name."""
+        stored = len(self._instants) + len(self._amounts) + len(self._people)
+        name = sources.quoted(f"{sources.COMPUTED}{stored}")
+        self.connection.execute(f"ALTER TABLE {self.source.relation} ADD COLUMN {name} {kind}")
+        self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
+        return name
 
     def holds_instants(self, column: str) -> bool:
         """Return whether every row has an instant or a day in a column."""
@@ -792,7 +800,7 @@ class OwnTable:
         sql = f"TRY_CAST({word} AS DOUBLE)"
         if self.source.types[column] == "VARCHAR":
             if column not in self._amounts:
-                self._amounts[column] = written_values.amounts(
+                read = written_values.amounts(
                     self.connection,
                     self.source.relation,
                     word,
@@ -802,6 +810,7 @@ class OwnTable:
                     is_count=is_count,
                     has_currency=self.has_currency,
                 )
+                self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
             sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
         if divisor is None:
@@ -835,13 +844,16 @@ class OwnTable:
 
     def _person(self, column: str) -> str:
         """Return SQL for the id of a person or device, NULL where it is a placeholder."""
+        if column in self._people:
+            return self._people[column]
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
-        return f"CASE WHEN NOT ({is_nobody}) THEN {known} END"
+        self._people[column] = self._stored(f"CASE WHEN NOT ({is_nobody}) THEN {known} END", "VARCHAR")
+        return self._people[column]
 
     def _ignores_case(self, column: str) -> bool:
         values = self.profile[column]

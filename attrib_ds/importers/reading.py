@@ -137,11 +137,11 @@ class Reading:
 
     def formats(self, file: File) -> Formats:
         """Return how one of the files is written."""
-        ways = [
-            given.get(file) if isinstance(given, Mapping) else given
-            for given in (self.dayfirst, self.decimal, self.encoding)
-        ]
-        return Formats(*ways, sheet=getattr(self, _SHEETS[file]))
+        ways: dict[str, Any] = {
+            name: given.get(file) if isinstance(given := getattr(self, name), Mapping) else given
+            for name in ("dayfirst", "decimal", "encoding")
+        }
+        return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
 
     def to_json(self) -> str:
         """Return the reading as JSON, without what is as by default."""
