@@ -698,7 +698,7 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
             f"{table.name} has {counted(count, 'rows')} without an id that "
             f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
             "were exported or pasted twice, drop them; otherwise name a column of ids with "
-            "columns={'conversion': COLUMN}",
+            "reading=Reading(columns={'conversion': COLUMN})",
         )
 
 
@@ -714,7 +714,7 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
         warn(
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "
-            "with the value of a row with columns={'value': COLUMN}, or leave one row of each",
+            "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of each",
         )
 
 
@@ -946,7 +946,7 @@ def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, 
     warn(
         f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
         f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
-        "columns={'user': COLUMN, 'conversion_user': COLUMN}",
+        "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
     )
 
 

@@ -476,7 +476,7 @@ class OwnTable:
         if self.format is None and unused and (self._levels or levels == ["campaign"]):
             errors.warn(
                 f"{self.argument}: {self.name} has columns that are not used: {', '.join(unused)}; "
-                "if they tell where visits come from, name them with columns={'node': [...]}"
+                "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"
             )
 
     def warn_of_zone(self) -> None:
