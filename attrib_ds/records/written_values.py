@@ -113,11 +113,12 @@ def instants(
         nanoseconds since 1970.
     """
     tally: Counter[int] = Counter()
-    query, read = f"SELECT {word} FROM {relation} WHERE {word} IS NOT NULL", None
+    filled, read = f"FROM {relation} WHERE {word} IS NOT NULL", None
     while True:
+        query = f"SELECT {word} {filled}"
         if read is not None:
             # Texts that are not read yet may be written in another way.
-            query = f"SELECT DISTINCT {word} FROM {relation} WHERE {word} IS NOT NULL AND {read.sql} IS NULL ORDER BY 1"
+            query = f"SELECT DISTINCT {word} {filled} AND {read.sql} IS NULL ORDER BY 1"
         texts = [text for (text,) in connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()]
         found = Counter(way for text in texts for way in _ways_of(text))
         if read is not None and {*found} <= {*tally}:
@@ -129,7 +130,7 @@ def instants(
 
 
 def _ways_of(text: str) -> list[int]:
-    """Return the numbers of the patterns that fit a text, and of the unit in which it stands for an instant."""
+    """Return the numbers of the patterns that fit a text, and of the unit if it is a count."""
     if _PLAIN_INSTANT.fullmatch(text):
         return [_INSTANT]
     unit = count_since_1970(text)
