@@ -446,7 +446,10 @@ _MARKS: Final = (
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
-_WHOLE: Final = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split())
+_WHOLE: Final = frozenset([
+    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
+    "XAF", "XOF", "XPF",
+])  # fmt: skip
 _IS_AMOUNT: Final = re.compile(
     r"[^\W\d_]{0,3}[^\w\s+]{0,2}\s?[-−–]?\s?\d[\d., \u00a0\u2009\u202f'’]*\)?-?\s?[^\d\s]{0,4}"
 )

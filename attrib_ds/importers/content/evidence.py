@@ -28,19 +28,16 @@ _CODE: Final = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
-_MEDIA: Final = frozenset(
-    (
-        "cpc ppc cpm cpv organic referral email e-mail social paid_social paidsocial display affiliate "
-        "affiliates (none) none direct push sms banner video retargeting paid search newsletter print"
-    ).split()
-)
-_SOURCES: Final = frozenset(
-    (
-        "google bing facebook instagram yandex newsletter linkedin tiktok pinterest youtube duckduckgo "
-        "yahoo baidu meta twitter x snapchat reddit criteo amazon ecosia (direct) direct chatgpt.com vk "
-        "whatsapp"
-    ).split()
-)
+_MEDIA: Final = frozenset([
+    "cpc", "ppc", "cpm", "cpv", "organic", "referral", "email", "e-mail", "social", "paid_social",
+    "paidsocial", "display", "affiliate", "affiliates", "(none)", "none", "direct", "push", "sms",
+    "banner", "video", "retargeting", "paid", "search", "newsletter", "print",
+])  # fmt: skip
+_SOURCES: Final = frozenset([
+    "google", "bing", "facebook", "instagram", "yandex", "newsletter", "linkedin", "tiktok",
+    "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
+    "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
+])  # fmt: skip
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
 #: Kinds of values that are no ids.
