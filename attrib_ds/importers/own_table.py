@@ -333,11 +333,12 @@ class OwnTable:
         if evidence.weight(role, first) != evidence.weight(role, second):
             return
         words = (self.source.word(name) for name in (first, second))
+        is_own = role == "date" and self.argument == "conversions"
+        called = "conversion_date" if is_own else role
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
-                f"{second!r}; "
-                f"{_how_to_name(role, first)}",
+                f"{second!r}; say which with columns={{{called!r}: {first!r}}}",
                 field=role,
             )
 
@@ -606,8 +607,7 @@ class OwnTable:
         if len(found) > 1:
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
-                f"and {found[1]!r}; "
-                f"say which is the amount with columns={{'value': {found[0]!r}}}",
+                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}}",
                 field="value",
             )
         return next(iter(found), None)
@@ -1180,7 +1180,5 @@ def workbook_of(rows: object) -> Path | None:
     )
 
 
-def _how_to_name(role: str, column: str | None = None) -> str:
-    if column is not None:
-        return f"say which with columns={{{role!r}: {column!r}}}"
+def _how_to_name(role: str) -> str:
     return f"name it with columns={{{role!r}: COLUMN}}"

@@ -326,10 +326,13 @@ class TestRefused:
             )
 
     def test_two_instants_without_a_name(self, read):
-        with pytest.raises(InvalidRequest, match="two columns that may be the date, 'c3' and 'c4'"):
-            read(
-                "c1,c2,c3,c4\nx,ann@x.example,2025-09-03,2025-09-05\ny,bob@x.example,2025-09-04,2025-09-05\n"
-            )
+        text = "c1,c2,c3,c4\nx,ann@x.example,2025-09-03,2025-09-05\ny,bob@x.example,2025-09-04,2025-09-05\n"
+        said = "two columns that may be the date, 'c3' and 'c4'; say which with .*'conversion_date': 'c3'"
+        with pytest.raises(InvalidRequest, match=said):
+            read(text)
+        # The advice is followed as it stands.
+        _, journeys = read(text, columns={"conversion_date": "c3"})
+        assert journeys.columns["conversions"]["date"] == "c3"
 
     def test_sums_without_people(self, read):
         with pytest.raises(InvalidRequest, match="no column"):
