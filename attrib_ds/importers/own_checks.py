@@ -243,9 +243,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
-    used = {
-        name for named in table.columns.values() for name in ([named] if isinstance(named, str) else named)
-    }
+    used = table.used()
     others = [
         name
         for name in table.source.columns

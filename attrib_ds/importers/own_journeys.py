@@ -479,8 +479,8 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
     people = "(SELECT {} AS person FROM {})".format
     query = (
         f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
-        f"ORDER BY person LIMIT {_PEOPLE}) SELECT coalesce((SELECT count(DISTINCT person) FROM {people(*seen)} "
-        "SEMI JOIN known USING (person)) / (SELECT count(*) FROM known), 0)"
+        f"ORDER BY person LIMIT {_PEOPLE}) SELECT coalesce((SELECT count(DISTINCT person) FROM "
+        f"{people(*seen)} SEMI JOIN known USING (person)) / (SELECT count(*) FROM known), 0)"
     )
     ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)

@@ -127,11 +127,12 @@ def instants(
         nanoseconds since 1970.
     """
     tally: Counter[int] = Counter()
-    query, read = f"SELECT {word} FROM {relation} WHERE {word} IS NOT NULL", None
+    filled, read = f"FROM {relation} WHERE {word} IS NOT NULL", None
     while True:
+        query = f"SELECT {word} {filled}"
         if read is not None:
             # Texts that are not read yet may be written in another way.
-            query = f"SELECT DISTINCT {word} FROM {relation} WHERE {word} IS NOT NULL AND {read.sql} IS NULL ORDER BY 1"
+            query = f"SELECT DISTINCT {word} {filled} AND {read.sql} IS NULL ORDER BY 1"
         texts = [text for (text,) in connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()]
         found = Counter(way for text in texts for way in _ways_of(text))
         if read is not None and {*found} <= {*tally}:
@@ -143,7 +144,7 @@ def instants(
 
 
 def _ways_of(text: str) -> list[int]:
-    """Return the numbers of the patterns that fit a text, and of the unit in which it stands for an instant."""
+    """Return the numbers of the patterns that fit a text, and of the unit if it is a count."""
     if _PLAIN_INSTANT.fullmatch(text):
         return [_INSTANT]
     unit = count_since_1970(text)
@@ -385,9 +386,8 @@ def _table_of(texts: Iterable[str]) -> duckdb.DuckDBPyConnection:
 MARKS: Final = (".", ",")
 
 #: Numbers whose thousands are separated by spaces, as in French, or by apostrophes, as in Switzerland.
-_SPACED: Final = r"^[+-]?\d{1,3}([ \x{00A0}\x{2009}\x{202F}]\d{3})+([.,]\d+)?$"
-_APOSTROPHES: Final = r"^[+-]?\d{1,3}([\x{0027}\x{2019}]\d{3})+([.,]\d+)?$"
 _SEPARATORS: Final = r"[ \x{00A0}\x{2009}\x{202F}\x{0027}\x{2019}]"
+_SEPARATED: Final = rf"^[+-]?\d{{1,3}}({_SEPARATORS}\d{{3}})+([.,]\d+)?$"
 
 _THOUSANDS: Final = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 _COMMA_NUMBER: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
@@ -490,27 +490,10 @@ _MARKS: Final = (
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
-_WHOLE: Final = frozenset(
-    [
-        "BIF",
-        "CLP",
-        "DJF",
-        "GNF",
-        "ISK",
-        "JPY",
-        "KMF",
-        "KRW",
-        "PYG",
-        "RWF",
-        "UGX",
-        "UYI",
-        "VND",
-        "VUV",
-        "XAF",
-        "XOF",
-        "XPF",
-    ]
-)
+_WHOLE: Final = frozenset([
+    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
+    "XAF", "XOF", "XPF",
+])  # fmt: skip
 _IS_AMOUNT: Final = re.compile(
     r"[^\W\d_]{0,3}[^\w\s+]{0,2}\s?[-−–]?\s?\d[\d., \u00a0\u2009\u202f'’]*\)?-?\s?[^\d\s]{0,4}"
 )
@@ -645,8 +628,8 @@ def plain(word: str, mark: str) -> str:
 
 def _joined(word: str) -> str:
     """Return SQL for a number without spaces and apostrophes between its thousands."""
-    is_separated = f"regexp_matches({word}, '{_SPACED}') OR regexp_matches({word}, '{_APOSTROPHES}')"
-    return f"CASE WHEN {is_separated} THEN regexp_replace({word}, '{_SEPARATORS}', '', 'g') ELSE {word} END"
+    joined = f"regexp_replace({word}, '{_SEPARATORS}', '', 'g')"
+    return f"CASE WHEN regexp_matches({word}, '{_SEPARATED}') THEN {joined} ELSE {word} END"
 
 
 def plain_numbers(
