@@ -253,7 +253,8 @@ def warn_of_amounts(table: own_table.OwnTable) -> None:
     if left:
         errors.warn(
             f"no column of {table.name} was recognized as the value, so conversions have no value; "
-            f"columns of numbers: {own_table.ten(left)}. Name the value with reading=Reading(columns={{'value': {left[0]!r}}})"
+            f"columns of numbers: {own_table.ten(left)}. Name the value with "
+            f"reading=Reading(columns={{'value': {left[0]!r}}})"
         )
 
 

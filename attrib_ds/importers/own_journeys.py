@@ -714,7 +714,8 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
         warn(
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "
-            "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of each",
+            "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of "
+            "each",
         )
 
 

@@ -310,7 +310,8 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         )
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
-            f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. reading=Reading(ignore_case=False) keeps them apart",
+            f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. "
+            "reading=Reading(ignore_case=False) keeps them apart",
         )
     return rows
 

@@ -1098,7 +1098,7 @@ class OwnTable:
 
     def written(self) -> dict[str, Any]:
         """Return what values show of how the columns in use are written: ``dayfirst`` and ``decimal``."""
-        used = self._used()
+        used = self.used()
         orders = {each.order for name, each in self._instants.items() if name in used and each.order}
         marks = {each.mark for name, each in self._amounts.items() if name in used and each.mark}
         ways: dict[str, Any] = {}

@@ -68,8 +68,11 @@ def preview_files(
     >>> clicks = pd.DataFrame({"Kunde": ["u", "v"], "Quelle": ["google", "bing"],
     ...                        "Datum": ["24/03/2025", "01/04/2025"]})
     >>> orders = pd.DataFrame({"Kunde": ["u"], "Bestelldatum": ["2025-04-03"], "Summe": ["1.020,00"]})
-    >>> preview = at.preview_files(clicks, orders)
-    >>> preview[["column", "role", "read_as", "evidence"]].tail(4)  # doctest: +SKIP
+    >>> preview = at.preview_files(clicks, orders).set_index("column")
+    >>> preview.loc["Datum", ["role", "read_as", "evidence"]].tolist()
+    ['date', 'day first', '24/03/2025']
+    >>> preview.loc["Summe", ["role", "read_as", "before", "after"]].tolist()
+    ['value', 'decimal comma', '1.020,00', '1020.0']
     """
     tables: list[own_table.OwnTable] = []
     chosen = Reading() if reading is None else reading
