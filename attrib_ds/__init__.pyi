@@ -108,6 +108,8 @@ from .importers.exports import read_ga4 as read_ga4
 from .importers.exports import read_matomo as read_matomo
 from .importers.exports import read_snowplow as read_snowplow
 from .importers.own_journeys import read_journeys as read_journeys
+from .importers.preview import preview_files as preview_files
+from .importers.reading import Reading as Reading
 from .mirroring import sync as sync
 from .plots.report import report as report
 from .project import Project as Project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,11 @@ _MAX_ROWS = 30
 #: Arguments of the function that are options of the command, in its messages.
 _PAIR = re.compile(r"'(\w+)': (COLUMN|'[^']*')")
 _SWITCHES = "dayfirst|aggregate|ignore_case"
+#: Options that are fields of a reading, with what they are if they are not given.
+_OF_READINGS: dict[str, Any] = {
+    "dayfirst": None, "decimal": None, "encoding": None, "ignore_case": True, "aggregate": False,
+    "sheet": None, "conversion_sheet": None, "spend_sheet": None,
+}  # fmt: skip
 _VALUES = "decimal|encoding|currency|sheet|conversion_sheet|spend_sheet|conversion_page"
 
 
@@ -73,7 +78,10 @@ def _sample_tables() -> at.Project:
 
 
 def attribute(options: argparse.Namespace) -> None:
-    """Attribute the conversions in users' files and print the credits."""
+    """Attribute the conversions in users' files and print the credits, or how the files are read."""
+    if options.explain:
+        _explain(options)
+        return
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -87,6 +95,9 @@ def attribute(options: argparse.Namespace) -> None:
     if options.out is not None:
         notes = (f"{counts}; lookback {options.lookback}; {len(rejected):,} unreadable rows.",)
         written = _write_report(options.out, credits, read.paths, "Credited conversions", notes)
+        if read.reading is not None:
+            (options.out / "reading.json").write_text(read.reading.to_json() + "\n", encoding="utf-8")
+            written += f"\nHow the files were read: {options.out / 'reading.json'}"
     show(f"Read {counts}.")
     for kind, columns in read.columns.items():
         show(f"Columns of {kind}: {', '.join(_shown(role, column) for role, column in columns.items())}")
@@ -101,6 +112,32 @@ def attribute(options: argparse.Namespace) -> None:
     _print_credited(credits, confidence=options.confidence)
     if written:
         show(written)
+
+
+def _explain(options: argparse.Namespace) -> None:
+    """Print how the files are read."""
+    if options.touchpoints is None:
+        options.wrong_usage("--explain needs --touchpoints FILE")
+    preview = at.preview_files(
+        options.touchpoints, options.conversions, spend=options.spend, reading=_reading(options)
+    )
+    for file, rows in preview.groupby("file", sort=False):
+        show(f"{file}\n")
+        for row in rows.to_dict("records"):
+            show(_explained(row))
+        show("")
+
+
+def _explained(row: Mapping[Any, str]) -> str:
+    """Return the lines about a column of a file, or about what is not clear."""
+    if row["read_as"] == "not clear":
+        return f"  ? {as_options(row['evidence'])}"
+    seen = f" ({row['evidence']})" if row["evidence"] else ""
+    if not row["role"]:
+        return f"  {row['column']} = not used{seen}\n      {row['before']}"
+    became = "" if row["before"] == row["after"] else f" -> {row['after']}"
+    other = f"; or {as_options('reading=' + row['alternative'])}" if row["alternative"] else ""
+    return f"  {row['column']} = {row['role']}: {row['read_as']}{seen}{other}\n      {row['before']}{became}"
 
 
 def as_options(message: str) -> str:
@@ -121,7 +158,10 @@ def as_options(message: str) -> str:
     def given(match: re.Match[str]) -> str:
         return f"--{match[1].replace('_', '-')} {match[2].strip(chr(34))}"
 
+    message = re.sub(r"reading=Reading\(([^()]*)\)", r"\1", message)
     message = re.sub(r"columns=\{([^}]*)\}", named, message)
+    # By the file that it is of.
+    message = re.sub(r"(dayfirst|decimal)=\{'\w+': ([^}]*)\}", r"\1=\2", message)
     message = re.sub(rf"\b({_SWITCHES})=(True|False)", switched, message)
     return re.sub(rf"\b({_VALUES})=('[^']*'|\"[^\"]*\")", given, message)
 
@@ -147,10 +187,10 @@ def _read(options: argparse.Namespace) -> FilePaths:
     if options.paths is not None and options.aliases:
         options.wrong_usage("--alias OLD=NEW cannot be combined with --paths")
     from attrib_ds.importers.own_paths import FilePaths, read_sequences, read_spend
-    from attrib_ds.importers.own_table import Formats
+    from attrib_ds.importers.reading import Formats
 
-    columns = _columns(options)
     if options.paths is not None:
+        columns = _columns(options)
         formats = Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet)
         shared: dict[str, Any] = {"columns": columns, "currency": _currency(options)}
         read = read_sequences(options.paths, formats=formats, separator=options.separator, **shared)
@@ -162,22 +202,28 @@ def _read(options: argparse.Namespace) -> FilePaths:
     journeys = at.read_journeys(
         options.touchpoints,
         options.conversions,
-        columns=columns,
+        reading=_reading(options),
         currency=_currency(options),
-        dayfirst=options.dayfirst,
-        decimal=options.decimal,
-        encoding=options.encoding,
-        ignore_case=options.ignore_case,
-        aggregate=options.aggregate,
-        sheet=options.sheet,
-        conversion_sheet=options.conversion_sheet,
         conversion_page=options.conversion_page,
         spend=options.spend,
-        spend_sheet=options.spend_sheet,
         aliases=dict(options.aliases),
     )
     counts = {"touchpoints": len(journeys.interactions), "conversions": len(journeys.events)}
-    return FilePaths(journeys.paths(lookback=options.lookback), counts, journeys.columns, journeys.rejected)
+    paths = journeys.paths(lookback=options.lookback)
+    return FilePaths(paths, counts, journeys.columns, journeys.rejected, journeys.reading)
+
+
+def _reading(options: argparse.Namespace) -> at.Reading:
+    """Return the reading that was kept in a file, with what the options say."""
+    kept = at.Reading()
+    if options.reading is not None:
+        try:
+            kept = at.Reading.from_json(options.reading.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.InvalidRequest(f"--reading: {options.reading} cannot be read: {error}") from error
+    given = {name: getattr(options, name) for name in _OF_READINGS}
+    chosen = {name: value for name, value in given.items() if value != _OF_READINGS[name]}
+    return replace(kept, columns={**kept.columns, **_columns(options)}, **chosen)
 
 
 def _columns(options: argparse.Namespace) -> dict[str, str | list[str]]:

@@ -194,7 +194,9 @@ def _add_credits(actions: Actions) -> None:
         _argument("--models", metavar="NAMES", help="such as linear,time_decay (default: rule-based models)"),
         _argument("--lookback", default="30D", help="lookback window (default 30D)"),
         _argument("--confidence", type=float, metavar="LEVEL", help="add intervals, such as 0.95"),
-        _path("--out", "write a report and the credits there too", metavar="DIR"),
+        _path("--out", "write a report, the credits and the reading there too", metavar="DIR"),
+        _argument("--explain", action="store_true", help="show how the files are read, and credit nothing"),
+        _path("--reading", "reading.json of an earlier report: read files of the same kind alike"),
         *(
             _argument(
                 option, dest=f"column_{role}",

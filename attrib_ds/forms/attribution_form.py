@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,21 @@ from attrib_ds.api.conversions import conversion_paths
 from attrib_ds.attribution.credits.credits import attribute
 from attrib_ds.display import counted, half_up
 from attrib_ds.forms import controls, elements, filter_builder, form_fields, record_forms
-from attrib_ds.forms.controls import Checklist, Control, NumberInput, Option, TextInput, control_for, uploads
+from attrib_ds.forms.controls import (
+    Checklist,
+    Choice,
+    Control,
+    NumberInput,
+    Option,
+    TextInput,
+    control_for,
+    uploads,
+)
 from attrib_ds.forms.form import Download, Downloads, Form, Inputs, Step, frame_downloads
 from attrib_ds.importers.journeys import Journeys
 from attrib_ds.importers.own_journeys import find_columns, read_journeys
+from attrib_ds.importers.preview import preview_files
+from attrib_ds.importers.reading import Reading
 from attrib_ds.plots.labels import name_of_rest
 from attrib_ds.plots.overview import MODELS, Measure, Overview, in_words, number
 from attrib_ds.plots.report import page
@@ -165,6 +177,11 @@ _ROLES: Final = {
     },
 }
 _FOUND: Final = "(as found)"
+#: What to choose from where a file does not say how it is written, with the value of the argument.
+_DOUBTS: Final[dict[str, list[tuple[str, Any]]]] = {
+    "dayfirst": [("as other dates show", None), ("day first", True), ("month first", False)],
+    "decimal": [("as other numbers show", None), ("decimal point", "."), ("decimal comma", ",")],
+}
 
 
 def own_files() -> Form:
@@ -202,10 +219,19 @@ def own_files() -> Form:
     words = {
         "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
         "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "columns": ("Columns", "Found by their names. Choose another if one is wrong."),
+        "spend": ("Spend", "What campaigns cost, as the platforms export it. It may be left out."),
+        "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
+        "dayfirst": ("Dates such as 03/04/2025", "To be chosen if no date of a column shows it."),
+        "decimal": ("Numbers such as 1.000", "To be chosen if no number of a column shows it."),
     }
-    inputs: Inputs = {"touchpoints": file, "conversions": file, "columns": partial(ColumnChoice, files)}
-    journeys = Step(read_journeys, "journeys", tuple(words), inputs, words, leave_out=("event_type",))
+    inputs: Inputs = {
+        **dict.fromkeys(("touchpoints", "conversions", "spend"), file),
+        **{name: partial(Choice, options=options) for name, options in _DOUBTS.items()},
+        "columns": partial(ColumnChoice, files),
+    }
+    journeys = Step(
+        read_journeys, "journeys", tuple(words), inputs, words, ("event_type",), {"reading": Reading}
+    )
     left_out = ("event_type", "level", "adjustments", "in_currency", "rates", "later_rate")
     paths = Step(Journeys.paths, "paths", first=("lookback",), leave_out=left_out)
     texts = (
@@ -219,15 +245,32 @@ def own_files() -> Form:
     choice: Any = form.control("columns")
 
     def credit() -> None:
-        form.show_before(*choice.previews.values())
-        if form.result is None and all(control.value is not None for control in files.values()):
+        chosen = [files[name].value is not None for name in _ROLES]
+        form.show_before(*([reading_of(form)] if all(chosen) else []), *choice.previews.values())
+        if form.result is None and all(chosen):
             form.press()
 
     for control in files.values():
         control.watch_upload(credit)
-    # A run that failed for want of a column is made again with the one that is chosen.
-    choice.watch(lambda: credit() if form.has_run else None)
+    # A run that failed for want of a choice is made again with it.
+    for name in ("columns", *_DOUBTS):
+        form.control(name).watch(lambda: credit() if form.has_run else None)
     return form
+
+
+def reading_of(form: Form) -> Any:
+    """Return a table of how the files of a form are read; empty if one of them cannot be opened."""
+    shown = elements.html()
+    value = form.value
+    reading = {name: value[name] for name in ("columns", *_DOUBTS) if name in value}
+    with suppress(errors.AttribError), elements.heard():
+        preview = preview_files(
+            value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
+        )
+        clear = preview[(preview["role"] != "") & (preview["read_as"] != "not clear")]
+        columns = ["file", "column", "role", "read_as", "evidence", "before", "after"]
+        shown.value = elements.preview(clear[columns], "How the files are read")
+    return shown
 
 
 class FileInput(Control):
@@ -296,8 +339,8 @@ class ColumnChoice(Control):
             self._groups[name].layout.display = "none"
         super().__init__(form_field, *self._groups.values(), self._problem, watched=self._menus.values())
         self.widget.layout.display = "none"
-        for name, file in files.items():
-            file.watch(partial(self._find, name))
+        for name in _ROLES:
+            files[name].watch(partial(self._find, name))
 
     @property
     def value(self) -> dict[str, str] | None:
@@ -332,11 +375,19 @@ class ColumnChoice(Control):
         labels = {role: menu.description for role, menu in self._menus.items()}
         for role, label in labels.items():
             message = message.replace(f"looks like the {role}", f"looks like {label!r}")
-        return re.sub(
-            r"name it with columns=\s*\{'(\w+)': COLUMN\}",
+        labels |= {"dayfirst": "Dates such as 03/04/2025", "decimal": "Numbers such as 1.000"}
+        for name, options in _DOUBTS.items():
+            for label, value in options:
+                message = message.replace(f"with {name}={value!r}", f"with the {label}")
+        for name in _DOUBTS:
+            either = rf"pass reading=Reading\({name}=[^)]*\) or reading=Reading\({name}=[^)]*\)"
+            message = re.sub(either, f"choose at {labels[name]!r}", message)
+        message = re.sub(
+            r"(?:name it|say which|name the \w+) with reading=Reading\(columns=\{'(\w+)': [^}]*\}\)",
             lambda match: f"choose it at {labels.get(match[1], match[1])!r}",
             message,
         )
+        return re.sub(r"reading=Reading\((\w+)=\w+\)", r"the choice of \1 under More options", message)
 
     def _find(self, name: str) -> None:
         """Show the columns found in a file, its first rows and what it is."""
@@ -374,5 +425,5 @@ def _show_own(credits: Any, form: Form) -> Sequence[Any]:
     counts = form.results["journeys"].counts
     read = counted(counts.get("interactions", 0), "visits"), counted(counts.get("events", 0), "conversions")
     choice: Any = form.control("columns")
-    rows = elements.disclosure("First rows", *choice.previews.values())
+    rows = elements.disclosure("How the files were read", reading_of(form), *choice.previews.values())
     return [elements.notes([f"Read {' and '.join(read)}."]), *show_credits(credits, form), rows]

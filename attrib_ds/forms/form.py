@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import escape
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,8 @@ class Step:
         By argument: label and help, if those of other forms do not fit.
     leave_out : tuple of str
         Arguments without a control.
+    made_of : mapping of str to type
+        By argument: a class of whose parameters it is made, each of which has a control.
     """
 
     function: Callable[..., Any]
@@ -59,10 +62,13 @@ class Step:
     custom_controls: Inputs = field(default_factory=dict)
     words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     leave_out: tuple[str, ...] = ()
+    made_of: Mapping[str, type] = field(default_factory=dict)
 
     def controls(self) -> dict[str, Control]:
         """Make a control for each form field, the visible ones first."""
         fields = form_fields(self.function, also=self.custom_controls)
+        for kind in self.made_of.values():
+            fields |= form_fields(kind, also=self.custom_controls)
         for name, (label, line) in self.words.items():
             fields[name] = replace(fields[name], label=label, summary=line)
         order = dict.fromkeys((*self.first, *fields))
@@ -71,6 +77,17 @@ class Step:
             for name in order
             if name not in self.leave_out
         }
+
+    def composed(
+        self, arguments: Mapping[str, Any], make: Callable[[type, dict[str, Any]], Any]
+    ) -> dict[str, Any]:
+        """Return arguments of which those that make up another one are made into it."""
+        composed = dict(arguments)
+        for name, kind in self.made_of.items():
+            parts = {part: composed.pop(part) for part in signature(kind).parameters if part in composed}
+            if parts:
+                composed[name] = make(kind, parts)
+        return composed
 
 
 class Form(elements.Displayed):
@@ -153,6 +170,7 @@ class Form(elements.Displayed):
         subject = "" if self._subject is None else "project"
         for step in self._steps:
             sources = {name: control.source for name, control in self._filled_in(step).items()}
+            sources = step.composed(sources, _written)
             lines.append(write_call(step.function, subject, sources, result=step.result))
             subject = step.result
         return write_program(lines)
@@ -219,7 +237,8 @@ class Form(elements.Displayed):
                 result: Any = self._subject
                 for step in self._steps:
                     first = () if result is None else (result,)
-                    result = self.results[step.result] = step.function(*first, **self._arguments(step))
+                    arguments = step.composed(self._arguments(step), lambda kind, parts: kind(**parts))
+                    result = self.results[step.result] = step.function(*first, **arguments)
                 output = list(self._show(result, self))
             except Exception as error:  # noqa: BLE001  (shown in the form, and raised below)
                 failure = error
@@ -233,7 +252,7 @@ class Form(elements.Displayed):
         self._ran = self.code
         self._output.remove_class("attrib-stale")
         self._status.value = elements.status("Done." if self.waits else "")
-        self._output.children = [elements.notes(messages), *output]
+        self._output.children = [elements.notes(map(self._explained, messages)), *output]
         for callback in self._result_callbacks:
             callback(result)
         return result
@@ -271,15 +290,19 @@ class Form(elements.Displayed):
     def _show_problem(self, error: Exception, show: Callable[[str], str]) -> None:
         """Show a problem beside the button and, if it is that of a field, below the field."""
         self.error = error
-        message = elements.error_message(error)
-        for each in self._by_argument().values():
-            message = each.explain(message)
+        message = self._explained(elements.error_message(error))
         argument = getattr(error, "field", None)
         control = self._by_argument().get(argument or "")
         if control is not None:
             message = re.sub(rf"^{argument}\b", control.form_field.label, message)
             control.mark(message)
         self._status.value = show(message)
+
+    def _explained(self, message: str) -> str:
+        """Return a message in the words of the page."""
+        for each in self._by_argument().values():
+            message = each.explain(message)
+        return message
 
     def _is_incomplete(self) -> bool:
         """Return whether a required field is empty."""
@@ -361,6 +384,10 @@ def write_call(
     if len(line) <= _MAX_WIDTH:
         return line
     return "\n".join([opening, *(f"    {part}," for part in parts), ")"])
+
+
+def _written(kind: type, parts: dict[str, str]) -> str:
+    return f"{kind.__name__}({', '.join(f'{name}={source}' for name, source in parts.items())})"
 
 
 def write_assignment(name: str, value: Any) -> str:

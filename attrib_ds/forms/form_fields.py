@@ -25,6 +25,8 @@ _KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     ("pd.DataFrame", "frame"),
     ("str", "text"),
 )
+#: Types of defaults that a control can show.
+_PLAIN: Final = (str, int, float, tuple, list)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def form_fields(function: Callable[..., Any], *, also: Collection[str] = ()) -> 
         fields[parameter.name] = FormField(
             parameter.name,
             kind,
-            None if is_required else parameter.default,
+            parameter.default if isinstance(parameter.default, _PLAIN) else None,
             is_required,
             descriptions.get(parameter.name, ""),
             choices,

@@ -533,10 +533,11 @@ def read_matomo(
     }
     kind: dict[str, Any] = {"argument": "visits", "required": _REQUIRED, "opaque": _OPAQUE}
     export_tables.gather(connection, visits, _matomo_columns, rules=rules, **kind)
-    # If responses overlap, the latest one is the most complete.
+    # If responses overlap, the latest one counts, or else the one with the most actions.
     connection.execute(
         "CREATE TABLE latest_visits AS SELECT * FROM records "
-        "QUALIFY row_number() OVER (PARTITION BY visit ORDER BY ended DESC, file, row) = 1"
+        "QUALIFY row_number() OVER (PARTITION BY visit ORDER BY ended DESC, length(details) DESC, "
+        "details, row) = 1"
     )
     _create_matomo_visits(connection)
     connection.execute(

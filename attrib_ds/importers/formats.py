@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrib_ds import display, sql_results
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.columns import folded
+from attrib_ds.importers.columns import COMMON_NAMES, folded
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, described, literal, quoted
 from attrib_ds.traffic.agents import is_bot
@@ -25,7 +25,6 @@ from attrib_ds.traffic.sessions import TIMEOUT
 _TOTAL: Final = (
     r"^((grand|overall|(deleted|removed) items?) )?(totals?|summe|gesamt(ergebnis)?)( of .*| ?:.*| -.*)?$"
 )
-_LOG: Final = re.compile(r"(?:^|[._-])log(?:[._-]\d+)*(?:\.gz)?$", re.IGNORECASE)
 _MAX_WORDS: Final = 10
 
 
@@ -44,12 +43,37 @@ class Format:
     less: str = ""
     touches: Sequence[Sequence[str]] = ()
     visit: str = ""
+    totals: bool = False
+    reader: str = ""
     views: bool = False
     query: str = ""
     sources: Sequence[str] = ()
     media: Sequence[str] = ()
     advice: str = ""
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an entry that could not be used."""
+        kinds = {"touchpoints", "conversions", "spend", "summary", "events"}
+        needed = {"touchpoints": {"date"}, "conversions": {"date"}, "spend": {"spend", "campaign"}}
+        problems = [
+            f"holds is {self.holds!r}; allowed: {', '.join(sorted(kinds))}"
+            if self.holds not in kinds
+            else "",
+            *(f"role {role!r} is unknown" for role in self.roles if role not in {*COMMON_NAMES, "referrer"}),
+            *(f"no column for the role {role!r}" for role in needed.get(self.holds, set()) - {*self.roles}),
+            "spend needs sources and media"
+            if self.holds == "spend" and not (self.sources and self.media)
+            else "",
+            "order needs the role 'value'"
+            if self.order and not isinstance(self.roles.get("value"), str)
+            else "",
+            "events need the advice which reader to use"
+            if self.holds == "events" and not self.advice
+            else "",
+        ]
+        if found := "; ".join(filter(None, problems)):
+            raise ValueError(f"the format {self.name!r}: {found}")
 
     def fits(self, columns: Iterable[str]) -> bool:
         """Return whether a table has the columns."""
@@ -69,7 +93,7 @@ class Format:
         source = self._without_footer(source)
         if self.order:
             source = self._without_lines(connection, source)
-        if self.sources or self.name.startswith("GA4"):
+        if self.sources or self.totals:
             keys = [*self.role("campaign", source.columns), *self.role("user", source.columns)]
             is_total = " OR ".join(
                 f"coalesce(regexp_matches(lower({source.word(name)}), {literal(_TOTAL)}), false)"
@@ -226,11 +250,6 @@ def _selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str)
     return described(connection, relation, source.unreadable)
 
 
-def is_log(rows: object) -> bool:
-    """Return whether the name of a file is that of an access log."""
-    return isinstance(rows, str | Path) and _LOG.search(Path(rows).name) is not None
-
-
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
     """Open an access log as page views, with the visits of visitors, apart from their campaigns."""
     path = Path(file).expanduser()
@@ -240,7 +259,7 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
         # The same file gives the same ids, which nobody can guess from an address.
         secret = lines.readline().hex()
     log = export_tables.AccessLog(path, site="https://site.invalid")
-    source, _ = export_tables.open_access_log(connection, log, secret=secret)
+    source, _ = export_tables.open_access_log(connection, log, secret=secret, with_people=True)
     agents = connection.execute(f"SELECT DISTINCT userAgent FROM {source.relation}").fetchall()
     bots = ", ".join(literal(agent) for (agent,) in agents if is_bot(agent or "")) or "NULL"
     page = "regexp_replace(pageUrl, '^[a-z]+://site[.]invalid', '')"
@@ -252,5 +271,5 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
         f"WITH human AS (SELECT *, {begins} AS goes_on FROM {source.relation} WHERE (userAgent IN ({bots})) "
         f"IS NOT TRUE) SELECT {quoted(ROW)}, trackerId AS log_visitor, trackerId || ' ' || "
         f"count(*) FILTER (goes_on IS NOT TRUE) OVER ({visitor}) AS log_visit, "
-        f"date AS log_date, {page} AS log_page, referrer FROM human",
+        f"date AS log_date, {page} AS log_page, referrer, person AS log_user FROM human",
     )

@@ -18,6 +18,7 @@ from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.aliases import Aliases
+from attrib_ds.importers.reading import Reading
 from attrib_ds.project import Project
 from attrib_ds.queries import raw_hits
 from attrib_ds.records import export_tables, written_values
@@ -79,6 +80,8 @@ class Journeys:
         ``Paths.split`` divides.
     refunds : DataFrame, optional
         ``event_id`` in the source, and ``value`` (below 0), of the refunds in an export that are subtracted.
+    reading : Reading, optional
+        How files of one's own were understood, to be used again.
     """
 
     interactions: pd.DataFrame
@@ -93,6 +96,7 @@ class Journeys:
     users: pd.DataFrame | None = None
     groups: pd.DataFrame | None = None
     refunds: pd.DataFrame | None = None
+    reading: Reading | None = None
 
     @property
     def counts(self) -> dict[str, int]:

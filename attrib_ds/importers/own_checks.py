@@ -1,34 +1,20 @@
 """Check conversions of users' files: lines of orders, values that are not known, statuses and pages."""
 
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attrib_ds import contract, display, errors
+from attrib_ds import contract, display, errors, sql_results
 from attrib_ds.importers import columns, formats, own_table
+from attrib_ds.importers.content import files, rows
 from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources, text_files
+from attrib_ds.records.frames import FrameOrPath
 
-#: Names of numbers that are not amounts of money.
-_NO_AMOUNT: Final = re.compile(
-    r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
-    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|ts|units)$"
-)
-#: Statuses of conversions that did not take place.
-_FAILED: Final = (
-    "void|fail|refunded|declin|cancel|expired|abandon|charge ?back|disputed|(^|[^a-z])lost|reversed|denied"
-    "|unpaid|not paid|rejected|storn|erstattet|verloren"
-)
-#: Statuses of those that did; beside one of them, or a failed one, others are named too.
-_TOOK_PLACE: Final = (
-    "(partially )?paid|completed?|(closed ?)?won|success(ful)?|succeeded|fulfilled|shipped|delivered|ok|done"
-    "|processing|captured|settled|approved|confirmed|accepted|active|true|yes|1|bezahlt|abgeschlossen"
-    "|gewonnen|versandt|geliefert"
-)
-_NO_REFUND: Final = "[^1-9a-z]*|false|f|no?|nein|none|null|nan"
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 
@@ -133,23 +119,90 @@ def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
         is_rounded = f"regexp_full_match({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
             example = table.scalar(f"min({word}) FILTER ({is_rounded})")
+            if float(example.replace(",", ".")) > 2**53:
+                raise errors.InvalidRequest(
+                    f"{table.argument}: in {str(column)!r} of {table.name}, digits are lost: "
+                    f"{example} may stand for "
+                    "several ids. Export the file anew, with that column as text",
+                    field=table.argument,
+                )
             person_ids.warn_of_rounded(table.name, str(column), count, example)
 
 
-def warn_of_refunds(table: own_table.OwnTable) -> None:
-    """Warn of amounts or flags of refunds that are not subtracted."""
-    if "refund" in table.columns:
-        return
-    for column in table.with_names(columns.COMMON_NAMES["refund"]):
-        refunded = f"NOT regexp_full_match(lower({table.source.word(column)}), '{_NO_REFUND}')"
-        if count := table.scalar(f"count(*) FILTER ({refunded})"):
-            advice = "Leave them out if they are not conversions"
-            if _is_numeric(table, column):
-                advice = f"If the value includes them, name them with columns={{'refund': {column!r}}}"
-            errors.warn(
-                f"{table.name} has {display.counted(count, 'rows')} with a refund in {column!r}, which is "
-                f"not subtracted. {advice}"
-            )
+def together(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[FrameOrPath], *, encoding: str | None
+) -> pa.Table:
+    """Return conversions of several files as one table: the latest state of each, rows of two files once."""
+    selected = []
+    for number, part in enumerate(parts):
+        source, _ = files.opened(connection, part, argument="conversions", encoding=encoding)
+        texts = [f"{source.text(name)} AS {sources.quoted(name)}" for name in source.columns]
+        selected.append(f'SELECT {number} AS "#file", {", ".join(texts)} FROM {source.relation}')
+    every = f'SELECT *, count(*) AS "#times" FROM ({" UNION ALL BY NAME ".join(selected)}) GROUP BY ALL'
+    most = f'SELECT * EXCLUDE ("#file", "#times"), max("#times") AS "#times" FROM ({every}) GROUP BY ALL'
+    query = (
+        f'SELECT * EXCLUDE ("#times") FROM ({most}), LATERAL (SELECT unnest(range("#times"))) AS each(one)'
+    )
+    union = sql_results.read_arrow(connection, f"SELECT * EXCLUDE (one) FROM ({query}) ORDER BY ALL")
+    whole = sources.open_source(connection, union, argument="conversions")
+    found = formats.recognised(whole.columns, "conversions", name="conversions", has_people=True)
+    named = [] if found is None else found.role("conversion", whole.columns)
+    refunds = [] if found is None else formats.matching(found.less, whole.columns)
+    if named:
+        states = rows.Rows(connection, whole, named[:1]).latest_states(named[0], rows.Counted(), refunds)
+        union = (
+            union if states is None else sql_results.read_arrow(connection, states).drop_columns(sources.ROW)
+        )
+    return union
+
+
+def count_rows(
+    table: own_table.OwnTable, identity: str | None, value: str | None, own: Mapping[str, bool]
+) -> rows.Counted:
+    """Return which rows of conversions count, and say it; states of one record become its latest."""
+    counted = rows.Counted()
+    refunds = table.refunds()
+    read = rows.Rows(table.connection, table.source, [name for name in (identity, value) if name])
+    total = table.source.rows
+    read.by_kind(counted, has_values=value is not None)
+    if identity is not None and (query := read.latest_states(identity, counted, refunds)) is not None:
+        relation = text_files.replace_table(table.connection, table.source.relation, query)
+        table.source = read.source = sources.described(table.connection, relation, table.source.unreadable)
+    read.columns = [name for name in read.columns if name not in counted.columns]
+    read.flagged(counted, has_refunds=bool(refunds) and value is not None)
+    read.by_status(counted, own)
+    gone = [f"({condition})" for condition in counted.left_out.values()]
+    if gone or counted.others:
+        kept = table.scalar(f"count(*) FILTER (({' OR '.join(gone or ['false'])}) IS NOT TRUE)")
+        left = [
+            f"{table.scalar(f'count(*) FILTER ({condition})'):,} {said} left out"
+            for said, condition in counted.left_out.items()
+        ]
+        said = ", ".join([*left, *counted.others])
+        table.say(f"{display.counted(kept, 'rows')} of {total:,}; {said}")
+    return counted
+
+
+def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
+    """Return conversions less the refunds in rows of their own, and say what was done."""
+    has_kinds = "kind" in events.column_names
+    if not has_kinds and not pc.any(pc.less(events["value"], 0)).as_py():
+        return events
+    table.connection.register("payments", events)
+    query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
+    back, lost, double, void = table.connection.execute(fates).fetchall()[0]
+    if not (has_kinds or back):
+        return events
+    said = [
+        (back, "refunds subtracted"),
+        (lost, "refunds without their sale left out"),
+        (double, "authorizations beside a payment left out"),
+        (void, "conversions taken back"),
+    ]
+    if notes := ", ".join(f"{count:,} {words}" for count, words in said if count):
+        table.say(notes)
+    net = sql_results.read_arrow(table.connection, query)
+    return net.drop_columns("kind") if has_kinds else net
 
 
 def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:
@@ -180,8 +233,8 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
     ((count,),) = table.connection.execute(f"SELECT count(*) {query}").fetchall()
     if count < table.source.rows:
         conversions = display.counted(count, "conversions")
-        table.note = (
-            f"{table.name}: {conversions} from {table.source.rows:,} rows; those with an id of "
+        table.say(
+            f"{conversions} from {table.source.rows:,} rows; those with an id of "
             f"another row ({conversion}) and no amount ({value}) are its lines"
         )
         relation = text_files.replace_table(table.connection, table.source.relation, f"SELECT * {query}")
@@ -190,45 +243,20 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
-    used = {
-        name for named in table.columns.values() for name in ([named] if isinstance(named, str) else named)
-    }
+    used = table.used()
     others = [
-        name for name in table.source.columns if name not in used and not _NO_AMOUNT.match(name.casefold())
+        name
+        for name in table.source.columns
+        if name not in used and not own_table.NO_AMOUNT.match(name.casefold())
     ]
     left = [name for name in others if table.is_filled(name) and _is_numeric(table, name)]
     if left:
         errors.warn(
             f"no column of {table.name} was recognized as the value, so conversions have no value; "
-            f"columns of numbers: {own_table.ten(left)}. Name the value with columns={{'value': {left[0]!r}}}"
+            f"columns of numbers: {own_table.ten(left)}. Name the value with "
+            f"reading=Reading(columns={{'value': {left[0]!r}}})"
         )
 
 
 def _is_numeric(table: own_table.OwnTable, column: str) -> bool:
     return bool(table.scalar(f"bool_and(regexp_full_match({table.source.word(column)}, '{_AMOUNT}'))"))
-
-
-def warn_of_statuses(table: own_table.OwnTable) -> None:
-    """Warn of rows that no status calls paid, complete or won, and of several kinds of events.
-
-    Those of known formats are left out.
-    """
-    kinds, statuses = (table.with_names(columns.COMMON_NAMES[role]) for role in ("kind", "status"))
-    for column in [] if table.format is not None else [*statuses, *kinds]:
-        word = f"regexp_replace(lower({table.source.word(column)}), '[_-]', ' ', 'g')"
-        found = table.connection.execute(
-            f"SELECT {word}, count(*), regexp_matches({word}, {sources.literal(_FAILED)}), "
-            f"regexp_full_match({word}, {sources.literal(_TOOK_PLACE)}) FROM {table.source.relation} "
-            f"WHERE {word} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
-        ).fetchall()
-        # A column of other words, such as the states of a country, has no statuses.
-        is_known = any(failed or took_place for _, _, failed, took_place in found)
-        counts = [(name, count) for name, count, failed, took_place in found if failed or not took_place]
-        if column in kinds:
-            is_known, counts = len(found) > 1, [(name, count) for name, count, *_ in found]
-        if is_known and counts:
-            errors.warn(
-                f"{table.name} has rows whose {column} is "
-                f"{own_table.ten([f'{name} ({count:,})' for name, count in counts])}. "
-                "They count as conversions; leave them out of the file if they are not"
-            )

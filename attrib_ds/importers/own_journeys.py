@@ -5,9 +5,9 @@ from __future__ import annotations
 import filecmp
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +18,14 @@ import pyarrow.compute as pc
 
 from attrib_ds import sql_results
 from attrib_ds.display import counted
-from attrib_ds.errors import InvalidRequest, check_choice, warn
+from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
+from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import rows as rows_of
+from attrib_ds.importers.reading import Formats, Reading, in_reading
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
@@ -30,8 +33,6 @@ from attrib_ds.traffic.sources import Traffic
 _DEVICES: Final = frozenset(map(folded, COMMON_NAMES["device"]))
 #: A session is a user only if nothing else is known.
 _SESSION: Final = "sessionid"
-#: Words for several people who share a path.
-_ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
 #: Names, folded, of events that are page views.
 _VIEWS: Final = ("page", "pageview", "pageviewed", "viewedpage", "screen", "screenview", "pagepageview")
 #: Advice for repeated rows.
@@ -42,24 +43,16 @@ _REPEATED: Final = (
 
 def read_journeys(
     touchpoints: FrameOrPath,
-    conversions: FrameOrPath | None = None,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None = None,
     *,
-    columns: Mapping[str, Named] | None = None,
+    reading: Reading | None = None,
     currency: str | None = None,
     event_type: str = "conversion",
-    stitch: bool = True,
     channels: Frame | None = None,
-    dayfirst: bool | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
-    ignore_case: bool = True,
-    aggregate: bool = False,
-    sheet: str | None = None,
-    conversion_sheet: str | None = None,
     conversion_page: str | None = None,
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
-    spend_sheet: str | None = None,
     aliases: Mapping[str, str] | None = None,
+    statuses: Mapping[str, bool] | None = None,
 ) -> journey_tables.Journeys:
     """Read touchpoints and conversions from files or frames of any source.
 
@@ -68,51 +61,21 @@ def read_journeys(
     touchpoints : str, Path or DataFrame
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count.
-    conversions : str, Path or DataFrame, optional
-        One row per conversion; without it, touchpoints whose flag column is 1, true, t, yes or y are
-        conversions. A table without rows is a period without conversions.
-    columns : mapping of str to str or list of str, optional
-        Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
-        ``value``, ``refund``, ``quantity``, ``currency``), for columns without a common name;
-        ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints. The amounts
-        of ``refund`` are subtracted from the values. By default the users are those of a
-        column that both tables have, if there is one, and devices are used beside users. Several columns for
-        ``node`` make a tree: those of a source, medium, campaign, ad group, ad or keyword as in exports,
-        others as the levels channel, campaign, adset, ad and keyword, in the order given. By default a column
-        of nodes or channels, else the columns of source, medium and campaign. A day and a time of day in two
-        columns are one instant (``{"date": ["day", "clock"]}``). Times without an offset are UTC. Prices of
-        one piece (``price``, ``unit_price``) beside a column of quantities are multiplied; with ``value``
-        named, only if ``quantity`` is named too.
+    conversions : str, Path or DataFrame, or a list of those, optional
+        One row per conversion; of one in several files, the latest state counts. Without it,
+        touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a
+        period without conversions.
+    reading : Reading, optional
+        What the values of the files leave open, such as the order of day and month, or what is to be read in
+        another way; :func:`attrib_ds.preview_files` shows how the files are read.
     currency : str, optional
         Currency of values that have none: a code of ISO 4217, or a sign of one currency, such as €. Values
         of unknown currency have no ROAS beside spend in one.
     event_type : str, default "conversion"
         Event type of the conversions in a project.
-    stitch : bool, default True
-        Whether to assign rows without a user to the user seen on the same device, if there is exactly one and
-        the tables have columns of users and of devices.
     channels : DataFrame, optional
         Rules that assign each node its channel, from :func:`channel_rules`; by default as they are, and the
         node itself if it is not made of a source and medium.
-    dayfirst : bool, optional
-        Whether dates such as 03/04/2025 begin with the day (true) or the month (false). By default they are
-        refused.
-    decimal : {".", ","}, optional
-        Decimal mark of numbers in text. By default a number such as 99,90 or 1,030.50 decides for its
-        column; a column with nothing but numbers such as 1.000 is refused.
-    encoding : str, optional
-        Encoding of CSV files that are neither UTF-8 nor UTF-16, such as ``"cp1252"`` of Windows. By default
-        they are refused; ``"utf-8"`` rejects the rows that cannot be read.
-    ignore_case : bool, default True
-        Whether names of nodes that differ by case only, such as Google and google, are one, with the most
-        frequent spelling.
-    aggregate : bool, default False
-        Whether to add up the rows of a conversion, such as the lines of an order: the sum of their values at
-        the earliest date. Rows of several users or in several currencies are refused. If one row of a
-        conversion cannot be read, all of them are rejected.
-    sheet, conversion_sheet : str, optional
-        Sheets of the touchpoints and of the conversions in XLSX files, or in one; by default the first.
-
     conversion_page : str, optional
         Path of the page that tells of a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
         ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
@@ -120,12 +83,14 @@ def read_journeys(
         Spend of nodes: reports of ad platforms as they come, or tables with a node and an amount. The paths
         have it, so that :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
         :func:`attrib_ds.credit_series` gives them by period.
-    spend_sheet : str, optional
-        Sheet of the spend in an XLSX file; by default the first.
     aliases : mapping of str to str, optional
         Present names of campaigns, channels and other nodes by their former names, such as
         ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
         ``_`` do not count. A name that was changed twice has the last one.
+    statuses : mapping of str to bool, optional
+        Whether conversions with a status count, by the status, such as ``{"pending": False}``. By
+        default those that were cancelled, refunded, voided, refused, failed, expired or lost do not, nor do
+        tests and drafts.
 
     Returns
     -------
@@ -177,82 +142,94 @@ def read_journeys(
     0   email          0.5
     1  search          0.5
     """
-    (reference,) = journey_tables.references(event_type).values()
-    named = dict(columns or {})
-    for role in named:
-        if folded(role) in _ACCOUNTS:
-            raise InvalidRequest(
-                f"columns: {role!r} is not a role; if several people of an account share a path, name its "
-                f"column as the user: columns={{'user': {named[role]!r}}}",
-                field="columns",
-            )
-        check_choice("columns", role, OPTIONS)
-    currency = journey_tables.checked_currency(currency)
-    formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
-    of_spend = replace(formats, sheet=spend_sheet)
-    options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
-    options["aliases"] = present_names = Aliases(aliases)
-    with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
+    asked = Asked(event_type, currency, channels, conversion_page, spend, aliases, statuses or {})
+    return read_tables(touchpoints, conversions, Reading() if reading is None else reading, asked, [])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of files, whatever is in them: arguments of :func:`read_journeys`."""
+
+    event_type: str = "conversion"
+    currency: str | None = None
+    channels: Frame | None = None
+    conversion_page: str | None = None
+    spend: FrameOrPath | Sequence[FrameOrPath] | None = None
+    aliases: Mapping[str, str] | None = None
+    statuses: Mapping[str, bool] = field(default_factory=dict)
+
+
+def read_tables(
+    touchpoints: FrameOrPath,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None,
+    reading: Reading,
+    asked: Asked,
+    tables: list[own_table.OwnTable],
+) -> journey_tables.Journeys:
+    """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
+    try:
+        return _read_tables(touchpoints, conversions, reading, asked, tables)
+    except InvalidRequest as error:
+        error.message = in_reading(error.message)
+        error.args = (error.message,)
+        raise
+
+
+def _read_tables(
+    touchpoints: FrameOrPath,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None,
+    reading: Reading,
+    asked: Asked,
+    tables: list[own_table.OwnTable],
+) -> journey_tables.Journeys:
+    (reference,) = journey_tables.references(asked.event_type).values()
+    named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
+    present_names = Aliases(asked.aliases)
+    of_spend = partial(
+        own_paths.read_spend,
+        columns=named,
+        currency=currency,
+        formats=reading.formats("spend"),
+        ignore_case=reading.ignore_case,
+        aliases=present_names,
+    )
+    with_spend = partial(_with_spend, asked.spend, of_spend)
     connection = duckdb.connect()
-    touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
-    if touch_table.format is not None and touch_table.format.name == "Matomo visits" and conversions is None:
+    touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", reading.formats("touchpoints"))
+    tables.append(touch_table)
+    if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
         visits = exports.read_matomo(
-            touchpoints, stitch=stitch, currency=currency, channels=channels, aliases=aliases
+            touchpoints,
+            stitch=reading.stitch,
+            currency=currency,
+            channels=asked.channels,
+            aliases=asked.aliases,
         )
-        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes)))
+        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
+    formats = reading.formats("conversions")
+    if isinstance(conversions, list | tuple):
+        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
     _check_same(touchpoints, conversions)
     if conversions is None:
-        conversion_table = own_table.OwnTable(connection, touchpoints, "conversions", formats)
-    else:
-        formats = replace(formats, sheet=conversion_sheet)
-        conversion_table = own_table.OwnTable(connection, conversions, "conversions", formats)
-    of_touchpoints, of_conversions = _user_columns((touch_table, conversion_table), named)
-    _check_sheets(touchpoints, conversions, sheet, conversion_sheet)
-    if conversions is not None and not {"node", "value", "conversion"} & {*named}:
-        own_checks.check_swapped(touch_table, conversion_table)
-    touch_table.take_user(*of_touchpoints)
-    views = touch_table.find_views(named)
-    if views is None:
-        touch_table.take_node(touch_table.find_node(named))
-    else:
-        touch_table.take_views(*views)
-    touch_table.take_date(touch_table.find_date(named))
-    touch_table.take_word("touch", touch_table.find("touch", named, required=False))
-    touch_table.take_groups()
-    are_views = None if views is None else touch_table.rows_of_kind(_VIEWS)
-    points, rejected = touch_table.read(where=are_views or "true")
-    own_checks.warn_of_copies(touch_table)
-    own_checks.warn_of_rounded_ids(touch_table)
-    where, is_among = "true", False
-    if conversion_page is not None:
-        where = own_checks.views_of(conversion_table, conversion_page)
-    elif conversions is None and conversion_table.format is not None and conversion_table.format.visit:
-        raise InvalidRequest(
-            f"conversions: {conversion_table.name} has views of pages; pass the path of the page that tells "
-            "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
-        )
-    elif conversions is None and views is not None and not conversion_table.common("flag"):
-        where, is_among = own_checks.conversions_among(conversion_table), True
-    elif conversions is None and conversion_table.format is None:
-        where = conversion_table.flag(str(conversion_table.find("flag", named)))
-    conversion_table.take_user(*of_conversions, optional=conversions is not None)
-    has_own = conversions is not None
-    events, rejected_conversions = _read_conversions(
-        conversion_table,
-        named,
-        where,
-        has_own_table=has_own,
-        is_among=is_among,
-        currency=currency,
-        aggregate=aggregate,
+        formats = reading.formats("touchpoints")
+    table = own_table.OwnTable(
+        connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
-    _create_visits(connection, own_paths.merge_case(points, name=touch_table.name) if ignore_case else points)
-    if views is not None:
+    tables.append(table)
+    points, rejected = _read_touchpoints(touch_table, table, named, touchpoints, conversions, reading)
+    has_own, views = conversions is not None, "page" in touch_table.columns
+    events, rejected_conversions = read_conversions(
+        table, reading, replace(asked, currency=currency), has_own=has_own, has_views=views
+    )
+    if reading.ignore_case:
+        points = own_paths.merge_case(points, name=touch_table.name)
+    _create_visits(connection, points)
+    if views:
         _say_visits(touch_table, points.num_rows)
     _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
-    if conversions is not None:
+    if has_own:
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
@@ -265,25 +242,122 @@ def read_journeys(
     journeys = journey_tables.assemble(
         connection,
         "journeys",
-        stitch=stitch,
+        stitch=reading.stitch,
         currency=currency,
-        channels=channels,
+        channels=asked.channels,
         sightings="sightings",
         aliases=present_names,
     )
-    notes = tuple(table.note for table in (touch_table, conversion_table) if table.note)
+    notes = tuple(dict.fromkeys(each.note for each in tables if each.note))
     for note in notes:
         warn(note)
-    columns_used = {"touchpoints": touch_table.columns, "conversions": conversion_table.columns}
+    used = {each.argument: each.columns for each in tables}
     if journeys.events.empty:
-        warn(f"{conversion_table.name} has no conversions")
+        warn(f"{table.name} has no conversions")
     else:
-        _warn_of_conversions_without_users(conversion_table, events)
-        _warn_of_strangers(journeys, columns_used)
+        _warn_of_conversions_without_users(table, events)
+        _warn_of_strangers(journeys, used)
         _warn_of_spellings(connection)
-    read = with_spend(replace(journeys, columns=columns_used, notes=(*notes, *journeys.notes), groups=groups))
+    journeys = replace(
+        journeys,
+        columns=used,
+        notes=(*notes, *journeys.notes),
+        groups=groups,
+        reading=reading_of(reading, tables),
+    )
+    journeys = with_spend(journeys)
     present_names.warn_of_unused()
-    return read
+    return journeys
+
+
+def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Reading:
+    """Return a reading with what the values of the tables decided."""
+    columns: dict[str, Named] = {}
+    ways: dict[str, dict[str, Any]] = {"dayfirst": {}, "decimal": {}}
+    for table in tables:
+        own = table.decided()
+        is_other = table.argument == "conversions"
+        for role, column in own.items():
+            of_conversions = f"conversion_{role}"
+            columns[of_conversions if is_other and of_conversions in OPTIONS else role] = column
+        for name, way in table.written().items():
+            ways[name][table.argument] = way
+    decided: dict[str, Any] = {
+        name: found or None for name, found in ways.items() if getattr(reading, name) is None
+    }
+    return replace(reading, columns={**columns, **reading.columns}, **decided)
+
+
+def _read_touchpoints(
+    table: own_table.OwnTable,
+    of_conversions: own_table.OwnTable,
+    named: Mapping[str, Named],
+    touchpoints: object,
+    conversions: object,
+    reading: Reading,
+) -> tuple[pa.Table, pd.DataFrame]:
+    """Select the columns of both tables that tell people apart, and read the touchpoints."""
+    if "node" not in named:
+        table.split_pairs()
+    of_touchpoints, of_others = _user_columns((table, of_conversions), named)
+    _check_sheets(touchpoints, conversions, reading.sheet, reading.conversion_sheet)
+    if conversions is not None and not {"node", "value", "conversion"} & {*named}:
+        own_checks.check_swapped(table, of_conversions)
+    table.take_user(*of_touchpoints)
+    of_conversions.take_user(*of_others, optional=conversions is not None)
+    views = table.find_views(named)
+    if views is None:
+        table.take_node(table.find_node(named))
+    else:
+        table.take_views(*views)
+    table.take_date(table.find_date(named))
+    table.take_word("touch", table.find("touch", named, required=False))
+    table.take_groups()
+    table.warn_of_zone()
+    if views is None and "node" not in named:
+        table.warn_of_unused()
+    are_views = None if views is None else table.rows_of_kind(_VIEWS)
+    points, rejected = table.read(where=are_views or "true")
+    own_checks.warn_of_copies(table)
+    own_checks.warn_of_rounded_ids(table)
+    return points, rejected
+
+
+def read_conversions(
+    table: own_table.OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
+) -> tuple[pa.Table, pd.DataFrame]:
+    """Return the conversions of a table, and the rejected rows."""
+    where, is_among = _conversions_in(table, reading.columns, asked, has_own=has_own, has_views=has_views)
+    return _read_conversions(
+        table,
+        reading.columns,
+        where,
+        has_own_table=has_own,
+        is_among=is_among,
+        currency=asked.currency,
+        aggregate=reading.aggregate,
+        statuses=asked.statuses,
+    )
+
+
+def _conversions_in(
+    table: own_table.OwnTable, named: Mapping[str, Named], asked: Asked, *, has_own: bool, has_views: bool
+) -> tuple[str, bool]:
+    """Return SQL for the rows of a table that are conversions, and whether they are some of page views."""
+    if asked.conversion_page is not None:
+        return own_checks.views_of(table, asked.conversion_page), False
+    if has_own:
+        return "true", False
+    if table.format is not None and table.format.visit:
+        raise InvalidRequest(
+            f"conversions: {table.name} has views of pages; pass the path of the page that tells "
+            "of a conversion, such as conversion_page='/thank-you', or a table of conversions"
+        )
+    if has_views and not table.common("flag"):
+        return own_checks.conversions_among(table), True
+    if table.format is None:
+        return table.flag(str(table.find("flag", named))), False
+    return "true", False
 
 
 def _with_spend(
@@ -331,8 +405,7 @@ def find_columns(
     rows: object, roles: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, list[str]], pd.DataFrame, str]:
     """Return the columns of a file or frame, those of each role, the first rows and what they are."""
-    # In another encoding, too, the file has columns.
-    table = own_table.OwnTable(duckdb.connect(), rows, "file", own_table.Formats(encoding="latin-1"))
+    table = own_table.OwnTable(duckdb.connect(), rows, "file", Formats())
     found: dict[str, list[str]] = {}
     for role in roles:
         if role == "node":
@@ -378,12 +451,92 @@ def _user_columns(
             (device, None) if user is None and not _shared(devices) else (user, device)
             for user, device in zip(_preferred(users), _preferred(devices), strict=True)
         ]
+    if not all(map(any, chosen)) or not _meeting(tables, [user or device for user, device in chosen]):
+        met = _people_by_values(tables)
+        chosen = [(column, None) for column in met] if met else chosen
     # If one table has addresses and the other has nobody, the other one lacks them.
     for each in sorted(range(2), key=lambda each: bool(emails[each])):
         if not any(chosen[each]):
             column = next(iter(emails[each]), None) or tables[each].find("user", named, called=called[each])
             chosen[each] = (column, None)
     return chosen
+
+
+#: Distinct people of the conversions that are looked for among the touchpoints.
+_PEOPLE: Final = 2_000
+#: Columns of a table in which people are looked for.
+_MOST_COLUMNS: Final = 10
+#: How much two columns must have in common, and more than any others.
+_LEAST_SHARE, _MARGIN = 0.2, 0.05
+
+
+def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
+    """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
+    seen, own = (
+        (table.identity(str(column)), table.source.relation)
+        for table, column in zip(tables, columns, strict=True)
+    )
+    people = "(SELECT {} AS person FROM {})".format
+    query = (
+        f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
+        f"ORDER BY person LIMIT {_PEOPLE}) SELECT coalesce((SELECT count(DISTINCT person) FROM "
+        f"{people(*seen)} SEMI JOIN known USING (person)) / (SELECT count(*) FROM known), 0)"
+    )
+    ((share,),) = tables[0].connection.execute(query).fetchall()
+    return float(share)
+
+
+def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:
+    """Return in words how many people of the conversions are among those of the touchpoints."""
+    people = [table.columns.get("user", table.columns.get("device")) for table in tables[:2]]
+    if len(people) < 2 or not all(isinstance(column, str) for column in people):
+        return ""
+    share = _meeting((tables[0], tables[1]), [str(column) for column in people])
+    return f"{share:.0%} of the people of the conversions have touchpoints"
+
+
+def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> tuple[str, str] | None:
+    """Return the pair of columns whose values meet most; names decide between pairs that meet alike.
+
+    Raises
+    ------
+    InvalidRequest
+        If two pairs meet alike and no name tells which has the people.
+    """
+    pairs = []
+    for first, second in product(*(table.people()[:_MOST_COLUMNS] for table in tables)):
+        share = _meeting(tables, (first.name, second.name))
+        if share >= _LEAST_SHARE:
+            is_sure = first.holds("email") or first.holds("code")
+            points = [max(0, evidence.weight("user", each.name)) for each in (first, second)]
+            if not (is_sure or any(points) or (first.holds("long") and second.holds("long"))):
+                # Small numbers meet by chance.
+                continue
+            pairs.append((share + is_sure + sum(points) / 10, first.name, second.name))
+    pairs.sort(reverse=True)
+    if (
+        len(pairs) > 1
+        and pairs[0][0] - pairs[1][0] < _MARGIN
+        and (pairs[0][0] < 1 + _MARGIN or _differ(tables, pairs))
+    ):
+        either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
+        raise InvalidRequest(
+            f"touchpoints: the people may be those of {either}; say which with "
+            f"columns={{'user': {pairs[0][1]!r}, 'conversion_user': {pairs[0][2]!r}}}",
+            field="user",
+        )
+    return pairs[0][1:] if pairs else None
+
+
+def _differ(
+    tables: tuple[own_table.OwnTable, own_table.OwnTable], pairs: Sequence[tuple[float, str, str]]
+) -> bool:
+    """Return whether the columns of the two best pairs have other people in some rows."""
+    return any(
+        table.scalar(f"bool_or({table.identity(first)} IS DISTINCT FROM {table.identity(second)})")
+        for table, first, second in zip(tables, pairs[0][1:], pairs[1][1:], strict=True)
+        if first != second and (pairs[0][1] == pairs[1][1] or pairs[0][2] == pairs[1][2])
+    )
 
 
 def _named_users(
@@ -474,36 +627,49 @@ def _read_conversions(
     is_among: bool,
     currency: str | None,
     aggregate: bool,
+    statuses: Mapping[str, bool] | None = None,
 ) -> tuple[pa.Table, pd.DataFrame]:
     called = "conversion_date" if has_own_table else "date"
     if "conversion_date" in named:
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     if has_own_table:
+        table.warn_of_zone()
         table.take_days()
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:
         identity = table.find("conversion", named, required=False)
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
+        if has_own_table and identity is None and table.format is None:
+            identity = table.only_id()
         table.take_word("conversion", identity)
-    value = table.find("value", named, required=False)
+    value = table.find_value(named, has_own_table=has_own_table)
+    counted_rows = rows_of.Counted()
+    if has_own_table and table.format is None:
+        counted_rows = own_checks.count_rows(table, identity, value, statuses or {})
+        where = " AND ".join([where, *(f"({gone}) IS NOT TRUE" for gone in counted_rows.left_out.values())])
     if has_own_table:
-        own_checks.leave_out_lines(table, value, identity)
+        if not counted_rows.kind:
+            own_checks.leave_out_lines(table, value, identity)
         if value is None:
             own_checks.warn_of_amounts(table)
-        own_checks.warn_of_statuses(table)
     quantity = table.find_quantity(named, value)
+    table.has_currency = currency is not None or table.find_currency(named, value) is not None
     if value is not None and quantity is not None:
         table.take_product(value, quantity)
     else:
         table.take_number("value", value, optional_if="true")
     if value is not None:
+        table.take_rest(value)
         table.take_less(named)
-        own_checks.warn_of_refunds(table)
+    if counted_rows.kind:
+        table.take_sql("kind", counted_rows.kind)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
+    if "conversion" in events.column_names and "value" in events.column_names:
+        events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     own_checks.warn_of_negative(table, events)
     if aggregate:
         return _add_up(table, events, rejected, where)
@@ -532,7 +698,7 @@ def _warn_of_repeated(table: own_table.OwnTable, where: str) -> None:
             f"{table.name} has {counted(count, 'rows')} without an id that "
             f"{'repeats' if count == 1 else 'repeat'} another one exactly, and counts each of them. If rows "
             "were exported or pasted twice, drop them; otherwise name a column of ids with "
-            "columns={'conversion': COLUMN}",
+            "reading=Reading(columns={'conversion': COLUMN})",
         )
 
 
@@ -548,7 +714,8 @@ def _warn_of_totals(table: own_table.OwnTable) -> None:
         warn(
             f"in {table.name}, {value!r} is the same in all rows of each conversion, such as {example!r}, "
             "and is added up: if it is the total of the conversion, it counts several times. Name the column "
-            "with the value of a row with columns={'value': COLUMN}, or leave one row of each",
+            "with the value of a row with reading=Reading(columns={'value': COLUMN}), or leave one row of "
+            "each",
         )
 
 
@@ -780,7 +947,7 @@ def _warn_of_strangers(journeys: journey_tables.Journeys, columns: Mapping[str, 
     warn(
         f"no user of a conversion ({used['conversions']}) occurs among those of the touchpoints "
         f"({used['touchpoints']}), so that no conversion is attributed. Choose columns with the same ids: "
-        "columns={'user': COLUMN, 'conversion_user': COLUMN}",
+        "reading=Reading(columns={'user': COLUMN, 'conversion_user': COLUMN})",
     )
 
 

@@ -26,6 +26,7 @@ from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import Named
 from attrib_ds.importers.formats import Format
+from attrib_ds.importers.reading import Formats, Reading
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
 
@@ -53,12 +54,15 @@ class FilePaths:
         The columns used, by kind and role.
     rejected : DataFrame
         ``file`` (str), ``row`` (Int64, from 0, without the header), ``reason`` (str).
+    reading : Reading, optional
+        How the files were read.
     """
 
     paths: Paths
     counts: dict[str, int]
     columns: dict[str, dict[str, Named]]
     rejected: pd.DataFrame
+    reading: Reading | None = None
 
     def with_spend(self, spend: pd.DataFrame, rejected: pd.DataFrame) -> FilePaths:
         """Return the same paths with more spend, and the rows of it that were rejected."""
@@ -72,7 +76,7 @@ def read_sequences(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     separator: str = " > ",
 ) -> FilePaths:
     """Read aggregated paths from a file.
@@ -117,6 +121,8 @@ def read_sequences(
     table.take_value(value)
     table.take_currency(table.find_currency(named, value), journeys.checked_currency(currency))
     rows, rejected = table.read()
+    if table.note:
+        warn(table.note)
     optional = {name: name for name in ("value", "currency", "nulls") if name in rows.column_names}
     paths = Paths.from_sequences(
         to_pandas(rows), path="path", conversions="conversions", separator=separator, **optional
@@ -129,7 +135,7 @@ def read_spend(
     *,
     columns: Mapping[str, Named] | None = None,
     currency: str | None = None,
-    formats: own_table.Formats = own_table.Formats(),  # noqa: B008  (frozen)
+    formats: Formats = Formats(),  # noqa: B008  (frozen)
     ignore_case: bool = True,
     touchpoint_node: Named | None = None,
     known_nodes: Collection[str] = (),
@@ -176,6 +182,8 @@ def read_spend(
     if day is not None:
         table.take_date([day])
     rows, rejected = table.read(may_be_empty=True)
+    if table.note and not is_report:
+        warn(table.note)
     if not rows.num_rows:
         warn(f"{table.name} has no rows, so that no spend is known")
     if ignore_case:
@@ -302,7 +310,8 @@ def merge_case(rows: pa.Table, *, name: str) -> pa.Table:
         )
         warn(
             f"in {name}, names of nodes that differ by case only are read as one, with the most frequent "
-            f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. ignore_case=False keeps them apart",
+            f"spelling: {shown}{and_others(len(merged), _MAX_NAMES)}. "
+            "reading=Reading(ignore_case=False) keeps them apart",
         )
     return rows
 

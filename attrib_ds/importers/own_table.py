@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ import pyarrow.compute as pc
 from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
-from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, Named, folded
+from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
+from attrib_ds.importers.content import evidence, files
+from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
     export_tables,
     frames,
@@ -46,54 +49,55 @@ _CURRENCY: Final = "|".join(["[A-Za-z]{3}", *SIGNS])
 _UNIT_PRICES: Final = {"price", "unitprice", "itemprice", "productprice", "lineitemprice"}
 #: Names, folded, of columns with the first page of a visit, whose rows are not page views.
 _OF_VISITS: Final = {"landingpage", "firstpage", "entrypage"}
-#: Columns of Google Analytics that count microseconds.
-_MICROSECONDS: Final = "eventtimestamp"
 _MIDNIGHT: Final = "2000-01-01"
 #: Times of day with an offset; texts with a time of day, or with a count of seconds, in lower case.
 _OFFSET: Final = ":.*(z|utc|gmt|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _CLOCK_OR_COUNT: Final = ":|[0-9]t[0-9]|[0-9] ?[ap]m$|^[0-9]{9,}([.][0-9]+)?$"
-#: How to write instants, and numbers that stand for them.
+#: How to write instants.
 _AS_TEXT: Final = "; write dates as '2025-01-31' or '2025-01-31T12:00:00Z'"
-_AS_COUNT: Final = (
-    "; numbers are read as microseconds since 1970 only: convert others, such as days of Excel, seconds and "
-    "milliseconds, with pandas.to_datetime"
+#: Kinds of values that the columns of a role have.
+_KINDS: Final = {
+    "date": ("instant", "count"),
+    "value": ("amount",),
+    "refund": ("amount",),
+    "quantity": ("amount",),
+}
+#: Names, folded, of amounts that are used if no other column has one.
+_WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
+#: Names, folded, of columns with time zones.
+_ZONES: Final = frozenset(
+    ["timezone", "tz", "zeitzone", "fuseau", "fuseauhoraire", "zonahoraria", "fusoorario", "fusohorario"]
 )
+#: Names of zones in brackets behind the name of a column.
+_ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
+_HALF: Final = 0.5
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
-#: Values that show what a column holds.
-_SAMPLE: Final = 1_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
     "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
     "bounce_rate", "cost", "spend", "conversions",
 )  # fmt: skip
+#: Words in names of amounts that are parts of a unit of money.
+_UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros"}, 1_000_000))
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
 
 
-@dataclass(frozen=True)
-class Formats:
-    """How a user's files are written, as far as their content does not tell.
+#: Names of numbers that are not amounts of money.
+NO_AMOUNT: Final = re.compile(
+    r"^(?!.*incl?[^a-z]).*(id|ids|nr|no|number|code|zip|plz|phone|fax|quantity|qty|count|items|year|month|day|hour|lat|lon|sku|age"
+    r"|vat|tax|shipping|discount|rate|percent|time|date|timestamp|units)$|^(.*[^a-z])?ts$"
+)
 
-    Attributes
-    ----------
-    dayfirst : bool, optional
-        Whether 03/04/2025 is in April.
-    decimal : {".", ","}, optional
-        Decimal mark of numbers in text.
-    encoding : str, optional
-        Encoding of delimited text that is not UTF-8.
-    sheet : str, optional
-        Sheet of a workbook; by default the first.
-    """
 
-    dayfirst: bool | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
+def _may_be_campaign(values: evidence.Column) -> bool:
+    """Return whether a column has words that several rows share, and nothing that is known."""
+    kinds = [kind for kind in evidence.KINDS if kind not in {"float", "long"}]
+    return 1 < values.distinct < values.filled and not any(map(values.holds, kinds))
 
 
 class OwnTable:
@@ -122,16 +126,22 @@ class OwnTable:
         self._select: dict[str, str] = {}
         self._rules: list[tuple[str, str]] = []
         self._nobody: dict[str, list[str]] = {}
+        self._instants: dict[str, written_values.Instants] = {}
+        self._amounts: dict[str, written_values.Amounts] = {}
+        self._people: dict[str, str] = {}
+        self._levels: dict[str, str] = {}
+        self.has_currency = False
         #: Column of refunds that the values are less.
         self.less = ""
         self._workbook = workbook_of(rows)
-        encoding = text_files.foreign_encoding(rows, argument, formats.encoding)
         if formats.sheet is not None:
             rows = self._read_sheet(formats.sheet)
-        if isinstance(rows, str | Path) and of_services.is_log(rows):
-            self.source = of_services.open_log(connection, rows, argument)
+        path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
+        said: list[str] = []
+        if path is not None and path.is_file() and files.is_log(path):
+            self.source = of_services.open_log(connection, path, argument)
         else:
-            self.source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+            self.source, said = files.opened(connection, rows, argument=argument, encoding=formats.encoding)
         if not self.source.columns:
             first = self.source.unreadable.slice(0, 1).to_pylist()[0]
             raise errors.InvalidRequest(
@@ -145,8 +155,22 @@ class OwnTable:
             name=self.name,
             has_people=bool(self.with_names(COMMON_NAMES["user"])),
         )
+        if self.format is None and (value := next(filter(_is_value, self.source.columns), None)):
+            raise errors.InvalidRequest(
+                f"{argument}: {value!r} looks like a value; if the header is missing, add a row of names"
+            )
         if self.format is not None:
             self.source, self.note = self.format.applied(connection, self.source)
+        else:
+            self.source = files.tidied(connection, self.source, said)
+        #: The columns that the file has.
+        self.header = {*self.source.columns}
+        if said:
+            self.say(", ".join(said))
+
+    def say(self, said: str) -> None:
+        """Add to what is said of the table."""
+        self.note = f"{self.note}; {said}" if self.note else f"{self.name}: {said}"
 
     def _read_sheet(self, sheet: str) -> pd.DataFrame:
         called = _SHEETS[self.argument][0]
@@ -156,6 +180,11 @@ class OwnTable:
                 f"{called}: {name} is not a workbook with sheets; allowed with the path of an .xlsx file"
             )
         return written_files.read_sheet(self._workbook, sheet, argument=self.argument, called=called)
+
+    @cached_property
+    def profile(self) -> dict[str, evidence.Column]:
+        """What the columns hold."""
+        return evidence.profiled(self.connection, self.source)
 
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
@@ -227,14 +256,72 @@ class OwnTable:
 
     def is_filled(self, column: str) -> bool:
         """Return whether any row has a value."""
-        return bool(self.scalar(f"count({self.source.word(column)})"))
+        return self.profile[column].filled > 0 or bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
-        """Return the columns of a role in the format, else those with a common name, in order of "
-        "preference.
-        """
+        """Return the columns of a role in the format, else by their names and values, the best first."""
         own = [] if self.format is None else self.format.role(role, self.source.columns)
-        return own or self.with_names(COMMON_NAMES[role])
+        return own or self._suited(role, self.with_names(COMMON_NAMES[role]))
+
+    def _suited(self, role: str, named: Sequence[str]) -> list[str]:
+        """Return the columns of a role by their names and values, the best first."""
+        kinds = _KINDS.get(role)
+        if role == "time":
+            clocks = [each.name for each in self.profile.values() if each.holds("clock")]
+            return list(dict.fromkeys([*named, *clocks]))
+        columns = [each for each in self.profile.values() if each.filled]
+        if role == "conversion":
+            points = {
+                each.name: weight
+                for each in columns
+                if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
+                if weight > 5 or 2 * each.distinct >= each.filled
+            }
+            return list(dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])]))
+        if kinds is None:
+            return list(named)
+        if role == "value":
+            # Instants are no amounts, nor are flags.
+            columns = [
+                each
+                for each in columns
+                if not each.holds("flag")
+                and not (each.holds("count") and evidence.weight("date", each.name) > 0)
+            ]
+        found = evidence.ranked(columns, role, kinds)
+        fitting = {name for _, name in found}
+        known = [name for name in named if name in fitting]
+        weak = [
+            name
+            for name in known
+            if role == "value" and folded(of_services.currency_at_end(name)[0]) in _WEAK
+        ]
+        strong = [name for name in known if name not in weak]
+        looser = [name for points, name in found if points > (5 if weak else 0) and name not in known]
+        if role == "date" and not looser and not strong:
+            # One column of instants needs no name.
+            sure = ("instant", "moment")
+            looser = [
+                name for points, name in found if points == 0 and any(map(self.profile[name].holds, sure))
+            ]
+        if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
+            self._check_equal(role, looser)
+        return [*strong, *looser, *weak, *(name for name in named if name not in known)]
+
+    def _check_equal(self, role: str, columns: Sequence[str]) -> None:
+        """Refuse two columns whose names speak for a role alike and whose values differ."""
+        first, second = columns[:2]
+        if evidence.weight(role, first) != evidence.weight(role, second):
+            return
+        words = (self.source.word(name) for name in (first, second))
+        is_own = role == "date" and self.argument == "conversions"
+        called = "conversion_date" if is_own else role
+        if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
+            raise errors.InvalidRequest(
+                f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
+                f"{second!r}; say which with columns={{{called!r}: {first!r}}}",
+                field=role,
+            )
 
     def with_names(self, names: Sequence[str]) -> list[str]:
         """Return the columns with one of some names, in order of preference."""
@@ -276,6 +363,7 @@ class OwnTable:
         """Return the columns of a node: those named, one of nodes, those of a source, or one of its parts."""
         given = named.get("node")
         if given is not None:
+            self._levels.clear()
             columns = [given] if isinstance(given, str) else list(given)
             if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
                 raise errors.InvalidRequest(
@@ -291,6 +379,10 @@ class OwnTable:
             return filled[:1]
         of_levels = [self.with_names(LEVEL_NAMES[level]) for level in ("source", "medium", "campaign")]
         parts = [column for columns in of_levels for column in list(filter(self.is_filled, columns))[:1]]
+        if not of_nodes and (len(parts) < len(LEVEL_NAMES) or self._levels):
+            by_content = self._levels_by_content()
+            if len(by_content) > len(parts):
+                return by_content
         present = [column for columns in of_levels for column in columns[:1]]
         has_referrer = any(map(self.is_filled, self.with_names(COLUMN_NAMES["referrer"])))
         if len(parts) < 2 and len(present) > 1 and has_referrer:
@@ -302,6 +394,86 @@ class OwnTable:
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
 
+    def _levels_by_content(self) -> list[str]:
+        """Return the columns of a node by less common names and by the words in them, from the root down."""
+        columns = [each for each in self.profile.values() if each.filled and not each.holds("instant")]
+        channel = [each.name for each in columns if evidence.names_level("node", each.name)]
+        if channel:
+            return channel[:1]
+        levels = ("source", "medium", "campaign")
+        by_name = {
+            level: [name for name in self.with_names(LEVEL_NAMES[level]) if self.is_filled(name)]
+            or [each.name for each in columns if evidence.names_level(level, each.name)]
+            for level in levels
+        }
+        if not any(by_name.values()):
+            by_name = {
+                level: [each.name for each in columns if each.shares.get(level, 0) > _HALF]
+                for level in levels
+            }
+            free = [each for each in columns if each.name not in self.used()]
+            rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
+            if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
+                by_name["campaign"] = rest
+        for level in levels[:2] if any(by_name.values()) else ():
+            # Such as a medium under a name that is not known.
+            by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
+        found: list[str] = []
+        for level in levels:
+            for name in [name for name in by_name[level] if name not in found][:1]:
+                found.append(name)
+                self._levels[name] = level
+        return found
+
+    def used(self) -> set[str]:
+        """Return the columns that have a role."""
+        return {
+            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
+        }
+
+    def split_pairs(self) -> None:
+        """Make two columns of one with a source and a medium, such as ``google / cpc``, beside a campaign."""
+        pairs = [each.name for each in self.profile.values() if each.holds("pair")]
+        parts = [*self.with_names(LEVEL_NAMES["source"]), *self.with_names(LEVEL_NAMES["medium"])]
+        has_campaign = any(evidence.names_level("campaign", name) for name in self.source.columns)
+        if len(pairs) != 1 or parts or not has_campaign or self.format is not None:
+            return
+        word = self.source.word(pairs[0])
+        halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
+        query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {self.source.relation}"
+        relation = text_files.replace_table(self.connection, self.source.relation, query)
+        self.source = sources.described(self.connection, relation, self.source.unreadable)
+        del self.profile
+        self.say(f"{pairs[0]} read as source and medium")
+
+    def warn_of_unused(self) -> None:
+        """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
+        node = self.columns.get("node", [])
+        levels = [level_of(name) for name in ([node] if isinstance(node, str) else node)]
+        used = self.used()
+        unused = [
+            each.name
+            for each in self.profile.values()
+            if each.name not in used
+            and evidence.weight("user", each.name) <= 0
+            and (each.holds("medium") or each.holds("source") or _may_be_campaign(each))
+        ]
+        if self.format is None and unused and (self._levels or levels == ["campaign"]):
+            errors.warn(
+                f"{self.argument}: {self.name} has columns that are not used: {', '.join(unused)}; "
+                "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"
+            )
+
+    def warn_of_zone(self) -> None:
+        """Warn of a column of time zones, which is not used."""
+        used = self.used()
+        zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
+        if self.format is None and any(map(self.is_filled, zones)):
+            errors.warn(
+                f"{self.argument}: the column {zones[0]!r} of {self.name} is not used; "
+                "times without an offset are read as UTC"
+            )
+
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
         """Return the columns of the page and of the referrer in a table of page views; None of others."""
         if self.format is not None:
@@ -309,25 +481,20 @@ class OwnTable:
             return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
         if "node" in named or any(map(self.is_filled, self.common("node"))):
             return None
-        texts = [name for name, kind in self.source.types.items() if kind == "VARCHAR"]
-        addresses = [name for name in texts if self._looks_like(name, "^https?://[^/ ]")]
+        addresses = [each.name for each in self.profile.values() if each.shares["address"] > _HALF]
         referrers = self.with_names(COLUMN_NAMES["referrer"])
         pages = [name for name in self.with_names(COMMON_NAMES["page"]) if name not in referrers]
         page = next((name for name in pages if name in addresses), None)
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
-        paths = [name for name in pages if self._looks_like(name, "^/")]
+        paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
         page = page or (next(iter(paths), None) if referrer in addresses else None)
-        return None if page is None or folded(page) in _OF_VISITS else (page, referrer)
-
-    def _looks_like(self, column: str, pattern: str) -> bool:
-        """Return whether a pattern fits more than half of the first values of a column."""
-        word = self.source.word(column)
-        values = (
-            f"SELECT {word} AS value FROM {self.source.relation} WHERE {word} IS NOT NULL LIMIT {_SAMPLE}"
-        )
-        query = f"SELECT count(*) FILTER (regexp_matches(value, '{pattern}')) > count(*) / 2 FROM ({values})"
-        return bool(self.connection.execute(query).fetchall()[0][0])
+        if page is None and not self.common("part_of_node") and not self._levels_by_content():
+            # Addresses with parameters of campaigns tell where visits come from.
+            tagged = [name for name in addresses if self.profile[name].shares["tagged"]]
+            page, referrer = (tagged[0], None) if tagged else (None, None)
+        is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
+        return None if page is None or is_of_visits else (page, referrer)
 
     def rows_of_kind(self, words: Collection[str]) -> str | None:
         """Return SQL for the rows whose event has one of some names; None if no row has."""
@@ -380,6 +547,52 @@ class OwnTable:
             return None
         return self.find("quantity", named, required=False)
 
+    def only_id(self) -> str | None:
+        """Return the only column without a role of unlike values, in a table of unknown names."""
+        if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
+            return None
+        used = self.used()
+        found = [
+            each.name
+            for each in self.profile.values()
+            if each.name not in used
+            and each.distinct == each.filled
+            and each.filled == min(self.source.rows, each.rows)
+            and each.may_be_id("email", "count", "moment", "flag")
+        ]
+        word = self.source.word(found[0]) if len(found) == 1 else "NULL"
+        is_unique = len(found) == 1 and self.scalar(f"count(DISTINCT {word}) = count(*)")
+        return found[0] if is_unique and self.source.rows > 1 else None
+
+    def find_value(self, named: Mapping[str, Named], *, has_own_table: bool) -> str | None:
+        """Return the column of the amounts: by its name, or as the only one with decimals.
+
+        Raises
+        ------
+        InvalidRequest
+            If two columns have decimals and no name tells which is the amount.
+        """
+        column = self.find("value", named, required=False)
+        if column is not None or self.format is not None or not has_own_table:
+            return column
+        found = [
+            each.name
+            for each in self.profile.values()
+            if each.holds("amount")
+            and each.has_decimals
+            and evidence.weight("value", each.name) == 0
+            and not each.holds("float")
+            and not NO_AMOUNT.match(each.name.casefold())
+            and evidence.weight("refund", each.name) <= 0
+        ]
+        if len(found) > 1:
+            raise errors.InvalidRequest(
+                f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
+                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}}",
+                field="value",
+            )
+        return next(iter(found), None)
+
     def find_currency(self, named: Mapping[str, Named], amount: str | None) -> str | None:
         """Return the column of the currency of an amount: ``<amount>_currency`` before other names."""
         if "currency" in named:
@@ -392,6 +605,11 @@ class OwnTable:
             name for name in self.source.columns if folded(name).endswith(endings) and name not in common
         ]
         own = [column for column in others if amount and folded(column).startswith(folded(amount))]
+        others += [
+            name
+            for name, values in self.profile.items()
+            if values.holds("currency") and name not in {*common, *others}
+        ]
         for column in [*own, *common, *others]:
             # Columns of amounts have similar names.
             looks = f"bool_and(regexp_full_match({self.source.word(column)}, '{_CURRENCY}'))"
@@ -455,17 +673,56 @@ class OwnTable:
             "have no time. Write them so, or make one column of both, such as '2025-01-31T14:05:00Z'",
         )
 
+    def people(self) -> list[evidence.Column]:
+        """Return the columns that may have people by their values, the best names first."""
+        found = [
+            each
+            for each in self.profile.values()
+            if each.may_be_id() or (each.holds("float") and not each.holds("instant"))
+        ]
+        return sorted(found, key=lambda each: -evidence.weight("user", each.name))
+
+    def identity(self, column: str) -> str:
+        """Return SQL by which the people of two tables are compared."""
+        return _without_fraction(f"lower({self.source.word(column)})")
+
     # -- reading cells
 
     def _moment(self, column: str) -> str:
         """Return SQL for a column as an instant; the default offset is UTC, the default time midnight."""
-        word = self.source.word(column)
-        counted = "CAST(NULL AS TIMESTAMP)"
-        if self.source.types[column] in {"BIGINT", "HUGEINT", "UBIGINT"} or folded(column) == _MICROSECONDS:
-            micros = written_values.plausible(f"TRY_CAST({word} AS BIGINT)", per_second=1_000_000)
-            counted = f"make_timestamp({micros})"
-        written = written_values.moment(word, dayfirst=self.formats.dayfirst)
-        return f"coalesce({self.source.instant(column)}, {counted}, {written})"
+        typed = self.source.instant(column)
+        if self.source.types[column] in {"DATE", "BOOLEAN"} or self.source.types[column].startswith(
+            "TIMESTAMP"
+        ):
+            return (
+                f"coalesce({typed}, CAST({sources.quoted(column)} AS TIMESTAMP))"
+                if "DATE" in self.source.types[column]
+                else typed
+            )
+        return self._read_as(column).sql
+
+    def _read_as(self, column: str) -> written_values.Instants:
+        """Return how a column is read as instants."""
+        if column not in self._instants:
+            read = written_values.instants(
+                self.connection,
+                self.source.relation,
+                self.source.word(column),
+                dayfirst=self.formats.dayfirst,
+            )
+            zone = _ZONE_IN_NAME.search(column)
+            hours = written_values.hours_of(zone[1]) if zone else None
+            shift = f" - INTERVAL ({hours}) HOUR" if hours else ""
+            self._instants[column] = replace(read, sql=self._stored(f"{read.sql}{shift}", "TIMESTAMP"))
+        return self._instants[column]
+
+    def _stored(self, sql: str, kind: str) -> str:
+        """Compute SQL once for each row, as one more column of the table; return its quoted name."""
+        stored = len(self._instants) + len(self._amounts) + len(self._people)
+        name = sources.quoted(f"{sources.COMPUTED}{stored}")
+        self.connection.execute(f"ALTER TABLE {self.source.relation} ADD COLUMN {name} {kind}")
+        self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
+        return name
 
     def holds_instants(self, column: str) -> bool:
         """Return whether every row has an instant or a day in a column."""
@@ -475,9 +732,12 @@ class OwnTable:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
         twelve = rf"regexp_replace(upper({self.source.word(column)}), '\s*([AP])\.?M\.?$', ' \1M')"
         padded = rf"regexp_replace({twelve}, '^(\d):', '0\1:')"
-        instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}", dayfirst=None)
+        instant = written_values.moment(f"'{_MIDNIGHT} ' || {padded}")
+        zone = _ZONE_IN_NAME.search(column)
+        shift = (written_values.hours_of(zone[1]) if zone else None) or 0
         return (
-            rf"CASE WHEN regexp_matches({padded}, '^\d\d:\d\d') THEN {instant} - TIMESTAMP '{_MIDNIGHT}' END"
+            rf"CASE WHEN regexp_matches({padded}, '^\d\d:\d\d') THEN {instant} - TIMESTAMP '{_MIDNIGHT}' "
+            f"- INTERVAL ({shift}) HOUR END"
         )
 
     def flag(self, column: str) -> str:
@@ -504,29 +764,26 @@ class OwnTable:
     def _number(self, role: str, column: str, *, is_count: bool) -> str:
         """Return SQL for a column of numbers, with or without thousands separators, as DOUBLE."""
         word = self.source.word(column)
+        sql = f"TRY_CAST({word} AS DOUBLE)"
         if self.source.types[column] == "VARCHAR":
-            word, _ = self._without_sign(column)
-            mark = written_values.decimal_mark(
-                self.connection,
-                self.source.relation,
-                word,
-                decimal=self.formats.decimal,
-                place=f"the column {column!r} of {self.name}",
-                field=role,
-                is_count=is_count,
-            )
-            word = written_values.plain(word, mark)
-        return f"TRY_CAST({word} AS DOUBLE)"
-
-    def _without_sign(self, column: str) -> tuple[str, str | None]:
-        """Return SQL for amounts without the sign of their currency, if all have the same, and its code."""
-        word = self.source.word(column)
-        sign = f"nullif(regexp_replace({word}, '[-0-9., ''\u00a0\u202f’]', '', 'g'), '')"
-        signs = self.scalar(f"list(DISTINCT {sign}) FILTER ({sign} IS NOT NULL)") or []
-        code = code_of(signs[0]) if len(signs) == 1 else None
-        if code is None and signs != ["$"]:
-            return word, None
-        return f"trim(replace({word}, {sources.literal(signs[0])}, ''))", code
+            if column not in self._amounts:
+                read = written_values.amounts(
+                    self.connection,
+                    self.source.relation,
+                    word,
+                    decimal=self.formats.decimal,
+                    place=f"the column {column!r} of {self.name}",
+                    field=role,
+                    is_count=is_count,
+                    has_currency=self.has_currency,
+                )
+                self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
+            sql = self._amounts[column].sql
+        divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
+        if divisor is None:
+            return sql
+        self.say(f"{column} divided by {divisor:,}")
+        return f"({sql}) / {divisor}"
 
     # -- selecting columns
 
@@ -544,9 +801,7 @@ class OwnTable:
 
     def take_groups(self) -> None:
         """Select the columns that divide conversions into groups, unless they have another role."""
-        named = {
-            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
-        }
+        named = self.used()
         for role in GROUPS:
             column = self.best([name for name in self.with_names(COMMON_NAMES[role]) if name not in named])
             if column is not None:
@@ -554,11 +809,20 @@ class OwnTable:
 
     def _person(self, column: str) -> str:
         """Return SQL for the id of a person or device, NULL where it is a placeholder."""
+        if column in self._people:
+            return self._people[column]
         word = self.source.word(column)
-        known = f"lower({word})" if "mail" in folded(column) else word
+        known = f"lower({word})" if self._ignores_case(column) else word
+        if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
+            known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
-        return f"CASE WHEN NOT ({is_nobody}) THEN {known} END"
+        self._people[column] = self._stored(f"CASE WHEN NOT ({is_nobody}) THEN {known} END", "VARCHAR")
+        return self._people[column]
+
+    def _ignores_case(self, column: str) -> bool:
+        values = self.profile[column]
+        return "mail" in folded(column) or values.holds("email") or values.holds("code")
 
     def _strangers(self, column: str) -> list[str]:
         """Return the words, such as guest, that stand for nobody in a column of this table."""
@@ -626,7 +890,7 @@ class OwnTable:
             self.take_word("node", columns[0])
             return
         self.columns["node"] = list(columns)
-        levels = [level_of(column) for column in columns]
+        levels = [self._levels.get(column) or level_of(column) for column in columns]
         words = [self.source.word(column) for column in columns]
         if None in levels or len(set(levels)) < len(levels):
             # The names of a user's own levels.
@@ -672,10 +936,13 @@ class OwnTable:
         """Select a column of currencies, required beside amounts unless a code stands for missing ones."""
         if column is None:
             amount = self.columns.get("value", self.columns.get("spend"))
+            own, default = None, code and sources.literal(code)
             if isinstance(amount, str):
-                code = of_services.currency_at_end(amount)[1] or self._without_sign(amount)[1] or code
-            if code is not None:
-                self._select["currency"] = sources.literal(code)
+                own = self._amounts[amount].currency if amount in self._amounts else None
+                of_name = of_services.currency_at_end(amount)[1]
+                default = sources.literal(of_name) if of_name else default
+            if own or default:
+                self._select["currency"] = f"coalesce({own or 'NULL'}, {default or 'NULL'})"
             return
         self.columns["currency"] = column
         word = self.source.word(column)
@@ -717,10 +984,55 @@ class OwnTable:
         self._select[role] = f"CASE WHEN {is_left_out} THEN {default} WHEN {allowed} THEN {number} END"
         self._reject(f"NOT {is_left_out} AND ({allowed}) IS DISTINCT FROM true", column, complaint)
 
+    def take_sql(self, role: str, sql: str) -> None:
+        """Select an expression."""
+        self._select[role] = sql
+
+    def take_rest(self, value: str) -> None:
+        """Take what remains of an amount after refunds, if a column has it, in place of the amount."""
+        if self.format is not None or "value" not in self._select:
+            return
+        words = evidence.words_of(value)
+        of_debit = ["debit" if word == "credit" else word for word in words]
+        for name in self.source.columns if of_debit != words else ():
+            if evidence.words_of(name) == of_debit:
+                debit = self._number("value", name, is_count=False)
+                self._select["value"] = f"coalesce({self._select['value']}, -({debit}))"
+        for name in self.remaining():
+            rest = self._number("value", name, is_count=False)
+            # A total is adjusted only where something was given back.
+            given = f"nullif({rest}, 0)" if "adjusted" in evidence.words_of(name) else rest
+            self._select["value"] = f"coalesce({given}, {self._select['value']})"
+            self.less = name
+            break
+
+    def remaining(self) -> list[str]:
+        """Return the columns of what remains of an amount after refunds."""
+        return [
+            each.name
+            for each in self.profile.values()
+            if each.holds("amount") and evidence.weight("remaining", each.name) > 0
+        ]
+
+    def refunds(self) -> list[str]:
+        """Return the columns of amounts that were given back, unless another one has what remains."""
+        if self.format is not None:
+            return of_services.matching(self.format.less, self.source.columns)
+        names = [
+            *self.with_names(COMMON_NAMES["refund"]),
+            *(name for name in self.source.columns if evidence.weight("refund", name) > 0),
+        ]
+        amounts = [name for name in dict.fromkeys(names) if self.profile[name].holds("amount")]
+        flags = [
+            name
+            for name in amounts
+            if self.scalar(f"coalesce(bool_and({self.source.word(name)} IN ('0', '1')), true)")
+        ]
+        return [] if self.remaining() else [name for name in amounts if name not in flags]
+
     def take_less(self, named: Mapping[str, Named]) -> None:
-        """Subtract the refunds of a named column, or those of the format, from the values."""
-        less = "" if self.format is None else self.format.less
-        found = of_services.matching(less, self.source.columns)[:1]
+        """Subtract the refunds of a named column, or of one that has them, from the values."""
+        found = [name for name in self.refunds() if name not in self.columns.values()][:1]
         if "refund" in named:
             found = [str(self.find("refund", named))]
         for column in found if "value" in self._select else ():
@@ -744,11 +1056,10 @@ class OwnTable:
     def take_date(self, columns: Sequence[str]) -> None:
         """Select the instants: those of a column, or of one with days and one with times of day."""
         day, *clocks = columns
-        word, at = self.source.word(day), self._moment(day)
-        is_count = f"TRY_CAST({word} AS DOUBLE) IS NOT NULL"
-        form = f"CASE WHEN {is_count} THEN {sources.literal(_AS_COUNT)} ELSE {sources.literal(_AS_TEXT)} END"
-        said = written_values.advice(word, dayfirst=self.formats.dayfirst)
-        self._reject(f"{at} IS NULL", day, "is not an instant", f"coalesce(nullif({said}, ''), {form})")
+        at = self._moment(day)
+        said = self._instants[day].advice if day in self._instants else "''"
+        form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
+        self._reject(f"{at} IS NULL", day, "is not an instant", form)
         self.columns["date"] = [*columns] if clocks else day
         self._select["date"] = at
         for column in clocks:
@@ -772,6 +1083,73 @@ class OwnTable:
         )
         without_clock = [f"{self.source.word(column)} IS NULL" for column in clocks]
         self._select["is_day"] = " AND ".join([written, *without_clock])
+
+    # -- what was decided
+
+    def decided(self) -> dict[str, Named]:
+        """Return the columns by role, apart from those that were made; known exports have none to decide."""
+        if self.format is not None:
+            return {}
+        return {
+            role: column
+            for role, column in self.columns.items()
+            if role in OPTIONS and {*([column] if isinstance(column, str) else column)} <= self.header
+        }
+
+    def written(self) -> dict[str, Any]:
+        """Return what values show of how the columns in use are written: ``dayfirst`` and ``decimal``."""
+        used = self.used()
+        orders = {each.order for name, each in self._instants.items() if name in used and each.order}
+        marks = {each.mark for name, each in self._amounts.items() if name in used and each.mark}
+        ways: dict[str, Any] = {}
+        if len(orders) == 1:
+            ways["dayfirst"] = orders == {"dmy"}
+        if len(marks) == 1:
+            ways["decimal"] = marks.pop()
+        return ways
+
+    def way_of(self, column: str, role: str) -> str:
+        """Return how a column with a role is written, and what shows it after a colon."""
+        if role == "date":
+            if column in self._instants:
+                return self._instants[column].said
+            return "day" if self.source.types[column] == "DATE" else "instant"
+        if role in {"value", "refund", "quantity", "spend"}:
+            amounts = self._amounts.get(column)
+            if amounts is None or amounts.mark is None:
+                return "number"
+            return f"decimal {'comma' if amounts.mark == ',' else 'point'}: {amounts.proof}"
+        if role == "currency":
+            return f"currency: {ten(self.values(column))}"
+        if role == "node" and self._levels_of(column):
+            return f"{self._levels_of(column)}: {ten(self.values(column))}"
+        return ""
+
+    def _levels_of(self, column: str) -> str | None:
+        return self._levels.get(column) or level_of(column)
+
+    def values(self, column: str) -> list[str]:
+        """Return distinct values of a column, the most frequent first; more than ten are cut."""
+        word = self.source.word(column)
+        rows = self.connection.execute(
+            f"SELECT {word} AS value FROM {self.source.relation} WHERE value IS NOT NULL GROUP BY 1 "
+            f"ORDER BY count(*) DESC, 1 LIMIT {_MAX_NAMES}"
+        ).fetchall()
+        return [value for (value,) in rows]
+
+    def samples(self, column: str, roles: Sequence[str], count: int) -> tuple[list[str], list[str]]:
+        """Return the first values of a column as they stand in the file, and as they are read."""
+        word = self.source.word(column)
+        sql = next((self._select[role] for role in roles if role in self._select), word)
+        if column in self._amounts and "value" not in roles:
+            sql = self._amounts[column].sql
+        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if "date" in roles else f"CAST({sql} AS VARCHAR)"
+        rows = self.connection.execute(
+            f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
+            f"FROM {self.source.relation} WHERE {word} IS NOT NULL "
+            f"ORDER BY {sources.quoted(sources.ROW)} LIMIT {count}"
+        ).fetchall()
+        return [before for before, _ in rows], [after for _, after in rows]
 
     # -- reading rows
 
@@ -803,6 +1181,7 @@ class OwnTable:
         invalid = rows.filter(pc.invert(is_valid)).select(["row", "reason"])
         unreadable = self.source.unreadable
         rejected = frames.to_pandas(pa.concat_tables([unreadable, invalid.cast(unreadable.schema)]))
+        rejected["reason"] = rejected["reason"].map(in_reading)
         rejected.insert(0, "file", pd.Series(self.name, index=rejected.index, dtype=frames.TEXT))
         if not valid.num_rows and (len(rejected) or not may_be_empty):
             problem = "has no rows"
@@ -825,6 +1204,19 @@ def _likeness(column: str, names: Sequence[str]) -> float:
 def level_of(column: str) -> str | None:
     """Return the level of a node that a column names, or None."""
     return _LEVELS.get(folded(column))
+
+
+def _without_fraction(word: str) -> str:
+    """Return SQL for text in which whole numbers have no decimal point, as pandas writes them."""
+    return (
+        rf"CASE WHEN ends_with({word}, '.0') THEN regexp_replace({word}, '^(-?\d+)\.0$', '\1') ELSE "
+        rf"{word} END"
+    )
+
+
+def _is_value(name: str) -> bool:
+    """Return whether the name of a column is an instant or an address of a person."""
+    return evidence.EMAIL.fullmatch(name) is not None or written_values.looks_like_instant(name)
 
 
 def workbook_of(rows: object) -> Path | None:

@@ -355,10 +355,10 @@ _BLOCK: Final = 8 << 20
 _QUOTED: Final = r'"((?:[^"\\]|\\.)*)"'
 #: host:port address identity user [time] "request" status bytes "referrer" "user agent"; host is optional.
 _LINE: Final = (
-    r"^(?:([A-Za-z0-9._-]+)(?::[0-9]+)? )??([0-9A-Fa-f.:]+) \S+ .*?\[([^\]]{20,40})\] "
+    r"^(?:([A-Za-z0-9._-]+)(?::[0-9]+)? )??([0-9A-Fa-f.:]+) \S+ (.*?) ?\[([^\]]{20,40})\] "
     rf"{_QUOTED} ([0-9]{{3}}) (?:[0-9]+|-) {_QUOTED} {_QUOTED}"
 )
-_PARTS: Final = ("host", "address", "time", "request", "status", "referrer", "agent")
+_PARTS: Final = ("host", "address", "person", "time", "request", "status", "referrer", "agent")
 _TIME: Final = "%d/%b/%Y:%H:%M:%S %z"
 _TARGET: Final = r"^([A-Z]+) (\S+)(?: HTTP/[0-9.]+)?$"
 _MALFORMED: Final = "is not a line of the combined log format"
@@ -419,7 +419,7 @@ class AccessLog:
 
 
 def open_access_log(
-    connection: duckdb.DuckDBPyConnection, log: AccessLog, *, secret: str
+    connection: duckdb.DuckDBPyConnection, log: AccessLog, *, secret: str, with_people: bool = False
 ) -> tuple[Source, int]:
     """Copy the page views of logs into a new table of a connection, as raw hits.
 
@@ -431,6 +431,8 @@ def open_access_log(
         The files.
     secret : str
         Key of the hashes of visitors.
+    with_people : bool, default False
+        Whether the column ``person`` has the users who logged in to the server.
 
     Returns
     -------
@@ -455,7 +457,8 @@ def open_access_log(
             SELECT {quoted(ROW)} AS row, line, regexp_extract(line, {literal(_LINE)}, [{parts}]) AS part
             FROM {lines}
         )
-        SELECT row, line, part.host AS host, part.address AS address, part.status AS status,
+        SELECT row, line, NULLIF(NULLIF(part.person, '-'), '') AS person,
+            part.host AS host, part.address AS address, part.status AS status,
             CAST(try_strptime(part.time, {literal(_TIME)}) AS TIMESTAMP) AS date,
             regexp_extract(part.request, {literal(_TARGET)}, 1) AS method,
             regexp_extract(part.request, {literal(_TARGET)}, 2) AS target,
@@ -482,7 +485,7 @@ def open_access_log(
             CASE WHEN starts_with(target, '/')
                 THEN CASE WHEN host = '' THEN {origin} ELSE {scheme} || lower(host) END || target
                 ELSE target END AS pageUrl,
-            referrer, agent AS userAgent, address AS ip
+            referrer, agent AS userAgent, address AS ip{", person" if with_people else ""}
         FROM requests JOIN networks USING (address)
         WHERE date IS NOT NULL AND method = 'GET' AND status IN ({statuses})
             AND NOT regexp_matches(regexp_replace(target, '[?#].*', ''), {endings})

@@ -85,9 +85,8 @@ def _open(connection: duckdb.DuckDBPyConnection, path: Path) -> Source:
     except pa.ArrowException as error:
         reason = str(error).split("\n")[0]
         raise InvalidRequest(f"events: {str(path)!r} cannot be read: {reason}") from error
-    # There is no header, so the first line is the first row.
     header, event = "where the header has", "where an enriched event has"
-    return described(connection, copied, [(row + 1, said.replace(header, event)) for row, said in unreadable])
+    return described(connection, copied, [(row, said.replace(header, event)) for row, said in unreadable])
 
 
 def _columns(export: export_tables.Export) -> dict[str, str]:

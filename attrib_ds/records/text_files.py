@@ -26,7 +26,7 @@ ROW: Final = "#row"
 #: Maximum length of a line: pyarrow cannot read a record across two blocks.
 BLOCK_BYTES: Final = 16 << 20
 DELIMITED: Final = (".csv", ".tsv")
-_DELIMITERS: Final = ",;\t|"
+DELIMITERS: Final = ",;\t|"
 _UTF_8: Final = "utf-8"
 _START_BYTES: Final = 4_096
 #: What files are by their first bytes, the endings that say so, and what to do about others.
@@ -68,12 +68,13 @@ def literal(text: str) -> str:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file in binary mode, decompressed if its name ends in ``.gz``.
+    """Open a file in binary mode, decompressed if it is in gzip format or its name ends in ``.gz``.
 
     Reading raises OSError once the content is far larger than the file, as that of an archive that would fill
     the memory.
     """
-    is_packed = path.name.casefold().endswith(".gz")
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b" or path.name.casefold().endswith(".gz")
     return _Unpacked(path) if is_packed else path.open("rb")  # type: ignore[return-value]
 
 
@@ -108,19 +109,32 @@ class _Unpacked(gzip.GzipFile):
 
 
 def copy_delimited(
-    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    argument: str,
+    encoding: str | None,
+    *,
+    tolerant: bool = False,
 ) -> tuple[str, list[tuple[int, str]]]:
-    """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8."""
-    encoding = encoding or _marked_encoding(path) or _UTF_8
+    """Copy delimited text with a header, as :func:`copy_text` does; by default in UTF-16 or UTF-8.
+
+    If it is ``tolerant``, columns may have no name, and the words of databases for null are missing.
+    """
+    encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)
+    read: dict[str, Any] = {"skip_rows": above}
+    if tolerant and "" in names:
+        names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
+        read = {"skip_rows": above + 1, "column_names": names}
+    nulls = ["", "NULL", "\\N"] if tolerant else [""]
     check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
         path,
         names,
-        read={"skip_rows": above} | ({} if encoding == _UTF_8 else {"encoding": encoding}),
+        read=read | ({} if encoding == _UTF_8 else {"encoding": encoding}),
         parse={"delimiter": delimiter, "newlines_in_values": True},
-        convert={"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False},
+        convert={"null_values": nulls, "strings_can_be_null": True, "quoted_strings_can_be_null": False},
     )
     return copied, unreadable + _unclosed(connection, copied, path, names, encoding)
 
@@ -156,12 +170,13 @@ def copy_text(
     """
     unreadable: list[tuple[int, str]] = []
 
-    above = (read or {}).get("skip_rows", 0)
+    has_header = "column_names" not in (read or {})
+    above = (read or {}).get("skip_rows", 0) + has_header
 
     def skip(record: pa.csv.InvalidRow) -> str:
         # pyarrow counts from 1, including the header and the lines above it.
         cells = f"{record.actual_columns} cells where the header has {record.expected_columns}"
-        unreadable.append((record.number - above - 2, cells))
+        unreadable.append((record.number - above - 1, cells))
         return "skip"
 
     def attempt(kind: pa.DataType) -> str:
@@ -179,6 +194,11 @@ def copy_text(
     try:
         return attempt(pa.string()), unreadable
     except (pa.ArrowException, duckdb.Error) as error:
+        if "Empty CSV file" in str(error):
+            # A header without a line break is all there is.
+            return copy_arrow(
+                connection, pa.schema([(name, pa.string()) for name in names]).empty_table()
+            ), []
         if "UTF8" not in str(error):
             raise
     return _decoded(connection, attempt(pa.binary()), names, unreadable)
@@ -251,11 +271,11 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
         above = next((number for number, line in enumerate(start) if line.strip()), None)
         if above is None:
             raise empty_file(path, argument)
-        delimiter = max(_DELIMITERS, key=Counter(start[above]).__getitem__)
+        delimiter = max(DELIMITERS, key=Counter(start[above]).__getitem__)
         names = next(csv.reader(chain(start[above:], file), delimiter=delimiter), [])
     is_title = len(list(filter(str.strip, names))) < 2
     if is_title or start[above].startswith("#"):
-        tables = {mark: _below_title(start[above:], mark) for mark in _DELIMITERS}
+        tables = {mark: _below_title(start[above:], mark) for mark in DELIMITERS}
         widest = max(tables, key=lambda mark: len(tables[mark][0]) * tables[mark][2])
         below, skipped, _ = tables[widest]
         # The header itself may begin with a number sign.
@@ -284,7 +304,7 @@ def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(open_binary(path), encoding=encoding, errors="replace", newline="\n")
 
 
-def _marked_encoding(path: Path) -> str | None:
+def marked_encoding(path: Path) -> str | None:
     """Return the encoding of a file in UTF-16, with or without a byte order mark; None for any other."""
     with open_binary(path) as file:
         start = file.read(_START_BYTES)
@@ -310,37 +330,28 @@ def check_content(path: Path, argument: str) -> None:
             return
 
 
-def foreign_encoding(rows: object, argument: str, encoding: str | None) -> str | None:
-    """Return the encoding of a file of delimited text that is not UTF-8; None for everything else.
-
-    Raises
-    ------
-    InvalidRequest
-        If Python has no such codec of text, or the file is not UTF-8 and none is given.
-    """
+def check_codec(encoding: str | None) -> None:
+    """Refuse an encoding of which Python has no codec of text."""
     try:
         "".encode(_UTF_8 if encoding is None else encoding)
     except (LookupError, TypeError) as error:
         raise InvalidRequest.value(
             "encoding", encoding, "the name of a codec, such as 'cp1252' or 'utf-16'"
         ) from error
-    path = Path(rows).expanduser() if isinstance(rows, str | Path) else Path()
-    check_content(path, argument)
-    is_delimited = path.name.casefold().removesuffix(".gz").endswith(DELIMITED)
-    if not is_delimited or not path.is_file():
-        return None
+
+
+def is_foreign(path: Path, argument: str) -> bool:
+    """Return whether a file of text is neither in UTF-8 nor in UTF-16.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file cannot be read.
+    """
     try:
-        line = None if _marked_encoding(path) is not None else _first_foreign_line(path)
+        return marked_encoding(path) is None and _first_foreign_line(path) is not None
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
-    if line is not None and encoding is None:
-        raise InvalidRequest(
-            f"{argument}: {path.name!r} is not UTF-8 text (line {line}), but perhaps cp1252, that of Windows "
-            "in Western Europe; pass encoding='cp1252' "
-            "(encoding='utf-8' leaves out the rows that are not UTF-8)",
-            field="encoding",
-        )
-    return None if line is None else encoding
 
 
 def _first_foreign_line(path: Path) -> int | None:

@@ -242,11 +242,11 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
             )
         settings: dict[str, Any] = {"sheet_name": sheet or 0, "keep_default_na": False, "na_values": [""]}
         rows: pd.DataFrame = pd.read_excel(book, **settings)
-        if sum(not str(name).startswith("Unnamed: ") for name in rows.columns) == 1 < len(rows.columns):
+        named = sum(not str(name).startswith("Unnamed: ") for name in rows.columns)
+        counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
+        if named <= max(1, counts.max() // 2) and (is_wide := counts.ge(max(2, counts.max() - 1))).any():
             # Lines of a title stand above the header.
-            counts = rows.head(_ROWS_ABOVE).notna().sum(axis="columns")
-            if counts.gt(1).any():
-                rows = pd.read_excel(book, header=int(counts.gt(1).argmax()) + 1, **settings)
+            rows = pd.read_excel(book, header=int(is_wide.argmax()) + 1, **settings)
     if not len(rows.columns):
         others = f"; sheets: {', '.join(names)}" if len(names) > 1 else ""
         raise errors.InvalidRequest(

@@ -1,63 +1,360 @@
-"""Instants and numbers as people write them."""
+"""Instants and numbers as people write them: the values of a whole column decide how it is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
+from attrib_ds.contract.identifiers import CURRENCIES, SIGNS
 from attrib_ds.errors import InvalidRequest, check_choice
-from attrib_ds.records.sources import instant, literal
+from attrib_ds.records.sources import RFC_3339, instant, literal
 
-#: Dates that begin with the day or the month, and those with a year of two digits.
-_LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}"
-_SHORT: Final = r"^\d{1,2}[./-]\d{1,2}[./-]\d{2}(\D|$)"
-#: Dates that begin with the year but not as ISO 8601 writes them, and dates that name the month in English.
-_BIG_ENDIAN: Final = r"^\d{4}([./]\d{1,2}[./]\d{1,2}|-\d{1,2}-\d{1,2} .*[AaPp][Mm]$)"
-_NAMED: Final = r"^(\d{1,2}[ -])?[A-Za-z]{3,9}[ -](\d{1,2}, ?)?\d{4}(\D|$)"
-#: Days, hours and minutes of Google Analytics: 20250131, 2025013114, 202501311405.
-_COMPACT: Final = r"^20\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])(\d\d){0,2}$"
-_CLOCKS: Final = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-#: Seconds since 1970 of the years 2000 and 2100.
-_FIRST_SECOND: Final = 946_684_800
-_LAST_SECOND: Final = 4_102_444_800
-#: How to say which.
-ADVICE: Final = "; pass dayfirst=True or dayfirst=False"
-_SHORT_ADVICE: Final = "; write the year with four digits"
-
-
-def moment(word: str, *, dayfirst: bool | None) -> str:
-    """Return SQL that reads text as a UTC instant of type TIMESTAMP; NULL if it is none.
-
-    The default offset is UTC, the default time midnight.
-    """
-    # BigQuery writes UTC, PostgreSQL and DuckDB write offsets of whole hours.
-    zone = rf"regexp_replace({word}, '(:\d\d(?:\.\d+)?) UTC$', '\1Z')"
-    hours = rf"regexp_replace({zone}, '(:\d\d(?:\.\d+)?)([+-]\d\d)$', '\1\2:00')"
-    colon = rf"regexp_replace({hours}, '\s*([+-]\d{{2}}):?(\d{{2}})$', '\1:\2')"
-    clock = rf"regexp_replace({colon}, '^(\S{{10}}[Tt ]\d{{2}}:\d{{2}})([Zz+-]|$)', '\1:00\2')"
-    is_date = rf"regexp_full_match({word}, '\d{{4}}-\d{{2}}-\d{{2}}')"
-    whole = f"CASE WHEN {is_date} THEN {word} || 'T00:00:00' ELSE {clock} END"
-    return f"coalesce({instant(whole)}, {_written_moment(word)}, {_local_moment(word, dayfirst)})"
-
-
-def advice(word: str, *, dayfirst: bool | None) -> str:
-    """Return SQL for the advice to give with text that is not an instant."""
-    is_unclear = f"{str(dayfirst is None).lower()} AND regexp_matches({word}, '{_LOCAL}')"
-    is_short = f"regexp_matches({word}, '{_SHORT}')"
-    return (
-        f"CASE WHEN {is_short} THEN {literal(_SHORT_ADVICE)} WHEN {is_unclear} THEN {literal(ADVICE)} "
-        "ELSE '' END"
+#: Numbers of the months by their names, in the languages of the file.
+_MONTH_OF: Final = {
+    name: number
+    for number, names in enumerate(
+        Path(__file__).with_name("months.txt").read_text(encoding="utf-8").splitlines(), start=1
     )
+    for name in names.split()
+}
+#: Hours by names of time zones that stand for one.
+_ZONES: Final = {
+    "z": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 1, "cet": 1, "cest": 2, "mez": 1, "mesz": 2, "eet": 2,
+    "eest": 3, "msk": 3, "jst": 9, "kst": 9, "est": -5, "edt": -4, "cdt": -5, "mst": -7, "mdt": -6,
+    "pst": -8, "pdt": -7,
+}  # fmt: skip
+_OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
+_CLOCK: Final = (
+    r"(?:[\s,T:]*(?:(?:at|um|à|a "
+    r"las|alle|kl\.?|om)\s+)?(\d{1,2})[:.hH](\d{2})?(?:[:.m](\d{2})(?:[.,](\d+))?s?)?"
+    rf"(?:\s?Uhr)?\s*(?:([AaPp])\.?\s?[Mm]\.?)?\s*{_OFFSET})?\s*(?:\(.*\))?$"
+)
+_DAY_NAME: Final = r"^(?:\pL+\.?,?\s+)?"
+_ORDINAL: Final = r"(?:st|nd|rd|th|er|º|ª|\.)?,?"
+#: Ways of writing instants: the names of their parts, and their pattern; ``w`` is the name of a month.
+_WAYS: Final = (
+    ("ymdhisfpo", rf"^(\d{{4}})(?:[-/.]|年|년)\s?(\d{{1,2}})(?:[-/.]|月|월)\s?(\d{{1,2}})[.日일]?{_CLOCK}"),
+    (
+        "ymdhisfo",
+        r"^(20\d{2})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:[T ]?(\d{2})(?:(\d{2})(?:(\d{2})(?:[.,](\d+))?)?)?)?"
+        rf"{_OFFSET}$",
+    ),
+    (
+        "dwyhisfpo",
+        rf"{_DAY_NAME}(\d{{1,2}}){_ORDINAL}[\s/-]+(?:de\s+|of\s+)?(\pL{{3,}})\.?,?[\s/-]+(?:de\s+|del\s+)?"
+        rf"(\d{{4}}){_CLOCK}",
+    ),
+    ("dwyhisfpo", rf"^(\d{{1,2}})-(\pL{{3}})-(\d{{2}}){_CLOCK}"),
+    ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})\.?[\s-]+(\d{{1,2}}){_ORDINAL}[\s-]*(\d{{4}}){_CLOCK}"),
+    ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) ([A-Z]{3,4}) (\d{4})$"),
+)
+#: Dates in which the order of day, month and year is not clear.
+_LOCAL: Final = rf"^(\d{{1,2}})[./-](\d{{1,2}})[./-](\d{{4}}|\d{{2}}){_CLOCK}"
+_IS_LOCAL: Final = r"^\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})(\D|$)"
+#: Numbers that stand for instants of the years 2000 to 2100: SQL of microseconds, the first and the last.
+_COUNTS: Final = (
+    ("round({} * 1e6)", 946_684_800, 4_102_444_800),
+    ("round({} * 1e3)", 946_684_800_000, 4_102_444_800_000),
+    ("round({})", 946_684_800_000_000, 4_102_444_800_000_000),
+    ("{} // 1000", 946_684_800_000_000_000, 4_102_444_800_000_000_000),
+    ("round(({} - 25569) * 86400000) * 1000", 36_526, 73_050),
+)
+#: Words for these numbers.
+_SAID_OF_COUNTS: Final = (
+    "seconds since 1970",
+    "milliseconds since 1970",
+    "microseconds since 1970",
+    "nanoseconds since 1970",
+    "days of Excel",
+)
+#: Number of the unit of days of Excel.
+DAYS: Final = len(_COUNTS) - 1
+_SAMPLE: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Instants:
+    """How a column of text is read as instants.
+
+    Attributes
+    ----------
+    sql : str
+        SQL of the UTC instant, of type TIMESTAMP; NULL where a text is none. The default offset is UTC, the
+        default time midnight.
+    advice : str
+        SQL of what to do about a text that is none.
+    said : str
+        How most of the texts are written, and what shows it.
+    order : {"dmy", "mdy"} or None
+        Order of day, month and year in dates such as 03/04/2025.
+    """
+
+    sql: str
+    advice: str
+    said: str = ""
+    order: str | None = None
+
+
+def instants(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    *,
+    dayfirst: bool | None,
+    counts: bool = True,
+) -> Instants:
+    """Return how the texts of a column are read; one that reads one way only decides for all.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database of the column.
+    relation, word : str
+        SQL of the table and of the column.
+    dayfirst : bool or None
+        Whether dates such as 03/04/2025 begin with the day, if the caller says so.
+    counts : bool, default True
+        Whether numbers may stand for instants: days of Excel, or seconds, milliseconds, microseconds or
+        nanoseconds since 1970.
+    """
+    tally: Counter[int] = Counter()
+    filled, read = f"FROM {relation} WHERE {word} IS NOT NULL", None
+    while True:
+        query = f"SELECT {word} {filled}"
+        if read is not None:
+            # Texts that are not read yet may be written in another way.
+            query = f"SELECT DISTINCT {word} {filled} AND {read.sql} IS NULL ORDER BY 1"
+        texts = [text for (text,) in connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()]
+        found = Counter(way for text in texts for way in _ways_of(text))
+        if read is not None and {*found} <= {*tally}:
+            return read
+        tally += found
+        read = _reading(connection, relation, word, tally, dayfirst=dayfirst, counts=counts)
+        if len(texts) < _SAMPLE:
+            return read
+
+
+def _ways_of(text: str) -> list[int]:
+    """Return the numbers of the patterns that fit a text, and of the unit if it is a count."""
+    if _PLAIN_INSTANT.fullmatch(text):
+        return [_INSTANT]
+    unit = count_since_1970(text)
+    ways = [number for number, pattern in enumerate(_PATTERNS) if pattern.match(text)]
+    return ways if unit is None else [*ways, len(_PATTERNS) + unit]
+
+
+def _reading(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    tally: Mapping[int, int],
+    *,
+    dayfirst: bool | None,
+    counts: bool,
+) -> Instants:
+    """Return how a column is read in which some ways of writing were found."""
+    values = f"(SELECT {word} AS word FROM {relation} WHERE {word} IS NOT NULL)"
+    ways = [each for number, each in enumerate(_WAYS) if number in tally]
+    is_named = any("w" in parts for parts, _ in ways)
+    names = _month_names(connection, values) if is_named else "NULL"
+    read = [instant(word) if _INSTANT in tally else "CAST(NULL AS TIMESTAMP)"]
+    read += [_assembled(word, pattern, parts, names) for parts, pattern in ways]
+    order, advice, said = None, "''", _said_of(tally)
+    if len(_WAYS) + 1 in tally:
+        order, advice, said = _order(connection, values, word, dayfirst)
+        read += [] if order is None else [_assembled(word, _LOCAL, f"{order}hisfpo", names)]
+    units = {unit: tally[len(_PATTERNS) + unit] for unit in range(len(_COUNTS))}
+    if counts and any(units.values()):
+        unit = max(units, key=units.__getitem__)
+        sql, first, last = _COUNTS[unit]
+        exact = (
+            f"TRY_CAST({word} AS BIGINT)" if "//" in sql else f"TRY_CAST(replace({word}, ',', '.') AS DOUBLE)"
+        )
+        micros = f"CASE WHEN {exact} BETWEEN {first} AND {last} THEN CAST({sql.format(exact)} AS BIGINT) END"
+        read.append(f"make_timestamp({micros})")
+        said = said or _SAID_OF_COUNTS[unit]
+    return Instants(f"coalesce({', '.join(read)})", advice, said, order)
+
+
+def _said_of(tally: Mapping[int, int]) -> str:
+    """Return in words how most instants are written that are neither local nor numbers."""
+    clear = {number: count for number, count in tally.items() if number <= len(_WAYS)}
+    if not clear:
+        return ""
+    number = max(clear, key=clear.__getitem__)
+    is_in_words = number < len(_WAYS) and "w" in _WAYS[number][0]
+    return "month in words" if is_in_words else "year, month, day"
+
+
+def moment(word: str) -> str:
+    """Return SQL that reads text of ISO 8601 and like it, whose order is clear, as a UTC instant."""
+    parts, pattern = _WAYS[0]
+    return f"coalesce({instant(word)}, {_assembled(word, pattern, parts, 'NULL')})"
+
+
+def hours_of(zone: str) -> int | None:
+    """Return the offset of a name of a time zone that stands for one."""
+    return _ZONES.get(zone.lower())
+
+
+def _month_names(connection: duckdb.DuckDBPyConnection, values: str) -> str:
+    """Return SQL for the number of the month that the folded text ``name`` is, of those in a column."""
+    words = connection.execute(
+        rf"SELECT DISTINCT lower(unnest(regexp_extract_all(word, '\pL{{3,}}'))) FROM {values}"
+    ).fetchall()
+    months = {word: _MONTH_OF[word] for (word,) in words if word in _MONTH_OF}
+    whens = " ".join(f"WHEN {literal(word)} THEN '{number}'" for word, number in months.items())
+    return f"CASE lower(part.w) {whens} END" if months else "NULL"
+
+
+def _assembled(word: str, pattern: str, parts: str, month_names: str) -> str:
+    """Return SQL of the instant whose parts a pattern finds in text."""
+    hour = "part.h"
+    if "p" in parts:
+        half = "TRY_CAST(part.h AS INTEGER) % 12 + CASE WHEN upper(part.p) = 'P' THEN 12 ELSE 0 END"
+        is_half = "TRY_CAST(part.h AS INTEGER) BETWEEN 1 AND 12"
+        hour = f"CASE WHEN part.p = '' THEN part.h WHEN {is_half} THEN CAST({half} AS VARCHAR) END"
+    zones = " ".join(f"WHEN '{name}' THEN '{hours:+03d}:00'" for name, hours in _ZONES.items())
+    digits = r"regexp_replace(regexp_replace(part.o, '^[A-Z]+', ''), '^([+-])(\d):?$', '\10\2')"
+    offset = rf"regexp_replace({digits}, '^([+-]\d\d):?(\d\d)?$', '\1:') || CASE WHEN "
+    offset += r"regexp_matches(part.o, '\d\d:?\d\d$') THEN right(part.o, 2) ELSE '00' END"
+    zone = f"CASE WHEN part.o = '' THEN '+00:00' WHEN regexp_matches(part.o, '[+-]') THEN {offset} "
+    zone += f"ELSE CASE lower(part.o) {zones} END END"
+    year = "CASE WHEN length(part.y) = 2 THEN '20' || part.y ELSE part.y END"
+    month = month_names if "w" in parts else "part.m"
+    two = "lpad(coalesce(nullif({}, ''), '00'), 2, '0')".format
+    second = two("part.s") + (
+        " || CASE WHEN part.f = '' THEN '' ELSE '.' || part.f END" if "f" in parts else ""
+    )
+    text = (
+        f"{year} || '-' || lpad({month}, 2, '0') || '-' || lpad(part.d, 2, '0') || ' ' || "
+        f"CASE WHEN ({hour}) IS NOT NULL THEN {two(hour)} END || ':' || {two('part.i')} || ':' || "
+        f"{second} || {zone}"
+    )
+    names = ", ".join(f"'{part}'" for part in parts)
+    found = f"regexp_extract({word}, {literal(pattern)}, [{names}])"
+    moment = f"make_timestamp(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)))"
+    return (
+        f"CASE WHEN regexp_matches({word}, {literal(pattern)}) THEN "
+        f"list_transform([{found}], lambda part: {moment})[1] END"
+    )
+
+
+def _order(
+    connection: duckdb.DuckDBPyConnection, values: str, word: str, dayfirst: bool | None
+) -> tuple[str | None, str, str]:
+    """Return the order of day, month and year in local dates, if clear; SQL of advice; and what shows it."""
+    names = ["a", "b", "c"]
+    parts = f"regexp_extract(word, {literal(_LOCAL)}, {names})"
+    number = "CAST(part.{0} AS INTEGER)".format
+    rows = f"(SELECT word, {parts} AS part FROM {values} WHERE regexp_matches(word, {literal(_LOCAL)}))"
+    dmy, mdy = f"{number('a')} <= 31 AND {number('b')} <= 12", f"{number('b')} <= 31 AND {number('a')} <= 12"
+    dots = r"regexp_matches(word, '^\d+\.\d+\.')"
+    # A year that is still to come is none.
+    next_year = datetime.now(UTC).year % 100 + 1
+    day, month, other, is_dotted, are_same, may_begin_with_year = connection.execute(
+        f"SELECT min(word) FILTER ({dmy} AND NOT ({mdy})), min(word) FILTER ({mdy} AND NOT ({dmy})), "
+        f"min(word), "
+        f"bool_and({dots}), bool_and(part.a = part.b), "
+        f"bool_and(length(part.c) = 2 AND {number('a')} <= {next_year} AND {number('c')} <= 31) FROM {rows}"
+    ).fetchall()[0]
+    if other is None:
+        return None, "''", ""
+    if dayfirst is not None:
+        return ("dmy", "''", "day first, as chosen") if dayfirst else ("mdy", "''", "month first, as chosen")
+    if day is not None and month is not None:
+        said = (
+            f"; {day!r} begins with the day and {month!r} with the month: write all dates alike, or pass "
+            "dayfirst=True or dayfirst=False to reject the others"
+        )
+        return None, _for_local(word, literal(said)), ""
+    if may_begin_with_year and month is None:
+        said = (
+            "; it may be read as day, month and year, month, day and year, or year, month and day: write the "
+            "year with four digits, or pass dayfirst=True or dayfirst=False"
+        )
+        return None, _for_local(word, literal(said)), ""
+    if day is not None:
+        return "dmy", "''", f"day first: {day}"
+    if month is not None:
+        return "mdy", "''", f"month first: {month}"
+    if is_dotted or are_same:
+        return "dmy", "''", "day first: written with dots" if is_dotted else "day and month are equal"
+    shown = [
+        f"strftime({_assembled(word, _LOCAL, f'{order}hisfpo', 'NULL')}, '%-d %B %Y')"
+        for order in ("dmy", "mdy")
+    ]
+    said = (
+        f"'; it is ' || {shown[0]} || ' with dayfirst=True and ' || {shown[1]} || ' with "
+        f"dayfirst=False, and no "
+        "row has a day above 12 that tells which: pass dayfirst=True or dayfirst=False'"
+    )
+    return None, _for_local(word, said), ""
+
+
+def _for_local(word: str, advice: str) -> str:
+    return f"CASE WHEN regexp_matches({word}, {literal(_IS_LOCAL)}) THEN {advice} ELSE '' END"
+
+
+#: Number of the way of RFC 3339.
+_INSTANT: Final = -1
+_PLAIN_INSTANT: Final = re.compile(RFC_3339)
+#: The ways, the dates in which the order is not clear, and what begins like those.
+_PATTERNS: Final = [
+    re.compile(pattern.replace(r"\pL", r"[^\W\d_]"))
+    for pattern in (*(way for _, way in _WAYS), _LOCAL, _IS_LOCAL)
+]
+_WORDS: Final = re.compile(r"[^\W\d_]{3,}")
+
+
+def looks_like_instant(text: str) -> bool:
+    """Return whether text is written as an instant or a day is, apart from numbers that stand for one.
+
+    Examples
+    --------
+    >>> [looks_like_instant(text) for text in ("3 sept. 2025", "03/04/2025", "Suite 3 2025", "45903.75")]
+    [True, True, False, False]
+    """
+    for (parts, _), pattern in zip((*_WAYS, ("dmy", "")), _PATTERNS, strict=False):
+        if pattern.match(text):
+            return "w" not in parts or any(word.lower() in _MONTH_OF for word in _WORDS.findall(text))
+    return False
+
+
+def count_since_1970(text: str) -> int | None:
+    """Return the number of the unit in which a number stands for an instant; the last are days of Excel."""
+    try:
+        number = float(text.replace(",", "."))
+    except ValueError:
+        return None
+    found = [unit for unit, (_, first, last) in enumerate(_COUNTS) if first <= number <= last]
+    return found[0] if found else None
+
+
+def looks_like_amount(text: str) -> bool:
+    """Return whether text is a number, perhaps with the sign or code of a currency.
+
+    Examples
+    --------
+    >>> [looks_like_amount(text) for text in ("1.020,00 €", "(4.50)", "2025-09-03", "x1")]
+    [True, True, False, False]
+    """
+    mark = re.sub(_NO_MARK, "", text).lower().rstrip(".")
+    return bool(_IS_AMOUNT.fullmatch(text)) and (not mark or mark in _MARKS)
 
 
 def clearest(rejected: pd.DataFrame) -> pd.Series[Any]:
     """Return the rejected row whose reason says most: one with an ambiguous date, else the first."""
-    is_unclear = rejected["reason"].str.contains("pass dayfirst=", regex=False)
+    is_unclear = rejected["reason"].str.contains("dayfirst=", regex=False)
     row: pd.Series[Any] = rejected.iloc[int(is_unclear.argmax())]
     return row
 
@@ -67,45 +364,15 @@ def plausible(count: str, *, per_second: int) -> str:
 
     Counts in another unit lie outside these years.
     """
-    first, last = _FIRST_SECOND * per_second, _LAST_SECOND * per_second
-    return f"CASE WHEN {count} BETWEEN {first} AND {last} THEN {count} END"
-
-
-def _written_moment(word: str) -> str:
-    """Return SQL for dates whose order is clear: ``2025/01/31``, ``31 Jan 2025``, ``January 31, 2025``."""
-    big_endian = [f"%Y{mark}%m{mark}%d" for mark in "/.-"]
-    named = [
-        pattern.replace("%b", month)
-        for month in ("%b", "%B")
-        for pattern in ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d,%Y")
-    ]
-    compact = f"TRY_STRPTIME({word}, ['%Y%m%d', '%Y%m%d%H', '%Y%m%d%H%M'])"
-    return (
-        f"CASE WHEN regexp_matches({word}, '{_COMPACT}') THEN {compact} "
-        f"WHEN regexp_matches({word}, '{_BIG_ENDIAN}') THEN {_parsed(word, big_endian)} "
-        f"WHEN regexp_matches({word}, '{_NAMED}') THEN {_parsed(word, named)} END"
-    )
-
-
-def _local_moment(word: str, dayfirst: bool | None) -> str:
-    if dayfirst is None:
-        return "CAST(NULL AS TIMESTAMP)"
-    first, second = ("d", "m") if dayfirst else ("m", "d")
-    dates = [f"%{first}{mark}%{second}{mark}%Y" for mark in "/.-"]
-    # %Y takes 25 for the year 25.
-    return f"CASE WHEN regexp_matches({word}, '{_LOCAL}') THEN {_parsed(word, dates)} END"
-
-
-def _parsed(word: str, dates: Iterable[str]) -> str:
-    formats = (literal(f"{date}{clock}") for date in dates for clock in _CLOCKS)
-    return f"TRY_STRPTIME({word}, [{', '.join(formats)}])"
+    _, first, last = _COUNTS[0]
+    return f"CASE WHEN {count} BETWEEN {first * per_second} AND {last * per_second} THEN {count} END"
 
 
 def moments(texts: Iterable[str], *, dayfirst: bool | None) -> dict[str, tuple[datetime | None, str]]:
     """Return each text's instant, naive and in UTC or None, and the advice for a text that is none."""
-    read, said = (sql("trim(word)", dayfirst=dayfirst) for sql in (moment, advice))
     with _table_of(texts) as connection:
-        found = connection.execute(f"SELECT word, {read}, {said} FROM texts").fetchall()
+        read = instants(connection, "texts", "trim(word)", dayfirst=dayfirst, counts=False)
+        found = connection.execute(f"SELECT word, {read.sql}, {read.advice} FROM texts").fetchall()
     return {word: (at, hint) for word, at, hint in found}
 
 
@@ -168,9 +435,26 @@ def decimal_mark(
     InvalidRequest
         If the numbers contradict each other, or none of them is clear.
     """
+    mark, _ = _mark_and_proof(
+        connection, relation, word, decimal=decimal, place=place, field=field, is_count=is_count
+    )
+    return mark
+
+
+def _mark_and_proof(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    *,
+    decimal: str | None,
+    place: str,
+    field: str,
+    is_count: bool,
+) -> tuple[str, str | None]:
+    """Return the decimal mark of a column of text, and a number that shows it."""
     if decimal is not None:
         check_choice("decimal", decimal, MARKS)
-        return decimal
+        return decimal, None
     number = _joined(word)
     comma, point, separated, either = connection.execute(
         "SELECT "
@@ -186,13 +470,155 @@ def decimal_mark(
             "numbers alike"
         )
     if comma is None and point is None and is_count and separated is not None:
-        return "."
+        return ".", separated
     if comma is None and point is None and either is not None:
         raise InvalidRequest(
             f"{field}: in {place}, {either!r} may be in thousands or have three decimals; pass decimal='.' "
             "or decimal=','"
         )
-    return "," if comma is not None else "."
+    return ("," if comma is not None else "."), comma or point
+
+
+#: Codes by what stands beside amounts, in lower case; None of signs that several currencies share.
+_MARKS: Final = (
+    {code.lower(): code for code in CURRENCIES}
+    | {sign.lower(): code for sign, code in SIGNS.items()}
+    | {
+        "$": None, "¥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
+        "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
+        "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
+        "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",
+    }
+)  # fmt: skip
+#: Currencies without a smaller unit, whose separators are of thousands.
+_WHOLE: Final = frozenset([
+    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
+    "XAF", "XOF", "XPF",
+])  # fmt: skip
+_IS_AMOUNT: Final = re.compile(
+    r"[^\W\d_]{0,3}[^\w\s+]{0,2}\s?[-−–]?\s?\d[\d., \u00a0\u2009\u202f'’]*\)?-?\s?[^\d\s]{0,4}"
+)
+#: Numbers that can be read in one way only.
+_PLAIN: Final = r"-?\d+(\.\d{1,2})?"
+#: What numbers consist of, and what does not belong to one.
+_NUMERIC: Final = "-+−–0-9., \u00a0\u2009\u202f'’()"
+_NO_MARK: Final = f"[{_NUMERIC}]"
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How a column of text is read as amounts of money.
+
+    Attributes
+    ----------
+    sql : str
+        SQL of the amount, of type DOUBLE; NULL where a text is none.
+    currency : str or None
+        SQL of the code of the currency that stands beside each amount, if any does.
+    mark : str or None
+        Decimal mark, if a number shows it.
+    proof : str or None
+        That number.
+    """
+
+    sql: str
+    currency: str | None
+    mark: str | None = None
+    proof: str | None = None
+
+
+def amounts(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    *,
+    decimal: str | None,
+    place: str,
+    field: str,
+    is_count: bool = False,
+    has_currency: bool = False,
+) -> Amounts:
+    """Return how the texts of a column are read as amounts, with the signs or codes of their currencies.
+
+    Amounts in brackets and those with a minus behind them are below zero.
+
+    Parameters
+    ----------
+    connection, relation, word, decimal, place, field, is_count
+        As for :func:`decimal_mark`.
+    has_currency : bool, default False
+        Whether something else tells the currency of amounts that stand without a sign or code.
+
+    Raises
+    ------
+    InvalidRequest
+        As :func:`decimal_mark` does; or if amounts with a sign or code stand beside others without.
+    """
+    is_plain = f"regexp_full_match({word}, {literal(_PLAIN)})"
+    if (
+        decimal in {None, "."}
+        and connection.execute(f"SELECT bool_and({is_plain}) FROM {relation}").fetchall()[0][0]
+    ):
+        return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
+    mark = f"nullif(rtrim(lower(regexp_replace({word}, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
+    is_worth = f"regexp_matches({word}, '[1-9]')"
+    marks, bare, example = connection.execute(
+        f"SELECT list(DISTINCT {mark}) FILTER ({mark} IS NOT NULL), min({word}) FILTER ({mark} IS "
+        f"NULL AND {is_worth}), "
+        f"min({word}) FILTER ({mark} IS NOT NULL) FROM {relation}"
+    ).fetchall()[0]
+    known = {each: _MARKS[each] for each in sorted(marks or []) if each in _MARKS}
+    codes = sorted({code or each for each, code in known.items()})
+    if known and not has_currency and (len(codes) > 1 and (bare is not None or None in known.values())):
+        raise InvalidRequest(
+            f"{field}: {place} has amounts in two currencies, {' and '.join(codes)}, and others that "
+            f"do not say theirs, "
+            f"such as {bare if bare is not None else example!r}; write the currency of each row in a "
+            f"column of its own",
+            field=field,
+        )
+    if known and bare is not None and not has_currency and codes != ["$"]:
+        raise InvalidRequest(
+            f"{field}: {place} may have amounts in two currencies: {example!r} has one, and {bare!r} "
+            f"has none; "
+            f"if all are in {codes[0]}, pass currency={codes[0]!r}",
+            field=field,
+        )
+    currency = None
+    if known:
+        listed = ", ".join(map(literal, known))
+        number = f"regexp_replace({word}, {literal(f'[^{_NUMERIC}]+[.]?')}, '', 'g')"
+        whens = " ".join(f"WHEN {literal(each)} THEN {literal(code)}" for each, code in known.items() if code)
+        currency = f"CASE {mark} {whens} END" if whens else None
+        if len(codes) == 1 and whens:
+            currency = literal(codes[0])
+        word_of_number = f"CASE WHEN {mark} IN ({listed}) THEN trim({number}) ELSE {word} END"
+    else:
+        word_of_number = word
+    signed = _signed(connection, relation, word_of_number)
+    if decimal is None and known and {*known.values()} <= _WHOLE:
+        return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
+    written, proof = _mark_and_proof(
+        connection, relation, signed, decimal=decimal, place=place, field=field, is_count=is_count
+    )
+    sql = f"TRY_CAST({plain(signed, written)} AS DOUBLE)"
+    return Amounts(sql, currency, None if proof is None else written, proof)
+
+
+def _signed(connection: duckdb.DuckDBPyConnection, relation: str, word: str) -> str:
+    """Return SQL for numbers whose minus stands before them, if any is in brackets or has it behind."""
+    is_other = f"regexp_matches({word}, '[(−–]|-\\s*$|^[+-]\\s')"
+    ((found,),) = connection.execute(f"SELECT bool_or({is_other}) FROM {relation}").fetchall()
+    if not found:
+        return word
+    plain_minus = f"trim(replace(replace({word}, '−', '-'), '–', '-'))"
+    pattern = r"^(?:\((.*)\)|(.*?)\s*-|-\s*(.*))$"
+    part = f"regexp_extract({plain_minus}, '{pattern}', ['a', 'b', 'c'])"
+    below = f"list_transform([{part}], lambda part: '-' || trim(part.a || part.b || part.c))[1]"
+    return (
+        f"CASE WHEN regexp_matches({plain_minus}, '{pattern}') THEN {below} ELSE "
+        f"ltrim({plain_minus}, '+ ') END"
+    )
 
 
 def plain(word: str, mark: str) -> str:

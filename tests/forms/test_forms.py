@@ -256,7 +256,7 @@ def test_the_code_of_own_files_reads_them_by_name(tmp_path):
 
 @pytest.mark.slow
 def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
-    (tmp_path / "visits.csv").write_text("user,ad,date\nu,search,2025-01-01\n")
+    (tmp_path / "visits.csv").write_text("user,ad,date\nu,7,2025-01-01\n")
     (tmp_path / "orders.csv").write_text("user,date\nu,2025-01-03\n")
     form = forms.own_files()
     form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
@@ -267,9 +267,34 @@ def test_a_column_that_was_not_found_can_be_chosen(tmp_path):
     assert "choose it at &#x27;Channel or campaign&#x27;" in shown(form)
     assert "Visits: visits.csv" in shown(form)
     labelled(form.widget, "Channel or campaign").value = "ad"
-    assert "columns={'node': 'ad'}" in form.code
+    assert "reading=at.Reading(columns={'node': 'ad'})" in form.code
     # What failed for want of a column is made again at once.
-    assert form.result["node_id"].unique().tolist() == ["search"]
+    assert form.result["node_id"].unique().tolist() == ["7"]
+
+
+@pytest.mark.slow
+def test_a_doubt_is_decided_with_the_mouse_and_spend_gives_returns(tmp_path):
+    visits = "email,utm_source,utm_medium,utm_campaign,date\na@x.example,google,cpc,Spring,03/04/2025\n"
+    (tmp_path / "orders.csv").write_text("email,date,revenue,currency\na@x.example,2025-04-05,90.00,EUR\n")
+    (tmp_path / "spend.csv").write_text(
+        "utm_source,utm_medium,utm_campaign,spend,currency\ngoogle,cpc,Spring,30.00,EUR\n"
+    )
+    form = forms.own_files()
+    upload(form.control("touchpoints"), "visits.csv", visits.encode())
+    upload(form.control("conversions"), "orders.csv", (tmp_path / "orders.csv").read_bytes())
+    assert form.result is None
+    # In the words of the page, with the choices that it has.
+    problem = shown(form)
+    assert "3 April 2025 with the day first and 4 March 2025 with the month first" in problem
+    assert "choose at &#x27;Dates such as 03/04/2025&#x27;" in problem
+    assert "dayfirst" not in problem.split("<pre")[0]
+    labelled(form.widget, "Dates such as 03/04/2025").value = "day first"
+    assert form.result["conversions"].tolist() == [1, 1]
+    assert "reading=at.Reading(dayfirst=True)" in form.code
+    upload(form.control("spend"), "spend.csv", (tmp_path / "spend.csv").read_bytes())
+    # 90 of value for 30 of spend.
+    assert form.run()["roas"].tolist() == [3, 3]
+    assert "How the files are read" in shown(form)
 
 
 @pytest.mark.large
@@ -286,7 +311,7 @@ def test_a_column_of_devices_is_found_and_can_be_chosen(tmp_path):
     # The visit without a user has the device of the user.
     assert form.run()["conversions"].tolist() == [0.5, 0.5]
     labelled(form.widget, "Device").value = "browser"
-    assert "columns={'device': 'browser'}" in form.code
+    assert "reading=at.Reading(columns={'device': 'browser'})" in form.code
 
 
 def test_files_show_their_first_rows_and_then_the_credits(tmp_path):

@@ -15,7 +15,7 @@ ORDERS = pd.DataFrame({"user": ["u"], "date": ["2025-01-09"]})
 
 def starts(columns=None, **touchpoints):
     frame = pd.DataFrame({"user": "u", "channel": "Ads"} | touchpoints)
-    journeys = at.read_journeys(frame, ORDERS, columns=columns)
+    journeys = at.read_journeys(frame, ORDERS, reading=at.Reading(columns=columns))
     return [f"{start:%Y-%m-%d %H:%M:%S}" for start in journeys.interactions["startDate"]]
 
 
@@ -126,7 +126,7 @@ def test_addresses_and_times_of_visits_are_found(tmp_path):
 def test_g253_a_day_is_a_day_beside_instants_too(dates, credited):
     visits = pd.DataFrame({"user": ["u"], "channel": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
     orders = pd.DataFrame({"order_id": ["1", "2"], "user": "u", "date": dates})
-    paths = at.read_journeys(visits, orders, dayfirst=True).paths().to_pandas()
+    paths = at.read_journeys(visits, orders, reading=at.Reading(dayfirst=True)).paths().to_pandas()
     nodes = [None if pd.isna(node) else node for node in paths.sort_values("event_id")["node_id"]]
     assert nodes == credited
 
@@ -134,5 +134,5 @@ def test_g253_a_day_is_a_day_beside_instants_too(dates, credited):
 def test_lines_of_an_order_keep_its_day():
     visits = pd.DataFrame({"user": ["u"], "channel": ["ads"], "date": ["2025-01-02T10:00:00Z"]})
     orders = pd.DataFrame({"order_id": "1", "user": "u", "date": "2025-01-02", "value": [1.0, 2.0]})
-    paths = at.read_journeys(visits, orders, aggregate=True).paths().to_pandas()
+    paths = at.read_journeys(visits, orders, reading=at.Reading(aggregate=True)).paths().to_pandas()
     assert paths["node_id"].tolist() == ["ads"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attrib_ds import attribute, connect, conversion_paths, errors
+from attrib_ds import Reading, attribute, connect, conversion_paths, errors
 from attrib_ds.importers.own_journeys import read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
 
@@ -100,7 +100,7 @@ def test_columns_without_common_names_can_be_named(write):
     orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;werber;am;umsatz")
     with pytest.raises(
         errors.InvalidRequest,
-        match="no column that looks like the user; columns: .*werber.*; name it with columns=",
+        match="no column that looks like the user; columns: .*werber.*; name it with reading=Reading.columns=",
     ):
         read_journeys(write("t.csv", touches), write("o.csv", orders))
     columns = {
@@ -111,12 +111,22 @@ def test_columns_without_common_names_can_be_named(write):
         "conversion_date": "am",
         "value": "umsatz",
     }
-    journeys = read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns)
+    journeys = read_journeys(
+        write("t.csv", touches), write("o.csv", orders), reading=Reading(columns=columns)
+    )
     assert attribute(journeys.paths(), "linear")["value"].sum() == pytest.approx(1050.5)
     with pytest.raises(errors.InvalidRequest, match="no column 'werb' \\(did you mean 'werber'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"user": "werb"})
+        read_journeys(
+            write("t.csv", touches),
+            write("o.csv", orders),
+            reading=Reading(columns=columns | {"user": "werb"}),
+        )
     with pytest.raises(errors.InvalidRequest, match="columns: 'usr' is not allowed \\(did you mean 'user'"):
-        read_journeys(write("t.csv", touches), write("o.csv", orders), columns=columns | {"usr": "werber"})
+        read_journeys(
+            write("t.csv", touches),
+            write("o.csv", orders),
+            reading=Reading(columns=columns | {"usr": "werber"}),
+        )
 
 
 @pytest.mark.large
@@ -161,7 +171,9 @@ def test_repeated_rows_are_to_be_dropped_not_added_up(value, is_repeated):
     orders = pd.DataFrame({"order_id": ["1", "1"], "user": "u", "date": "2025-01-02", "value": ["1", value]})
     with pytest.raises(errors.InvalidRequest) as refusal:
         read_journeys(touches, orders)
-    assert ("dropped first, since aggregate=True adds them up" in str(refusal.value)) == is_repeated
+    assert (
+        "dropped first, since reading=Reading(aggregate=True) adds them up" in str(refusal.value)
+    ) == is_repeated
 
 
 def test_duplicate_conversions_are_refused(write):
@@ -351,7 +363,7 @@ def test_renamed_campaigns_are_one_in_touchpoints_and_spend():
     of_levels = read_journeys(
         tree,
         orders,
-        columns={"node": ["Group", "Name"]},
+        reading=Reading(columns={"node": ["Group", "Name"]}),
         aliases={"google": "Search", "Spring Sale": "Summer"},
     )
     assert set(of_levels.interactions["nodeId"]) == {"Search/Summer", "Search/summer sale"}

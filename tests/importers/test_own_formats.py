@@ -4,10 +4,11 @@ import warnings
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
-from attrib_ds import attribute, errors, read_ga4, read_journeys
+from attrib_ds import Reading, attribute, errors, read_ga4, read_journeys
 from attrib_ds.importers.own_paths import read_sequences, read_spend
-from attrib_ds.importers.own_table import Formats
+from attrib_ds.importers.reading import Formats
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 ORDER = {"order_id": ["1"], "user": ["u"], "date": ["2025-01-02"]}
@@ -20,7 +21,7 @@ def values(**columns):
     options = {
         name: columns.pop(name) for name in ("decimal", "currency") if isinstance(columns.get(name), str)
     }
-    events = read_journeys(CLICKS, pd.DataFrame(orders | columns), **options).events
+    events = read_files(CLICKS, pd.DataFrame(orders | columns), **options).events
     events = events.sort_values("event.sourceId")
     return events[next(name for name in events.columns if name.startswith("statistics.revenue"))].tolist()
 
@@ -42,20 +43,19 @@ class TestEncoding:
         assert read_journeys(*files(encoding)).interactions["nodeId"].tolist() == ["Bonn", "Köln"]
 
     @pytest.mark.slow
-    def test_another_encoding_is_refused_and_can_be_given(self, files):
+    def test_another_encoding_is_known_by_its_words_and_can_be_given(self, files):
         paths = files("cp1252")
-        expected = (
-            "touchpoints: 'clicks.csv' is not UTF-8 text .line 2., but perhaps cp1252.*pass encoding=.cp1252."
-        )
-        with pytest.raises(errors.InvalidRequest, match=expected):
-            read_journeys(*paths)
+        with pytest.warns(errors.InputWarning, match="clicks.csv: read as cp1252, not UTF-8"):
+            assert read_journeys(*paths).interactions["nodeId"].tolist() == ["Bonn", "Köln"]
         # The other file is UTF-8, and read as such.
-        journeys = read_journeys(*paths, encoding="cp1252")
+        journeys = read_journeys(*paths, reading=Reading(encoding="cp1252"))
         assert sorted(journeys.interactions["nodeId"]) == ["Bonn", "Köln"]
         with pytest.warns(errors.RejectedRows, match="1 row .*not UTF-8 text"):
-            assert read_journeys(*paths, encoding="utf-8").interactions["nodeId"].tolist() == ["Bonn"]
+            assert read_journeys(*paths, reading=Reading(encoding="utf-8")).interactions[
+                "nodeId"
+            ].tolist() == ["Bonn"]
         with pytest.raises(errors.InvalidRequest, match="encoding: 'windows' is not allowed"):
-            read_journeys(*paths, encoding="windows")
+            read_journeys(*paths, reading=Reading(encoding="windows"))
 
 
 class TestDecimalMark:
@@ -184,7 +184,7 @@ class TestCase:
     ORDERS = pd.DataFrame(ORDER)
 
     def nodes(self, **options):
-        return sorted(set(read_journeys(self.VISITS, self.ORDERS, **options).interactions["nodeId"]))
+        return sorted(set(read_files(self.VISITS, self.ORDERS, **options).interactions["nodeId"]))
 
     def test_names_that_differ_by_case_are_one_with_a_warning(self):
         expected = r"'google' \(2\), 'Google' \(1\); 'cpc' \(3\), 'CPC' \(1\); 'spring' \(2\), 'Spring' \(1\)"
@@ -202,17 +202,17 @@ class TestCase:
     def test_levels_of_other_names_and_single_columns(self):
         visits = self.VISITS.rename(columns={"utm_source": "kanal", "utm_medium": "art"})
         with pytest.warns(errors.InputWarning):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": ["kanal", "art"]})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": ["kanal", "art"]}))
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing/cpc", "google/cpc"]
         with pytest.warns(errors.InputWarning, match="'google'"):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": "kanal"})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": "kanal"}))
         assert sorted(set(journeys.interactions["nodeId"])) == ["bing", "google"]
 
     def test_encodings_of_an_accent_are_one_spelling(self):
         # U+00E9, and e with U+0301, as macOS writes it.
         visits = self.VISITS[:3].assign(utm_source=["caf\u00e9", "cafe\u0301", "cafe\u0301"])
         with pytest.warns(errors.InputWarning):
-            journeys = read_journeys(visits, self.ORDERS, columns={"node": "utm_source"})
+            journeys = read_journeys(visits, self.ORDERS, reading=Reading(columns={"node": "utm_source"}))
         assert set(journeys.interactions["nodeId"]) == {"cafe\u0301"}
 
     def test_spend_has_the_spelling_of_the_touchpoints(self, tmp_path):
@@ -243,7 +243,7 @@ class TestOrderLines:
     def read(self, **columns):
         length = max(len(column) for column in columns.values())
         lines = pd.DataFrame({"user": ["u"] * length, "date": ["2025-01-02"] * length} | columns)
-        return read_journeys(CLICKS, lines, aggregate=True)
+        return read_journeys(CLICKS, lines, reading=Reading(aggregate=True))
 
     def revenue(self, journeys):
         events = journeys.events.sort_values("event.sourceId")
@@ -268,7 +268,7 @@ class TestOrderLines:
             ({"value": "Preis", "quantity": "Menge"}, 10.0),
             ({"value": "Preis"}, 2.5),
         ]:
-            journeys = read_journeys(CLICKS, lines, columns=columns)
+            journeys = read_journeys(CLICKS, lines, reading=Reading(columns=columns))
             assert self.revenue(journeys) == {"1": expected}
 
     @pytest.mark.slow
@@ -308,7 +308,7 @@ class TestQuietWeek:
     def test_order_lines_without_rows(self):
         lines = pd.DataFrame({**ORDER, "price": ["1.00"], "quantity": ["1"]}).iloc[:0]
         with pytest.warns(errors.InputWarning):
-            assert read_journeys(CLICKS, lines, aggregate=True).counts["events"] == 0
+            assert read_journeys(CLICKS, lines, reading=Reading(aggregate=True)).counts["events"] == 0
 
     @pytest.mark.slow
     def test_spend_without_rows(self, tmp_path):
@@ -322,15 +322,21 @@ class TestQuietWeek:
 
 def test_a_missing_column_of_conversions_is_named_with_its_own_option():
     with pytest.raises(errors.InvalidRequest, match=r"'conversion_date': COLUMN"):
-        read_journeys(CLICKS, pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}))
+        read_journeys(CLICKS, pd.DataFrame({"user": ["u"], "x": ["2"]}))
     with pytest.raises(errors.InvalidRequest, match=r"'conversion_user': COLUMN"):
-        read_journeys(CLICKS, pd.DataFrame({"wer": ["u"], "date": ["2025-01-02"]}))
+        read_journeys(CLICKS, pd.DataFrame({"x": ["v"], "date": ["2025-01-02"]}))
     with pytest.raises(errors.InvalidRequest, match="no column 'wann'"):
         read_journeys(
             CLICKS.rename(columns={"date": "wann"}),
             pd.DataFrame({"user": ["u"], "am": ["2025-01-02"]}),
-            columns={"date": "wann"},
+            reading=Reading(columns={"date": "wann"}),
         )
+
+
+def test_the_only_column_of_people_or_instants_needs_no_common_name():
+    journeys = read_journeys(CLICKS, pd.DataFrame({"x": ["u"], "y": ["2025-01-02"]}))
+    assert journeys.columns["conversions"] == {"user": "x", "date": "y"}
+    assert journeys.interactions["userId"].tolist() == journeys.events["userId"].tolist()
 
 
 def test_values_of_an_export_in_no_currency_are_left_out():

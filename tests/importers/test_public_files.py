@@ -244,7 +244,9 @@ KINDS = {
         written(utm_log(), folder / "log.csv"), written(orders(), folder / "orders.csv")
     ),
     "UTM log and order lines, Excel": lambda folder: at.read_journeys(
-        written(utm_log(), folder / "log.xlsx"), written(order_lines(), folder / "lines.xlsx"), aggregate=True
+        written(utm_log(), folder / "log.xlsx"),
+        written(order_lines(), folder / "lines.xlsx"),
+        reading=at.Reading(aggregate=True),
     ),
 }
 
@@ -298,7 +300,9 @@ def test_columns_of_a_user_s_own_make_a_tree_with_levels():
         }
     )
     bought = pd.DataFrame({"user": ["u", "v"], "time": BOUGHT})
-    journeys = at.read_journeys(touches, bought, columns={"node": ["platform", "region", "creative"]})
+    journeys = at.read_journeys(
+        touches, bought, reading=at.Reading(columns={"node": ["platform", "region", "creative"]})
+    )
     assert journeys.nodes[["_id", "parentId", "type"]].astype(object).fillna("").to_numpy().tolist() == [
         ["Ads", "", "channel"],
         ["Mail", "", "channel"],
@@ -335,7 +339,7 @@ def test_rules_of_the_user_assign_the_channels():
 def test_dates_that_begin_with_the_day_are_read_if_the_caller_says_so(dayfirst, month):
     touches = pd.DataFrame({"user": ["u"], "channel": ["a"], "date": ["03/04/2025"]})
     bought = pd.DataFrame({"user": ["u"], "date": ["03/04/2025 12:30"]})
-    journeys = at.read_journeys(touches, bought, dayfirst=dayfirst)
+    journeys = at.read_journeys(touches, bought, reading=at.Reading(dayfirst=dayfirst))
     assert journeys.events["eventDate"].item().month == month
     with pytest.raises(at.errors.InvalidRequest, match="date is not an instant"):
         at.read_journeys(touches, bought)
@@ -345,7 +349,7 @@ def test_columns_of_conversions_may_have_names_of_their_own():
     touches = pd.DataFrame({"visitor": ["u"], "channel": ["a"], "seen": [TIMES[0]]})
     bought = pd.DataFrame({"buyer": ["u"], "paid": [BOUGHT[0]]})
     names = {"user": "visitor", "date": "seen", "conversion_user": "buyer", "conversion_date": "paid"}
-    journeys = at.read_journeys(touches, bought, columns=names)
+    journeys = at.read_journeys(touches, bought, reading=at.Reading(columns=names))
     assert journeys.columns["conversions"] == {"user": "buyer", "date": "paid"}
     assert len(journeys.events) == 1
 
@@ -353,7 +357,7 @@ def test_columns_of_conversions_may_have_names_of_their_own():
 @pytest.mark.large
 @pytest.mark.slow
 def test_lines_of_an_order_are_added_up():
-    journeys = at.read_journeys(utm_log(), order_lines(), aggregate=True)
+    journeys = at.read_journeys(utm_log(), order_lines(), reading=at.Reading(aggregate=True))
     assert journeys.events.set_index("event.sourceId")["statistics.revenue"].to_dict() == {
         "T0": 30.0,
         "T1": 10.0,
@@ -364,13 +368,15 @@ def test_lines_of_an_order_are_added_up():
         at.read_journeys(utm_log(), order_lines())
     mixed = order_lines().assign(sessionid=["anna", "ben", "ben"])
     with pytest.raises(at.errors.InvalidRequest, match="the rows of conversion 'T0' are of several users"):
-        at.read_journeys(utm_log(), mixed, aggregate=True)
+        at.read_journeys(utm_log(), mixed, reading=at.Reading(aggregate=True))
     with pytest.raises(at.errors.InvalidRequest, match="aggregate: conversions has no column"):
-        at.read_journeys(utm_log(), orders().drop(columns="order_id"), aggregate=True)
+        at.read_journeys(utm_log(), orders().drop(columns="order_id"), reading=at.Reading(aggregate=True))
 
 
 def test_a_workbook_that_is_none_is_refused(tmp_path):
     file = tmp_path / "log.xlsx"
     file.write_text("no workbook")
-    with pytest.raises(at.errors.InvalidRequest, match="'log.xlsx' is plain text; name it .csv"):
+    with pytest.raises(
+        at.errors.InvalidRequest, match="'log.xlsx' is plain text without a table, not a workb"
+    ):
         at.read_journeys(file, orders())

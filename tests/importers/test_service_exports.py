@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
 import attrib_ds as at
 from attrib_ds.commands.cli import main
@@ -141,7 +142,7 @@ def credits_by_hand(touches, conversions):
 def quiet(*arguments, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        journeys = at.read_journeys(*arguments, **options)
+        journeys = read_files(*arguments, **options)
     return journeys, " | ".join(str(warning.message) for warning in caught)
 
 

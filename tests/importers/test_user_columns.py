@@ -2,12 +2,13 @@
 
 import pandas as pd
 import pytest
+from support.own_files import read_files
 
-from attrib_ds import attribute, errors, read_journeys
+from attrib_ds import Reading, attribute, errors, read_journeys
 
 
 def credited(touchpoints, orders, **options):
-    credits = attribute(read_journeys(touchpoints, orders, **options).paths(), "last_touch")
+    credits = attribute(read_files(touchpoints, orders, **options).paths(), "last_touch")
     return {row.node_id: row.value for row in credits.itertuples() if row.value}
 
 
@@ -41,7 +42,7 @@ def test_anonymous_rows_are_stitched_to_the_user_of_the_device():
 
 
 def test_without_stitching_anonymous_rows_belong_to_the_device():
-    credits = attribute(read_journeys(PAGES, ORDERS, stitch=False).paths(), "linear")
+    credits = attribute(read_journeys(PAGES, ORDERS, reading=Reading(stitch=False)).paths(), "linear")
     assert credits.set_index("node_id")["value"].to_dict() == {"direct": 10.0, "newsletter/email": 20.0}
 
 
@@ -101,7 +102,7 @@ def test_columns_of_devices_can_be_named():
         "newsletter/email": 20.0,
     }
     with pytest.raises(errors.InvalidRequest, match="device: touchpoints has no column 'browsr'"):
-        read_journeys(PAGES, ORDERS, columns={"device": "browsr"})
+        read_journeys(PAGES, ORDERS, reading=Reading(columns={"device": "browsr"}))
 
 
 def test_conversions_of_strangers_warn():
@@ -129,6 +130,6 @@ def test_people_of_an_account_share_a_path_if_it_is_the_user():
     )
     deals = pd.DataFrame({"deal_id": ["d"], "company": ["acme"], "date": ["2025-01-02"], "value": [10.0]})
     with pytest.raises(errors.InvalidRequest, match="its column as the user: columns={'user': 'company'}"):
-        read_journeys(clicks, deals, columns={"account": "company"})
-    paths = read_journeys(clicks, deals, columns={"user": "company"}).paths()
+        read_journeys(clicks, deals, reading=Reading(columns={"account": "company"}))
+    paths = read_journeys(clicks, deals, reading=Reading(columns={"user": "company"})).paths()
     assert sorted(paths.to_pandas()["node_id"]) == ["fair", "search"]

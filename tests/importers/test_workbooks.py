@@ -26,7 +26,7 @@ def book(tmp_path_factory):
 
 
 def test_sheets_are_chosen_by_name(book):
-    journeys = at.read_journeys(book, book, sheet="Visits", conversion_sheet="Orders")
+    journeys = at.read_journeys(book, book, reading=at.Reading(sheet="Visits", conversion_sheet="Orders"))
     assert at.attribute(journeys.paths(), "linear")["value"].tolist() == [30.0]
 
 
@@ -43,27 +43,29 @@ def test_an_unknown_sheet_is_named_with_those_that_exist(book):
         "sheets: Notes, Visits, Orders, Empty, Spend"
     )
     with pytest.raises(InvalidRequest, match=expected):
-        at.read_journeys(book, ORDERS, sheet="Visit")
+        at.read_journeys(book, ORDERS, reading=at.Reading(sheet="Visit"))
 
 
 def test_a_sheet_without_columns_that_fit_names_one_that_has_them(book):
-    with pytest.raises(InvalidRequest, match="the sheet 'Visits' has columns that fit: pass sheet='Visits'$"):
+    with pytest.raises(
+        InvalidRequest, match="the sheet 'Visits' has columns that fit: pass reading=Reading.sheet='Visits'.$"
+    ):
         at.read_journeys(book, ORDERS)
-    expected = "the sheets 'Visits', 'Orders' have columns that fit: pass conversion_sheet='Visits'$"
+    expected = "the sheets 'Visits', 'Orders' have columns that fit: pass reading=Reading.conversion_sheet='Visits'.$"
     with pytest.raises(InvalidRequest, match=expected):
         at.read_journeys(VISITS, book)
 
 
 def test_an_empty_sheet_is_named(book):
     with pytest.raises(InvalidRequest, match="the sheet 'Empty' of 'january.xlsx' is empty; sheets: Notes, "):
-        at.read_journeys(book, ORDERS, sheet="Empty")
+        at.read_journeys(book, ORDERS, reading=at.Reading(sheet="Empty"))
 
 
 def test_only_workbooks_have_sheets(tmp_path):
     VISITS.to_csv(tmp_path / "visits.csv", index=False)
     for touchpoints, name in ((VISITS, "touchpoints"), (tmp_path / "visits.csv", "'visits.csv'")):
         with pytest.raises(InvalidRequest, match=f"sheet: {name} is not a workbook"):
-            at.read_journeys(touchpoints, ORDERS, sheet="Visits")
+            at.read_journeys(touchpoints, ORDERS, reading=at.Reading(sheet="Visits"))
 
 
 def test_one_sheet_is_not_read_as_both_tables(book, tmp_path):
@@ -72,7 +74,7 @@ def test_one_sheet_is_not_read_as_both_tables(book, tmp_path):
         "another one; sheets: Notes, Visits, Orders, Empty, Spend"
     )
     with pytest.raises(InvalidRequest, match=expected):
-        at.read_journeys(book, book, sheet="Visits", conversion_sheet="Visits")
+        at.read_journeys(book, book, reading=at.Reading(sheet="Visits", conversion_sheet="Visits"))
     with pd.ExcelWriter(tmp_path / "two.xlsx") as writer:
         VISITS.to_excel(writer, sheet_name="Visits", index=False)
         ORDERS.to_excel(writer, sheet_name="Orders", index=False)
@@ -86,4 +88,4 @@ def test_a_damaged_workbook_is_named(book, tmp_path, part):
         for name in whole.namelist():
             damaged.writestr(name, b"<cut" if name == part else whole.read(name))
     with pytest.raises(InvalidRequest, match="touchpoints: 'damaged.xlsx' is not a workbook: "):
-        at.read_journeys(tmp_path / "damaged.xlsx", ORDERS, sheet="Visits")
+        at.read_journeys(tmp_path / "damaged.xlsx", ORDERS, reading=at.Reading(sheet="Visits"))

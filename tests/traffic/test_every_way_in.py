@@ -116,7 +116,11 @@ ORDERS = pd.DataFrame({"order_id": [1], "date": ["2025-09-20"], "visitor": ["a"]
 
 def as_csv(views, folder):
     views.to_csv(folder / "views.csv", index=False)
-    return table(at.read_journeys(folder / "views.csv", ORDERS, columns={"user": "visitor"}).interactions)
+    return table(
+        at.read_journeys(
+            folder / "views.csv", ORDERS, reading=at.Reading(columns={"user": "visitor"})
+        ).interactions
+    )
 
 
 def pages_of_a_platform(views, _folder):

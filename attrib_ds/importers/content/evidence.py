@@ -1,0 +1,216 @@
+"""What the columns of a table hold, by their names and by their values."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from attrib_ds.contract.identifiers import CURRENCIES
+from attrib_ds.records import written_values
+from attrib_ds.records.sources import ROW, Source, quoted
+
+_NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_SAMPLE: Final = 1_000
+_LONGEST_NAME: Final = 4
+_INCLUDING: Final = frozenset(["incl", "inkl", "including", "inclusive", "inc"])
+#: Words in names that say nothing.
+_STOP_WORDS: Final = frozenset(
+    ["d", "l", "de", "la", "del", "di", "da", "do", "des", "du", "the", "of", "ym", "s"]
+)
+EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_ADDRESS: Final = re.compile(r"https?://[^/ ]")
+_CODE: Final = re.compile(
+    r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
+)
+_FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
+_MEDIA: Final = frozenset([
+    "cpc", "ppc", "cpm", "cpv", "organic", "referral", "email", "e-mail", "social", "paid_social",
+    "paidsocial", "display", "affiliate", "affiliates", "(none)", "none", "direct", "push", "sms",
+    "banner", "video", "retargeting", "paid", "search", "newsletter", "print",
+])  # fmt: skip
+_SOURCES: Final = frozenset([
+    "google", "bing", "facebook", "instagram", "yandex", "newsletter", "linkedin", "tiktok",
+    "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
+    "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
+])  # fmt: skip
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
+_MOST: Final = 0.9
+#: Kinds of values that are no ids.
+_NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair")
+#: Marks of Japanese letters, which are no accents.
+_VOICED: Final = "\u3099\u309a"
+#: What may stand before the name of a level.
+_BEFORE_LEVEL: Final = re.compile(
+    "^(?:(?:utm|session|traffic|marketing|mkt|visit|lead|acquisition|attribution)+)?"
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, by a sample of its rows.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    rows : int
+        Number of rows of the sample.
+    filled : int
+        Number of values in the sample.
+    shares : dict of str to float
+        Share of the values of each kind.
+    distinct : int
+        Number of different values.
+    has_decimals : bool
+        Whether some values are numbers with decimals or the sign of a currency.
+    """
+
+    name: str
+    rows: int
+    filled: int
+    shares: dict[str, float]
+    distinct: int
+    has_decimals: bool
+
+    def holds(self, kind: str) -> bool:
+        """Return whether nearly all values are of a kind."""
+        return self.filled > 0 and self.shares[kind] >= _MOST
+
+    def may_be_id(self, *others: str) -> bool:
+        """Return whether the values may be ids: not amounts, instants or words, nor of other kinds."""
+        has_amounts = self.holds("amount") and self.has_decimals
+        return self.filled > 0 and not has_amounts and not any(map(self.holds, (*_NO_IDS, *others)))
+
+
+def _unit_of(text: str) -> int | None:
+    unit = written_values.count_since_1970(text)
+    # A whole number may be a day of Excel, but is more often another number.
+    return None if unit is None or (unit == written_values.DAYS and text.isdigit()) else unit
+
+
+KINDS: Final[dict[str, Callable[[str], object]]] = {
+    "instant": written_values.looks_like_instant,
+    "count": lambda text: _unit_of(text) is not None,
+    "moment": lambda text: len(text) > 12 and _unit_of(text) is not None,
+    "amount": written_values.looks_like_amount,
+    "flag": lambda text: text in {"0", "1"},
+    "long": lambda text: len(text) > 4,
+    "clock": _CLOCK.fullmatch,
+    "email": EMAIL.fullmatch,
+    "address": _ADDRESS.match,
+    "path": lambda text: text.startswith("/"),
+    "code": _CODE.fullmatch,
+    "float": _FLOAT_ID.fullmatch,
+    "currency": lambda text: text.upper() in CURRENCIES,
+    "medium": lambda text: text.lower() in _MEDIA,
+    "source": lambda text: text.lower() in _SOURCES,
+    "tagged": lambda text: "utm_source=" in text,
+    "pair": lambda text: " / " in text and text.rpartition(" / ")[2].lower() in _MEDIA,
+}
+
+
+def profiled(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str, Column]:
+    """Return the columns of a table, by a sample of its rows that does not depend on chance."""
+    words = ", ".join(map(source.word, source.columns))
+    step = max(1, source.rows // _SAMPLE)
+    # Every second row of an export may be of another kind.
+    is_in = f"hash({quoted(ROW)}) % {step} = 0"
+    rows = connection.execute(f"SELECT {words} FROM {source.relation} WHERE {is_in}").fetchall()
+    columns = zip(*rows, strict=True) if rows else [()] * len(source.columns)
+    return {
+        name: _column(name, len(rows), [str(value) for value in values if value is not None])
+        for name, values in zip(source.columns, columns, strict=True)
+    }
+
+
+def _column(name: str, rows: int, values: Sequence[str]) -> Column:
+    distinct = {*values}
+    kinds = {value: [bool(test(value)) for test in KINDS.values()] for value in distinct}
+    tallies = [sum(kinds[value][at] for value in values) for at in range(len(KINDS))]
+    shares = {kind: tally / max(1, len(values)) for kind, tally in zip(KINDS, tallies, strict=True)}
+    has_decimals = any(re.search(r"[.,]\d{1,2}(?!\d)|[^\d\s.,'’()+-]", value) for value in distinct)
+    return Column(name, rows, len(values), shares, len(distinct), has_decimals)
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, without case and accents.
+
+    Examples
+    --------
+    >>> words_of("ym:s:UTMSource"), words_of("Date d'achat"), words_of("Währg")
+    (['utm', 'source'], ['date', 'achat'], ['wahrg'])
+    """
+    plain = "".join(
+        c for c in unicodedata.normalize("NFKD", name) if c in _VOICED or not unicodedata.combining(c)
+    )
+    plain = unicodedata.normalize("NFKC", plain).translate(
+        {ord("ł"): "l", ord("Ł"): "L", ord("ı"): "i", ord("ø"): "o"}
+    )
+    split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)([A-Z][a-z])", r"\1\3 \2\4", plain)
+    words = re.findall(r"[^\W_]+", split.casefold())
+    kept = [word for word in words if word not in _STOP_WORDS]
+    return kept or words
+
+
+@cache
+def weight(role: str, name: str) -> int:
+    """Return how much the name of a column speaks for a role; at most 0 if it does not.
+
+    Examples
+    --------
+    >>> weight("value", "Order total (EUR)"), weight("value", "Tax total"), weight("date", "Bestellt am")
+    (7, -3, 6)
+    """
+    words = words_of(name)
+    # What an amount includes says nothing against it.
+    words = words[: next((at for at, word in enumerate(words) if at and word in _INCLUDING), None)]
+    parts = {
+        "".join(words[start : start + length])
+        for start in range(len(words))
+        for length in range(1, _LONGEST_NAME + 1)
+    }
+    best, worst, whole = 0, 0, {"".join(words)}
+    for each, points, pattern, is_whole in _weights():
+        if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
+            best = points
+        elif each == role and points < 0 and any(map(pattern.match, parts)):
+            worst = points
+    return best + worst
+
+
+@cache
+def _weights() -> list[tuple[str, int, re.Pattern[str], bool]]:
+    rows = (line.split("\t") for line in _NAMES if line)
+    return [
+        (role, int(points), re.compile(f"(?:{words.removeprefix('=')})"), words.startswith("="))
+        for role, points, words in rows
+    ]
+
+
+def names_level(level: str, name: str) -> bool:
+    """Return whether the whole name of a column is that of a level of nodes.
+
+    Examples
+    --------
+    >>> [names_level("source", name) for name in ("Quelle", "trafficSource", "data_source")]
+    [True, True, False]
+    """
+    joined = "".join(words_of(name))
+    rest = _BEFORE_LEVEL.sub("", joined)
+    return any(
+        role == level and points > 0 and (pattern.fullmatch(joined) or pattern.fullmatch(rest)) is not None
+        for role, points, pattern, _ in _weights()
+    )
+
+
+def ranked(columns: Sequence[Column], role: str, kinds: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the columns whose values fit a role, and the weight of their names, the best first."""
+    fitting = [each for each in columns if any(each.holds(kind) for kind in kinds)]
+    first = {each.name: any(each.holds(kind) for kind in kinds[:1]) for each in fitting}
+    names = sorted(first, key=lambda name: (-weight(role, name), not first[name]))
+    return [(weight(role, name), name) for name in names]

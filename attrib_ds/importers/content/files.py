@@ -1,0 +1,387 @@
+"""What a file is by its content, whatever its name: tables, printouts, pages, JSON and logs."""
+
+import codecs
+import csv
+import re
+import string
+import unicodedata
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from attrib_ds import display
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.content import evidence
+from attrib_ds.records import sources, text_files
+from attrib_ds.records.sources import ROW, Source, literal, quoted
+from attrib_ds.records.written_files import WORKBOOKS
+
+_LETTERS: Final = Path(__file__).with_name("letters.tsv").read_text(encoding="utf-8").splitlines()[2:]
+_START_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 28
+_RULE: Final = re.compile(r"\s*[+|]?[-=─+|\s]*-{3,}[-=─+|\s]*")
+_SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
+_REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
+_LOG_HEADER: Final = "#Fields:"
+_TOTAL: Final = (
+    r"^((grand|overall) "
+    r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
+    r"|合計|合计|总计)( .*|:.*)?$"
+)
+_NULLS: Final = ("NULL", "\\N", "")
+
+
+def opened(
+    connection: duckdb.DuckDBPyConnection, rows: Any, *, argument: str, encoding: str | None
+) -> tuple[Source, list[str]]:
+    """Copy a file, a frame or an Arrow table to a table of a connection; return it, and what was left out.
+
+    Raises
+    ------
+    InvalidRequest
+        As :func:`attrib_ds.records.sources.open_source` does, or if an encoding is not clear.
+    """
+    text_files.check_codec(encoding)
+    said: list[str] = []
+    path = Path(rows).expanduser() if isinstance(rows, str | Path) else None
+    if path is None or not path.is_file() or path.stat().st_size == 0:
+        source = sources.open_source(connection, rows, argument=argument, encoding=encoding)
+    else:
+        try:
+            source = _from_file(connection, path, argument, encoding, said)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
+    return _without_index(connection, source), said
+
+
+def _from_file(
+    connection: duckdb.DuckDBPyConnection, path: Path, argument: str, encoding: str | None, said: list[str]
+) -> Source:
+    with text_files.open_binary(path) as file:
+        start = file.read(_START_BYTES)
+    form = ".parquet" if start.startswith(b"PAR1") else None
+    if start.startswith(b"PK\x03\x04") and b"xl/" in start + path.read_bytes()[-_START_BYTES:]:
+        form = ".xlsx"
+    if form is not None or start.startswith((b"PK\x03\x04", b"%PDF", b"\xd0\xcf\x11\xe0")):
+        return sources.open_source(connection, path, argument=argument, form=form)
+    head = start.removeprefix(codecs.BOM_UTF8).lstrip()
+    if head[:1] in (b"{", b"["):
+        return _from_json(connection, path, head, argument)
+    encoding = _encoding(path, argument, encoding, said)
+    text = start.decode(encoding or "utf-8-sig", errors="replace")
+    table = None
+    if re.match(r"\s*<", text) or (
+        re.search(r"<table\b", text[:2000], re.IGNORECASE) and "</t" in text.lower()
+    ):
+        table = _of_page(_whole(path, encoding))
+        if table is None:
+            raise InvalidRequest(f"{argument}: {path.name!r} is a web page or XML; export the table as CSV")
+    elif any(line.startswith(_LOG_HEADER) for line in text.splitlines()[:10]):
+        table = _of_log(_whole(path, encoding))
+    elif sum(_RULE.fullmatch(line) is not None for line in text.splitlines()[:20]):
+        table = _of_printout(_whole(path, encoding))
+    if table is not None:
+        return sources.open_source(connection, table, argument=argument)
+    if path.suffix.casefold() in WORKBOOKS and not {*text_files.DELIMITERS} & {*text}:
+        raise InvalidRequest(f"{argument}: {path.name!r} is plain text without a table, not a workbook")
+    if "\r" in text and "\n" not in text:
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / path.name.removesuffix(".gz")
+            copy.write_text(_whole(path, encoding).replace("\r", "\n"), encoding="utf-8")
+            return sources.open_source(connection, copy, argument=argument, form=".csv", tolerant=True)
+    return sources.open_source(
+        connection, path, argument=argument, encoding=encoding, form=".csv", tolerant=True
+    )
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file is the access log of a web server, by its first lines."""
+    try:
+        with text_files.open_binary(path) as file:
+            lines = [line for line in islice(file, 20) if line.strip()]
+    except (OSError, EOFError, zlib.error):
+        return False
+    return bool(lines) and sum(_REQUEST.match(line) is not None for line in lines) > len(lines) / 2
+
+
+def _whole(path: Path, encoding: str | None) -> str:
+    with text_files.open_binary(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise OSError(f"it has more than {_MOST_BYTES:,} bytes; export it as CSV")
+    return content.decode(encoding or "utf-8-sig", errors="replace")
+
+
+# -- kinds of files
+
+
+def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, argument: str) -> Source:
+    """Read lines or an array of objects, or the one list of objects below the keys of an object."""
+    first, _, rest = head.partition(b"\n")
+    if head.startswith(b"{") and not (rest.strip() and _decoded(first)):
+        whole = _decoded(_whole(path, None).encode())
+        found = list(_lists_of(whole)) if isinstance(whole, dict) and not _is_record(whole) else []
+        if len(found) == 1:
+            with TemporaryDirectory() as folder:
+                copy = Path(folder) / path.name.removesuffix(".gz")
+                copy.write_bytes(b"\n".join(map(msgspec.json.encode, found[0])))
+                return sources.open_source(connection, copy, argument=argument, form=".json")
+        if len(found) > 1:
+            raise InvalidRequest(
+                f"{argument}: {path.name!r} has several lists of rows; write the one with the rows to a file"
+            )
+    return sources.open_source(connection, path, argument=argument, form=".json")
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    """Return whether an object is a row itself, whose lists are its parts."""
+    return any(
+        "@" in str(each) or evidence.weight("user", name) > 0
+        for name, each in value.items()
+        if not isinstance(each, list | dict)
+    )
+
+
+def _lists_of(value: Any, depth: int = 3) -> Iterator[list[Any]]:
+    """Yield the lists of objects below the keys of an object."""
+    for each in value.values() if isinstance(value, dict) else ():
+        if isinstance(each, list) and each and all(isinstance(row, dict) for row in each):
+            yield each
+        elif depth:
+            yield from _lists_of(each, depth - 1)
+
+
+class _Page(HTMLParser):
+    """The cells of the tables of a page, by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._is_cell = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  (of HTMLParser)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in {"td", "th"} and self.rows:
+            self.rows[-1].append("")
+        self._is_cell = self._is_cell or tag in {"td", "th"}
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_cell = self._is_cell and tag not in {"td", "th", "tr"}
+
+    def handle_data(self, data: str) -> None:
+        if self._is_cell and self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def _of_page(text: str) -> pa.Table | None:
+    page = _Page()
+    page.feed(text)
+    return _table(page.rows)
+
+
+def _of_log(text: str) -> pa.Table | None:
+    """Return the rows of a log whose header begins with ``#Fields``."""
+    lines = text.splitlines()
+    names = next(line for line in lines if line.startswith(_LOG_HEADER))[len(_LOG_HEADER) :].split()
+    body = [line for line in lines if line.strip() and not line.startswith("#")]
+    mark = "\t" if body and "\t" in body[0] else " "
+    return _table([names, *csv.reader(body, delimiter=mark)], nulls=("-", ""))
+
+
+def _of_printout(text: str) -> pa.Table | None:
+    """Return the rows of a table in a frame of dashes and bars, as the clients of databases print it."""
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
+    bars = [line for line in lines if "|" in line and not _RULE.fullmatch(line)]
+    if len(bars) > 1:
+        rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in bars]
+        if not bars[0].lstrip().startswith("|"):
+            rows = [[cell.strip() for cell in line.split("|")] for line in bars]
+        return _table(rows) if len(rows[0]) > 1 else None
+    number = next((each for each in rules if each and _SPANS.fullmatch(lines[each])), None)
+    if number is None:
+        return None
+    spans = [match.span() for match in re.finditer("-+", lines[number])]
+    ends: list[int | None] = [*(start for start, _ in spans[1:]), None]
+    below = [line for line in lines[number + 1 :] if line.strip() and not re.match(r"\s*\(\d+ rows?", line)]
+    return _table(
+        [
+            [line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True)]
+            for line in (lines[number - 1], *below)
+        ]
+    )
+
+
+def _table(rows: Sequence[Sequence[str]], nulls: Sequence[str] = _NULLS) -> pa.Table | None:
+    """Return rows below a header as a table of text; rows of another length are left out."""
+    rows = [[cell.strip() for cell in row] for row in rows]
+    start = next((at for at, row in enumerate(rows) if len(list(filter(None, row))) > 1), None)
+    if start is None:
+        return None
+    names = [name or f"Unnamed: {at}" for at, name in enumerate(rows[start])]
+    body = [row for row in rows[start + 1 :] if len(row) == len(names)]
+    columns = [
+        pa.array([None if row[at] in nulls else row[at] for row in body], pa.string())
+        for at in range(len(names))
+    ]
+    return pa.table(columns, names=names)
+
+
+# -- encodings
+
+
+def _encoding(path: Path, argument: str, given: str | None, said: list[str]) -> str | None:
+    """Return the encoding of a text that is not UTF-8: the one in which its words are words."""
+    if not text_files.is_foreign(path, argument):
+        return text_files.marked_encoding(path)
+    if given is not None:
+        return given
+    with text_files.open_binary(path) as file:
+        content = file.read(_START_BYTES * 16)
+    scores: dict[str, tuple[float, str]] = {}
+    for line in _LETTERS:
+        encodings, letters, words = line.split("\t")
+        for encoding in encodings.split():
+            try:
+                text = content.decode(encoding)
+            except UnicodeDecodeError as error:
+                if error.start < len(content) - 4:
+                    continue
+                text = content[: error.start].decode(encoding)
+            score = _score(text, letters, words.split())
+            if score > scores.get(encoding, (-1.0, ""))[0]:
+                scores[encoding] = (score, text)
+    ranked = sorted(scores.items(), key=lambda item: -item[1][0])
+    if not ranked or ranked[0][1][0] <= 0:
+        raise InvalidRequest(
+            f"{argument}: {path.name!r} is not UTF-8 text, and its words are words in no encoding "
+            f"that is known; "
+            "pass encoding=, such as encoding='cp1252' (encoding='utf-8' leaves out the rows that "
+            "are not UTF-8)",
+            field="encoding",
+        )
+    best, (score, text) = ranked[0]
+    for other, (equal, reading) in ranked[1:]:
+        if equal >= score and reading != text:
+            first, second = next(
+                pair for pair in zip(text.split(), reading.split(), strict=False) if pair[0] != pair[1]
+            )
+            raise InvalidRequest(
+                f"{argument}: {path.name!r} is not UTF-8 text: {first!r} in {best} is {second!r} in "
+                f"{other}; pass "
+                f"encoding={best!r} or encoding={other!r}",
+                field="encoding",
+            )
+    said.append(f"read as {best}, not UTF-8")
+    return best
+
+
+def _score(text: str, letters: str, words: Sequence[str]) -> float:
+    """Return the share of the words with foreign letters that a language has, and more for known words."""
+    found = {word for word in re.findall(r"[^\s\d,;|\"'.()\[\]:/<>=-]+", text) if not word.isascii()}
+    if not found:
+        return 0
+    if not letters:
+        fits = sum(all(not c.isalpha() or _is_eastern(c) for c in word) for word in found)
+        known = sum(any(each in word for each in words) for word in found)
+    else:
+        own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
+        # Only Latin letters stand beside those of ASCII in one word.
+        own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
+        fits = sum(
+            all(c in own or (c.isascii() and not c.isalpha()) for c in word)
+            and (word.islower() or word.istitle() or word.isupper())
+            for word in found
+        )
+        known = sum(word.lower() in words for word in found)
+    return fits / len(found) + known / len(found) if fits == len(found) or known else fits / len(found) / 2
+
+
+def _is_eastern(character: str) -> bool:
+    name = unicodedata.name(character, "")
+    return name.startswith(
+        ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "HANGUL SYLLABLE", "FULLWIDTH", "IDEOGRAPHIC", "CJK")
+    )
+
+
+# -- what is no data
+
+
+def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
+    """Return a table without repeated headers, totals and notes below, which are said."""
+    texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
+    if not texts or not source.rows:
+        return source
+    is_header = " AND ".join(
+        f"coalesce(trim({quoted(name)}) = {literal(name.strip())}, false)" for name in texts
+    )
+    words = ", ".join(map(source.word, source.columns))
+    last = connection.execute(
+        f"SELECT {quoted(ROW)}, {words} FROM {source.relation} WHERE {quoted(ROW)} >= {source.rows - 5}"
+    ).fetchall()
+    totals = [row for row, *cells in last if _is_total(cells)]
+    ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
+    if 0 < headers + len(totals) < source.rows:
+        counts = ((headers, "repeated headers"), (len(totals), "totals"))
+        said += [f"{display.counted(count, word)} left out" for count, word in counts if count]
+        is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
+        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
+        relation = text_files.replace_table(connection, source.relation, query)
+        source = sources.described(connection, relation, source.unreadable)
+    if not source.unreadable.num_rows:
+        return source
+    ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
+    is_note = pc.and_(
+        pc.starts_with(source.unreadable["reason"], "1 cells "), pc.greater(source.unreadable["row"], end)
+    )
+    if notes := pc.sum(is_note).as_py():
+        said.append(f"{display.counted(notes, 'notes')} below the table left out")
+        source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
+    return source
+
+
+def _is_total(cells: Sequence[str | None]) -> bool:
+    """Return whether a row begins with a word for the sum of others and has empty cells."""
+    filled = [cell for cell in cells if cell not in {None, "--", "-"}]
+    first = next(filter(None, cells[:2]), "")
+    return len(filled) <= len(cells) * 3 // 4 and re.match(_TOTAL, first.lower()) is not None
+
+
+def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+    """Leave out columns without a name that number the rows or have no value."""
+    gone = []
+    for name in source.columns:
+        if name.startswith("Unnamed: "):
+            number = f"TRY_CAST({source.word(name)} AS DOUBLE)"
+            least = f"min({number} - {quoted(ROW)})"
+            is_index = (
+                f"count({source.word(name)}) = 0 OR (count({number}) = count(*) AND {least} = "
+                f"max({number} - {quoted(ROW)}))"
+            )
+            ((found,),) = connection.execute(f"SELECT {is_index} FROM {source.relation}").fetchall()
+            gone += [name] if found else []
+    if not gone or len(gone) == len(source.columns):
+        return source
+    listed = ", ".join(map(quoted, gone))
+    relation = text_files.replace_table(
+        connection, source.relation, f"SELECT * EXCLUDE ({listed}) FROM {source.relation}"
+    )
+    return sources.described(connection, relation, source.unreadable)

@@ -1,0 +1,334 @@
+"""Which rows of a table of conversions count: statuses, flags, kinds of rows and states of one record."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from attrib_ds import display
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.content import evidence
+from attrib_ds.records import written_values
+from attrib_ds.records.sources import Source, literal
+
+_STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-8").splitlines()[2:]
+#: Different words of a column of statuses, at most; those of one that no name tells.
+_MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
+_YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
+_NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
+#: Which state of a record is the later one.
+_RANKS: Final = {"pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
+#: Words for an end that does not follow a payment.
+_UNRANKED: Final = re.compile(
+    "fail|fehlgeschlag|echec|falhou|misslyck|basarisiz|rechaz|recusad|rifiutat|geweigerd|nekad|odrzuc"
+    "|declin|refus|abgelehnt|mislukt|echou|fallid|expire|失敗|失败|nieudan"
+)
+
+
+@dataclass
+class Counted:
+    """The rows that count.
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        SQL of the condition of the rows that are left out, by the word for them.
+    kind : str
+        SQL of the kind of a row: sale, authorization, refund or void; empty if all are sales.
+    others : list of str
+        What else is said of the rows.
+    columns : set of str
+        Columns that were read.
+    """
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
+    others: list[str] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)
+
+
+@cache
+def _patterns(of: str) -> list[tuple[str, re.Pattern[str]]]:
+    rows = (line.split("\t") for line in _STATES)
+    return [(name, re.compile(words)) for each, name, words in rows if each == of]
+
+
+@cache
+def class_of(of: str, word: str) -> str | None:
+    """Return the class of a word of a column of statuses or of kinds.
+
+    Examples
+    --------
+    >>> [class_of("status", word) for word in ("Storniert", "Partially refunded", "betaald", "blue")]
+    ['undone', 'partly refunded', 'done', None]
+    >>> [class_of("kind", word) for word in ("Capture", "chargeback", "MerchantPayout")]
+    ['sale', 'refund', 'fee']
+    """
+    folded = " ".join(evidence.words_of(word))
+    return next((name for name, pattern in _patterns(of) if pattern.search(folded)), None)
+
+
+class Rows:
+    """The rows of a table of conversions, to be divided by what its columns say of them.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database of the table.
+    source : Source
+        The table.
+    used : collection of str
+        Columns with another role.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, source: Source, used: Iterable[str]) -> None:
+        self.connection = connection
+        self.source = source
+        self.columns = [name for name in source.columns if name not in {*used}]
+        self._words: dict[str, list[str] | None] = {}
+
+    def scalar(self, sql: str) -> Any:
+        """Return an aggregate of all rows."""
+        return self.connection.execute(f"SELECT {sql} FROM {self.source.relation}").fetchall()[0][0]
+
+    def words(self, column: str) -> list[str] | None:
+        """Return the different words of a column, None if they are too many."""
+        if column not in self._words:
+            rows = self.connection.execute(
+                f"SELECT DISTINCT {self.source.word(column)} FROM {self.source.relation} LIMIT "
+                f"{_MOST_WORDS + 2}"
+            ).fetchall()
+            found = sorted(word for (word,) in rows if word is not None)
+            self._words[column] = found if len(found) <= _MOST_WORDS else None
+        return self._words[column]
+
+    def named(self, role: str) -> list[str]:
+        """Return the columns whose names speak for a role."""
+        return [name for name in self.columns if evidence.weight(role, name) > 0]
+
+    def classes(self, of: str) -> list[tuple[str, dict[str, str | None]]]:
+        """Return the columns of statuses or kinds, with the class of each of their words."""
+        found = []
+        named = self.named(of)
+        for column in [*named, *(name for name in self.columns if name not in named)]:
+            words = self.words(column)
+            if not words or (column not in named and len(words) > _MOST_UNNAMED):
+                continue
+            classes = {word: class_of(of, word) for word in words}
+            if of == "status" and column in named and {word.lower() for word in words} <= {*_YES, *_NO}:
+                # Such as captured and is_paid.
+                classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
+            known = [name for name in classes.values() if name]
+            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
+            is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
+            # Without a name three in four words must be known, one that leaves out and one that does not.
+            is_status = of == "status" and (
+                2 * len(known) >= len(classes)
+                if column in named
+                else 4 * len(known) >= 3 * len(classes) and (len(known) == len(classes) or len({*known}) > 1)
+            )
+            if is_kind or is_status:
+                found.append((column, classes))
+        return found
+
+    def flagged(self, counted: Counted, *, has_refunds: bool) -> None:
+        """Leave out rows of tests, and those with a flag or an instant of their end.
+
+        Refunds whose amounts are subtracted are no end.
+        """
+        for role, yes, said in (("test", _YES, "test"), ("live", _NO[:-1], "not live"), ("undone", _YES, "")):
+            for column in self.named(role):
+                words = self.words(column)
+                if words is not None and {word.lower() for word in words} <= {*_YES, *_NO}:
+                    counted.columns.add(column)
+                    self._leave_out(
+                        counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
+                    )
+        ends = self.named("undone_at")
+        if not has_refunds:
+            ends += self.named("refunded_at")
+            flags = [name for name in self.named("refund") if name not in counted.columns]
+            for column in flags:
+                words = self.words(column)
+                if words and {word.lower() for word in words} <= {*_YES, *_NO}:
+                    counted.columns.add(column)
+                    self._leave_out(
+                        counted, column, f"lower({self.source.word(column)}) IN ({_listed(_YES)})"
+                    )
+        for column in ends:
+            word = self.source.word(column)
+            if column not in counted.columns and self.scalar(
+                rf"coalesce(bool_and(regexp_matches({word}, '\d{{2}}.*\d{{2}}')), false)"
+            ):
+                counted.columns.add(column)
+                self._leave_out(counted, column, f"{word} IS NOT NULL")
+
+    def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
+        """Leave out rows whose status says that they were undone, and count those that are pending."""
+        for column, classes in self.classes("status"):
+            counted.columns.add(column)
+            word = self.source.word(column)
+            kept = {each.casefold(): keep for each, keep in own.items()}
+            undecided: list[str] = []
+            for each, name in classes.items():
+                keep = kept.get(each.casefold(), name != "undone")
+                if not keep:
+                    self._leave_out(counted, each, f"{word} = {literal(each)}")
+                elif name != "done":
+                    undecided.append(each)
+            for each in undecided[:_MOST_SAID]:
+                count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
+                counted.others.append(f"{count:,} {each} counted")
+
+    def by_kind(self, counted: Counted, *, has_values: bool) -> None:
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts.
+
+        Without values, only sales count.
+        """
+        for column, classes in self.classes("kind")[:1]:
+            counted.columns.add(column)
+            word = self.source.word(column)
+            whens = " ".join(
+                f"WHEN {literal(each)} THEN {literal(str(name))}" for each, name in classes.items()
+            )
+            counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
+            for each, name in classes.items():
+                if name == "fee" or (name != "sale" and not has_values):
+                    self._leave_out(counted, each, f"{word} = {literal(each)}")
+        for column in [name for name in self.named("kind") if name not in counted.columns]:
+            words = self.words(column) or []
+            if 1 < len(words) <= _MOST_UNNAMED and not all(class_of("status", each) for each in words):
+                counted.columns.add(column)
+                counted.others += [f"each {column} counted: {', '.join(words)}"]
+
+    def _leave_out(self, counted: Counted, said: str, condition: str) -> None:
+        if self.scalar(f"count(*) FILTER ({condition})"):
+            counted.left_out[said] = condition
+
+    def latest_states(self, identity: str, counted: Counted, refunds: Sequence[str]) -> str | None:
+        """Return SQL of the rows that are the latest state of their record; None if each has one row.
+
+        Raises
+        ------
+        InvalidRequest
+            If nothing tells which of two states is later.
+        """
+        key = self.source.word(identity)
+        if self.scalar(f"count({key}) = count(DISTINCT {key})"):
+            return None
+        statuses = self.classes("status")
+        changes = self.named("change")
+        apart = {name for name, _ in statuses} | {
+            *changes,
+            *refunds,
+            *self.named("refunded_at"),
+            *self.named("remaining"),
+        }
+        if not apart or counted.kind:
+            return None
+        same = [name for name in self.source.columns if name not in apart]
+        record = f"hash({', '.join(self.source.text(name) for name in same)})"
+        ranks = " + ".join(
+            [_rank_sql(self.source.word(name), classes) for name, classes in statuses] or ["0"]
+        )
+        relation, of_change = self.source.relation, "CAST(NULL AS TIMESTAMP)"
+        if changes:
+            word = self.source.word(changes[0])
+            of_change = written_values.instants(self.connection, relation, word, dayfirst=None).sql
+        whole = f"hash({', '.join(self.source.text(name) for name in self.source.columns)})"
+        groups = (
+            f"SELECT {key} AS id, {record} AS record, count(*) AS n, count(DISTINCT {whole}) AS states, "
+            f"count(DISTINCT {ranks}) AS ranks, count(DISTINCT {of_change}) AS changes, "
+            f"bool_or({ranks} IS NULL) AS unranked FROM {relation} WHERE {key} IS NOT NULL GROUP BY ALL "
+            "HAVING n > 1 AND states = n"
+        )
+        unclear = self.connection.execute(
+            f"SELECT min(id) FILTER (changes < n AND (ranks < n OR unranked)), count(*) FROM ({groups})"
+        ).fetchall()[0]
+        if unclear[0] is not None:
+            raise InvalidRequest(
+                f"conversions: {unclear[0]!r} has several rows with different statuses, and neither a "
+                f"date of change "
+                "nor the order of the statuses tells which is the latest; leave one row of each",
+                field="conversion",
+            )
+        if not unclear[1]:
+            return None
+        counted.others.append(
+            f"{display.counted(unclear[1], 'records')} in several states, of which the latest counts"
+        )
+        order = f"{of_change} DESC NULLS LAST, {ranks} DESC"
+        is_latest = f"row_number() OVER (PARTITION BY {key}, {record} ORDER BY {order}) = 1"
+        return (
+            f"SELECT * FROM {relation} QUALIFY {key} IS NULL "
+            f"OR ({key}, {record}) NOT IN (SELECT (id, record) FROM ({groups})) OR {is_latest}"
+        )
+
+
+def _rank_sql(word: str, classes: Mapping[str, str | None]) -> str:
+    whens = " ".join(
+        f"WHEN {literal(each)} THEN {_RANKS[name]}"
+        for each, name in classes.items()
+        if name and not _UNRANKED.search(" ".join(evidence.words_of(each)))
+    )
+    return f"CASE {word} {whens} END" if whens else "CAST(NULL AS INTEGER)"
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(map(literal, words))
+
+
+def netted(lines: str, *, has_kinds: bool, adds_up: bool) -> tuple[str, str]:
+    """Return a query of conversions less their refunds, and one of the numbers of rows of each fate.
+
+    An authorization beside a sale of the same id is no second payment; a void takes its id back; refunds and
+    amounts below zero are subtracted from the one sale of their id.
+
+    Parameters
+    ----------
+    lines : str
+        Their table, with ``conversion``, ``value`` and, perhaps, ``kind``.
+    has_kinds : bool
+        Whether the rows have kinds.
+    adds_up : bool
+        Whether the rows of an id are added up later.
+    """
+    kind = "kind" if has_kinds else "'sale'"
+    amount = f"CASE WHEN {kind} = 'refund' THEN -abs(value) ELSE value END"
+    of_id = "OVER (PARTITION BY conversion)"
+    signed = (
+        f"SELECT * REPLACE ({amount} AS value), {kind} = 'refund' OR ({amount}) < 0 AS is_back, "
+        f"{kind} = 'void' AS is_void, {kind} = 'authorization' AS is_hold FROM {lines}"
+    )
+    marked = (
+        f"SELECT *, conversion IS NOT NULL AND bool_or(is_void) {of_id} AS is_taken_back, "
+        f"is_hold AND conversion IS NOT NULL AND bool_or(NOT is_hold AND NOT is_back AND NOT is_void) "
+        f"{of_id} AS is_double, "
+        f"CASE WHEN conversion IS NULL THEN 0 ELSE count(*) FILTER (NOT is_back AND NOT is_hold) "
+        f"{of_id} END AS sales, "
+        f"CASE WHEN conversion IS NULL THEN 0 ELSE count(*) FILTER (NOT is_back) {of_id} END AS payments, "
+        f"sum(CASE WHEN is_back THEN value END) {of_id} AS back FROM ({signed})"
+    )
+    one = "(CASE WHEN sales > 0 THEN sales ELSE payments END) = 1"
+    is_subtracted = f"is_back AND {one}" if not adds_up else "false"
+    lost = "is_back AND payments = 0" + ("" if has_kinds else " AND false")
+    gone = f"is_taken_back OR is_void OR is_double OR ({is_subtracted}) OR ({lost})"
+    value = (
+        f"CASE WHEN NOT is_back AND {one} AND {str(not adds_up).lower()} THEN round(value + "
+        f"coalesce(back, 0), 6) ELSE value END"
+    )
+    flags = "is_back, is_void, is_hold, is_taken_back, is_double, sales, payments, back"
+    rows = (
+        f"SELECT * EXCLUDE ({flags}) REPLACE ({value} AS value) FROM ({marked}) WHERE NOT "
+        f"coalesce({gone}, false) ORDER BY row"
+    )
+    fates = (
+        f"SELECT count(*) FILTER ({is_subtracted}), count(*) FILTER ({lost}), count(*) FILTER (is_double), "
+        f"count(DISTINCT conversion) FILTER (is_taken_back) FROM ({marked})"
+    )
+    return rows, fates

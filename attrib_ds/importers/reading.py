@@ -1,0 +1,185 @@
+"""How users' files are understood: what their users decide, and what was found and is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Literal, TypeAlias
+
+from attrib_ds.errors import InvalidRequest, check_choice, closest
+from attrib_ds.importers.columns import OPTIONS, Named, folded
+
+File: TypeAlias = Literal["touchpoints", "conversions", "spend", "paths"]
+#: Files of which a reading may say how each is written.
+_FILES: Final = ("touchpoints", "conversions", "spend")
+_SHEETS: Final = {
+    "touchpoints": "sheet",
+    "conversions": "conversion_sheet",
+    "spend": "spend_sheet",
+    "paths": "sheet",
+}
+#: Words for several people who share a path.
+_ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
+#: Arguments of readings in messages.
+_ARGUMENT: Final = re.compile(
+    r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)|(?:aggregate|ignore_case)=(?:True|False)"
+    r"|(?:decimal|encoding|sheet|conversion_sheet|spend_sheet)='[^']*')"
+)
+
+
+@dataclass(frozen=True)
+class Formats:
+    """How one file is written, as far as its content does not tell.
+
+    Attributes
+    ----------
+    dayfirst : bool, optional
+        Whether 03/04/2025 is in April.
+    decimal : {".", ","}, optional
+        Decimal mark of numbers in text.
+    encoding : str, optional
+        Encoding of delimited text that is not UTF-8.
+    sheet : str, optional
+        Sheet of a workbook; by default the first.
+    """
+
+    dayfirst: bool | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How files of touchpoints, conversions and spend are understood.
+
+    A reading is what a user decides about files; what it leaves open, the files decide.
+    :func:`attrib_ds.preview_files` and ``journeys.reading`` have the whole one that was found.
+
+    Parameters
+    ----------
+    columns : mapping of str to str or list of str, optional
+        Column by role (``user``, ``device``, ``node``, ``date``, ``touch``, ``conversion``, ``flag``,
+        ``value``, ``refund``, ``quantity``, ``currency``), for columns that are not found by their names and
+        values; ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints;
+        ``spend`` and ``spend_node`` for files of spend. The amounts of ``refund`` are subtracted from the
+        values. By default the users are those of a column that both tables have, if there is one, and devices
+        are used beside users. Several columns for ``node`` make a tree: those of a source, medium, campaign,
+        ad group, ad or keyword as in exports, others as the levels channel, campaign, adset, ad and keyword,
+        in the order given. By default a column of nodes or channels, else the columns of source, medium and
+        campaign. A day and a time of day in two columns are one instant (``{"date": ["day", "clock"]}``).
+        Times without an offset are UTC. Prices of one piece (``price``, ``unit_price``) beside a column of
+        quantities are multiplied; with ``value`` named, only if ``quantity`` is named too.
+    dayfirst : bool or mapping of str to bool, optional
+        Whether dates such as 03/04/2025 begin with the day (true) or the month (false), for all files or by
+        file (``"touchpoints"``, ``"conversions"``, ``"spend"``). By default a date that reads one way only
+        decides for its column; if there is none, the dates are refused.
+    decimal : {".", ","} or mapping of str to {".", ","}, optional
+        Decimal mark of numbers in text, for all files or by file. By default a number such as 99,90 or
+        1,030.50 decides for its column; a column with nothing but numbers such as 1.000 is refused.
+    encoding : str or mapping of str to str, optional
+        Encoding of files of text that are neither UTF-8 nor UTF-16, such as ``"cp1252"`` of Windows, for all
+        files or by file. By default the one in which their words are words; ``"utf-8"`` rejects the rows that
+        cannot be read.
+    sheet, conversion_sheet, spend_sheet : str, optional
+        Sheets of the touchpoints, of the conversions and of the spend in XLSX files; by default the first.
+    aggregate : bool, default False
+        Whether to add up the rows of a conversion, such as the lines of an order: the sum of their values at
+        the earliest date. Rows of several users or in several currencies are refused. If one row of a
+        conversion cannot be read, all of them are rejected.
+    ignore_case : bool, default True
+        Whether names of nodes that differ by case only, such as Google and google, are one, with the most
+        frequent spelling.
+    stitch : bool, default True
+        Whether to assign rows without a user to the user seen on the same device, if there is exactly one and
+        the tables have columns of users and of devices.
+
+    Raises
+    ------
+    InvalidRequest
+        If a role, a file or a decimal mark is not one of those above.
+
+    Examples
+    --------
+    >>> import attrib_ds as at
+    >>> reading = at.Reading(columns={"user": "Kunde"}, dayfirst=True)
+    >>> at.Reading.from_json(reading.to_json()) == reading
+    True
+    """
+
+    columns: Mapping[str, Named] = field(default_factory=dict)
+    dayfirst: bool | Mapping[str, bool] | None = None
+    decimal: str | Mapping[str, str] | None = None
+    encoding: str | Mapping[str, str] | None = None
+    sheet: str | None = None
+    conversion_sheet: str | None = None
+    spend_sheet: str | None = None
+    aggregate: bool = False
+    ignore_case: bool = True
+    stitch: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", dict(self.columns or {}))
+        for role, column in self.columns.items():
+            if folded(role) in _ACCOUNTS:
+                raise InvalidRequest(
+                    f"columns: {role!r} is not a role; if several people of an account share a path, name "
+                    f"its column as the user: columns={{'user': {column!r}}}",
+                    field="columns",
+                )
+            check_choice("columns", role, OPTIONS)
+        for name in ("dayfirst", "decimal", "encoding"):
+            if isinstance(given := getattr(self, name), Mapping):
+                for file in given:
+                    check_choice(name, file, _FILES)
+
+    def formats(self, file: File) -> Formats:
+        """Return how one of the files is written."""
+        ways: dict[str, Any] = {
+            name: given.get(file) if isinstance(given := getattr(self, name), Mapping) else given
+            for name in ("dayfirst", "decimal", "encoding")
+        }
+        return Formats(**ways, sheet=getattr(self, _SHEETS[file]))
+
+    def to_json(self) -> str:
+        """Return the reading as JSON, without what is as by default."""
+        default = Reading()
+        chosen = {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
+        return json.dumps(chosen, indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Reading:
+        """Return the reading that :meth:`to_json` wrote.
+
+        Raises
+        ------
+        InvalidRequest
+            If the text is not JSON, or has a name that a reading has not.
+        """
+        try:
+            chosen: Any = json.loads(text)
+        except ValueError as error:
+            raise InvalidRequest(f"reading: not JSON: {error}", field="reading") from error
+        names = [each.name for each in fields(cls)]
+        if not isinstance(chosen, dict):
+            raise InvalidRequest("reading: expected an object of JSON", field="reading")
+        for name in chosen:
+            if name not in names:
+                raise InvalidRequest(
+                    f"reading: {name!r} is not allowed{closest(name, names)}; allowed: {', '.join(names)}",
+                    field="reading",
+                )
+        return cls(**chosen)
+
+
+def in_reading(message: str) -> str:
+    """Return a message in which what belongs to a reading is part of one.
+
+    Examples
+    --------
+    >>> in_reading("pass dayfirst=True, or name it with columns={'user': COLUMN}")
+    "pass reading=Reading(dayfirst=True), or name it with reading=Reading(columns={'user': COLUMN})"
+    """
+    return _ARGUMENT.sub(r"reading=Reading(\1)", message)

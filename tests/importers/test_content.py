@@ -1,0 +1,374 @@
+"""Files that no list names are read by what they hold, and those that read both ways are refused."""
+
+import gzip
+import io
+import json
+
+import duckdb
+import pandas as pd
+import pytest
+from support.own_files import read_files
+
+import attrib_ds as at
+from attrib_ds.errors import InputWarning, InvalidRequest
+from attrib_ds.importers import formats
+from attrib_ds.importers.content import evidence
+from attrib_ds.records import sources, written_values
+
+pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
+
+VISITS = "email,timestamp,channel\nann@x.example,2025-08-20T08:00:00Z,Search\nbob@x.example,2025-08-21T08:00:00Z,Mail\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read conversions from text or bytes, beside two visits; return values by id, and the journeys."""
+
+    def read_file(content, name="orders.csv", visits=VISITS, **options):
+        (tmp_path / "visits.csv").write_text(visits, encoding="utf-8")
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        journeys = read_files(tmp_path / "visits.csv", path, **options)
+        events = journeys.events
+        amount = next(
+            name for name in events.columns if name in {"statistics.revenue", "statistics.revenue.amount"}
+        )
+        return dict(zip(events["event.sourceId"], events[amount], strict=True)), journeys
+
+    return read_file
+
+
+def instants_of(*texts, dayfirst=None):
+    moments = written_values.moments(texts, dayfirst=dayfirst)
+    return [None if moments[text][0] is None else f"{moments[text][0]:%Y-%m-%d %H:%M:%S}" for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["Wed Sep 03 2025 08:15:00 GMT+0200 (CEST)"], ["2025-09-03 06:15:00"]),
+        (["Wed Sep 03 08:15:00 CEST 2025"], ["2025-09-03 06:15:00"]),
+        (["3 sept. 2025", "20 août 2025 08:00"], ["2025-09-03 00:00:00", "2025-08-20 08:00:00"]),
+        (["3 de septiembre de 2025, 18:00"], ["2025-09-03 18:00:00"]),
+        (["9/24/25 8:15 PM", "9/3/25 12:05 AM"], ["2025-09-24 20:15:00", "2025-09-03 00:05:00"]),
+        (["24/03/2025", "03/04/2025"], ["2025-03-24 00:00:00", "2025-04-03 00:00:00"]),
+        (["03.04.2025 08:15"], ["2025-04-03 08:15:00"]),
+        (["20250903T081500Z"], ["2025-09-03 08:15:00"]),
+        (["Sep 3, 2025, 8:15:00 AM"], ["2025-09-03 08:15:00"]),
+        (["03-SEP-25 06.00.00.000000 PM"], ["2025-09-03 18:00:00"]),
+        (["20/Aug/2025:10:00:00 +0200"], ["2025-08-20 08:00:00"]),
+        (["2025年9月3日 18:00"], ["2025-09-03 18:00:00"]),
+        (["03/04/2025", "05/06/2025"], [None, None]),
+        (["03-04-05"], [None]),
+        (["24/03/2025", "03/24/2025"], [None, None]),
+        (["2025/02/30", "2025/02/01 15:04 PM", "Feb 2025"], [None, None, None]),
+    ],
+)
+def test_the_values_of_a_column_decide_how_its_instants_are_read(texts, expected):
+    assert instants_of(*texts) == expected
+
+
+def test_a_way_of_writing_in_one_row_of_many_is_found():
+    texts = [f"2025-01-01T{each // 60:02d}:{each % 60:02d}:00Z" for each in range(1_200)]
+    assert instants_of("3 sept. 2025", *texts)[:2] == ["2025-09-03 00:00:00", "2025-01-01 00:00:00"]
+
+
+def test_columns_are_known_by_rows_of_each_kind():
+    connection = duckdb.connect()
+    rows = pd.DataFrame({"kind": ["sale", "fee"] * 1_000, "mail": [None, "ann@x.example"] * 1_000})
+    table = sources.open_source(connection, rows, argument="conversions")
+    column = evidence.profiled(connection, table)["mail"]
+    assert 300 < column.filled < column.rows < 2_000
+    assert column.holds("email")
+
+
+def test_a_header_without_a_line_break_is_a_table_without_rows(tmp_path):
+    clicks, orders = tmp_path / "clicks.csv", tmp_path / "orders.csv"
+    clicks.write_text("user,channel,date\nu,tv,2025-01-01\n")
+    orders.write_text("order_id,user,date")
+    with pytest.warns(InputWarning, match="orders.csv has no conversions"):
+        assert at.read_journeys(clicks, orders).events.empty
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["45903.75", "1756922400", "1756922400000", "1756922400000000", "1756922400000000000", "1756922400.0"],
+)
+def test_numbers_stand_for_instants(read, written):
+    _, journeys = read(f"when,who,amount\n{written},ann@x.example,10\n")
+    assert journeys.events["eventDate"].tolist() == [pd.Timestamp("2025-09-03 18:00", tz="UTC")]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["$12.00", "($4.50)"], [12.0, -4.5]),
+        (["1.234,50-", "20,00"], [-1234.5, 20.0]),
+        (["1’234.50 CHF", "5.00 CHF"], [1234.5, 5.0]),
+        (["1 234,50 zł", "99,00 zł"], [1234.5, 99.0]),
+        (["12,800円", "980円"], [12800.0, 980.0]),
+        (["€ 1.020,00", "€ 12,50"], [1020.0, 12.5]),
+    ],
+)
+def test_amounts_have_signs_codes_and_brackets(read, cells, expected):
+    lines = "".join(f'{at},ann@x.example,2025-09-0{at + 1},"{cell}"\n' for at, cell in enumerate(cells))
+    values, _ = read(f"order,mail,date,total\n{lines}")
+    assert list(values.values()) == expected
+
+
+def test_an_index_is_dropped_and_a_refund_subtracted(read):
+    text = (
+        ",order,e-mail address,bought at,paid\n0,17,ann@x.example,1756722600,$12.00\n"
+        "1,17,ann@x.example,1756809000,($4.50)\n"
+    )
+    values, journeys = read(text)
+    assert values == {"17": 7.5}
+    assert any("1 refunds subtracted" in note for note in journeys.notes)
+
+
+def test_a_german_file_with_a_cancelled_order(read):
+    text = (
+        "Auftrag;Kunde;Datum;Summe;Zustand\n7;ann@x.example;03.09.2025 08:15;1.020,00;bezahlt\n"
+        "8;bob@x.example;04.09.2025 09:00;30,00;storniert\n"
+    )
+    values, journeys = read(text)
+    assert values == {"7": 1020.0}
+    assert any("1 storniert left out" in note for note in journeys.notes)
+    assert read(text, statuses={"storniert": True})[0] == {"7": 1020.0, "8": 30.0}
+
+
+def test_an_authorization_beside_its_capture_is_one_payment(read):
+    text = (
+        "order_id,email,date,kind,amount\n4001,ann@x.example,2025-09-01,authorization,50\n"
+        "4001,ann@x.example,2025-09-02,capture,50\n4002,bob@x.example,2025-09-03,sale,30\n"
+        "4002,bob@x.example,2025-09-04,refund,10\n4003,bob@x.example,2025-09-03,sale,5\n"
+        "4003,bob@x.example,2025-09-04,void,5\n,,2025-09-05,payout,95\n"
+    )
+    for aggregate in (False, True):
+        assert read(text, aggregate=aggregate)[0] == {"4001": 50.0, "4002": 20.0}
+
+
+def test_tests_and_cancelled_orders_are_left_out_and_what_remains_counts(read):
+    text = (
+        "id,email,created_at,test,cancelled_at,total_price,current_total_price\n"
+        "1,ann@x.example,2025-09-01,true,,999,999\n2,ann@x.example,2025-09-01,false,2025-09-02,999,999\n"
+        "3,bob@x.example,2025-09-01,false,,80,50\n"
+    )
+    assert read(text)[0] == {"3": 50.0}
+
+
+@pytest.mark.parametrize(
+    "header", ["Währung", "Devise", "Moneda", "Valuta", "ccy", "curr", "currency_iso", "c9"]
+)
+def test_a_column_of_codes_is_the_currency(read, header):
+    text = f"order_id,email,date,total,{header}\n1,ann@x.example,2025-09-01,100,EUR\n2,bob@x.example,2025-09-01,5000,JPY\n"
+    events = read(text)[1].events
+    assert events["statistics.revenue.currency"].tolist() == ["EUR", "JPY"]
+
+
+def test_prices_are_no_times_of_day(read):
+    text = "id,email,date,price,quantity\n1,ann@x.example,2025-09-03,19.99,3\n2,bob@x.example,2025-09-04,0.10,1\n"
+    values, journeys = read(text)
+    assert values == {"1": 59.97, "2": 0.1}
+    assert journeys.columns["conversions"]["date"] == "date"
+
+
+def test_columns_without_a_known_name(read):
+    text = "c1,c2,c3,c4\nx1,ann@x.example,2025-09-03T18:00:00Z,20.50\nx2,bob@x.example,2025-09-04T18:00:00Z,7.00\n"
+    values, journeys = read(text)
+    assert values == {"x1": 20.5, "x2": 7.0}
+    assert journeys.columns["conversions"]["user"] == "c2"
+
+
+def test_people_are_the_columns_whose_values_meet(read):
+    visits = "hit,who,at,channel\n1,1001,2025-08-20T08:00:00Z,Search\n2,1002,2025-08-21T08:00:00Z,Mail\n"
+    text = "no,kd,day,worth\nA,1001.0,2025-09-03,5.50\nB,1002.0,2025-09-04,6.50\n"
+    _, journeys = read(text, visits=visits)
+    assert sorted(journeys.users["user_id"]) == ["1001", "1002"]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Währung;Kunde;Datum;Betrag;Händler\nEUR;ann@x.example;03.09.2025;5,00;Müller\n", "cp1252"),
+        ("Référence;Client;Date;Total;Société\nV-1;ann@x.example;03.09.2025;5,00;Été réglé\n", "mac_roman"),
+        ("Numer zamówienia;E-mail;Data złożenia;Wartość;x\n1;ann@x.example;03.09.2025;5,00;ą\n", "cp1250"),
+        ("Sipariş no;E-posta;Tarih;Tutar;Ürün\n1;ann@x.example;03.09.2025;5,00;ışık\n", "cp1254"),
+        ("注文番号;メール;注文日時;金額;商品\n1;ann@x.example;2025/09/03;5.00;本\n", "cp932"),
+        ("订单编号;邮箱;下单时间;金额;商品\n1;ann@x.example;2025-09-03;5.00;书\n", "gb18030"),
+        ("Währung;Kunde;Datum;Betrag;Händler\nEUR;ann@x.example;03.09.2025;5,00;Müller\n", "utf-16"),
+    ],
+)
+def test_encodings_are_those_in_which_the_words_are_words(read, text, encoding):
+    values, journeys = read(text.encode(encoding))
+    assert list(values.values()) == [5.0]
+    assert encoding == "utf-16" or any(f"read as {encoding}" in note for note in journeys.notes)
+
+
+ROWS = "id,email,date,total\n1,ann@x.example,2025-09-03,5.50\n2,bob@x.example,2025-09-04,6.50\n"
+PSQL = (
+    " id |     email     |    date    | total \n----+---------------+------------+-------\n"
+    "  1 | ann@x.example | 2025-09-03 |  5.50\n  2 | bob@x.example | 2025-09-04 |  6.50\n(2 rows)\n"
+)
+MYSQL = (
+    "+----+---------------+------------+-------+\n| id | email         | date       | total |\n"
+    "+----+---------------+------------+-------+\n|  1 | ann@x.example | 2025-09-03 |  5.50 |\n"
+    "|  2 | bob@x.example | 2025-09-04 |  6.50 |\n+----+---------------+------------+-------+\n2 rows in set\n"
+)
+SQLCMD = (
+    "id email         date       total\n-- ------------- ---------- -----\n 1 ann@x.example 2025-09-03  5.50\n"
+    " 2 bob@x.example 2025-09-04  6.50\n\n(2 rows affected)\n"
+)
+PAGE = "<html><table><tr><th>id</th><th>email</th><th>date</th><th>total</th></tr>" + "".join(
+    f"<tr><td>{at}</td><td>{who}@x.example</td><td>2025-09-0{at + 2}</td><td>{at + 4}.50</td></tr>"
+    for at, who in ((1, "ann"), (2, "bob"))
+)
+UNDER_A_KEY = json.dumps({"meta": {"page": 1}, "data": pd.read_csv(io.StringIO(ROWS)).to_dict("records")})
+NOTED = "sep=,\n" + ROWS + "id,email,date,total\nTotal,,,12.00\nPrices with taxes\n"
+W3C = "#Version: 1.0\n#Fields: id email date total\n1 ann@x.example 2025-09-03 5.50\n2 bob@x.example 2025-09-04 6.50\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("orders.txt", ROWS),
+        ("orders", ROWS),
+        ("orders.dat", ROWS.replace(",", "|")),
+        ("orders.xls", ROWS.replace(",", "\t")),
+        ("orders.bin", gzip.compress(ROWS.encode(), mtime=0)),
+        ("orders.csv", ROWS.replace("\n", "\r")),
+        ("orders.out", PSQL),
+        ("orders.txt", MYSQL),
+        ("orders.rpt", SQLCMD),
+        ("orders.xls", PAGE),
+        ("orders.json", UNDER_A_KEY),
+        ("orders.csv", NOTED),
+        ("orders.log", W3C),
+    ],
+)
+def test_a_file_is_what_it_holds(read, name, content):
+    values, journeys = read(content, name=name)
+    assert values == {"1": 5.5, "2": 6.5}
+    assert journeys.rejected.empty
+
+
+STATES = "Bestellung,Kontakt,Bestellt am,Summe,Zahlstatus\n"
+PENDING, PAID, REFUNDED = (
+    f"B-1,ann@x.example,2025-09-03,50,{state}\n" for state in ("offen", "bezahlt", "erstattet")
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([PENDING, PAID], {"B-1": 50.0}),
+        ([PAID, PENDING], {"B-1": 50.0}),
+        ([PAID, REFUNDED, "B-2,bob@x.example,2025-09-03,5,bezahlt\n"], {"B-2": 5.0}),
+        ([REFUNDED, PAID, "B-2,bob@x.example,2025-09-03,5,bezahlt\n"], {"B-2": 5.0}),
+    ],
+)
+def test_g263_the_latest_state_of_a_record_counts_in_any_order(read, lines, expected):
+    assert read(STATES + "".join(lines))[0] == expected
+
+
+def test_g263_states_without_an_order_are_refused(read):
+    with pytest.raises(InvalidRequest, match="'B-1' has several rows with different statuses"):
+        read(STATES + PAID + PAID.replace("bezahlt", "fehlgeschlagen"))
+
+
+SHOP = ["Name", "Email", "Financial Status", "Lineitem name", "Total", "Created at"]
+
+
+@pytest.mark.parametrize(("states", "worth"), [(("pending", "paid"), 50.0), (("paid", "refunded"), 0.0)])
+def test_g263_exports_of_a_shop_given_together(states, worth):
+    """The order of the files does not matter, and an order in both counts once."""
+    visits = pd.DataFrame({"email": ["a@x.example"], "channel": ["Ads"], "date": ["2025-09-01"]})
+    row = ["#1", "a@x.example", "", "Shirt", "50", "2025-09-03"]
+    same = ["#2", "a@x.example", "paid", "Shirt", "7", "2025-09-03"]
+    files = [pd.DataFrame([[*row[:2], state, *row[3:]], same], columns=SHOP) for state in states]
+    for each in (files, files[::-1]):
+        events = at.read_journeys(visits, each).events
+        assert events["statistics.revenue"].sum() == worth + 7
+
+
+class TestRefused:
+    """What reads both ways stays refused, for this reason and with a way on."""
+
+    def test_days_without_a_proof(self, read):
+        with pytest.raises(
+            InvalidRequest, match="3 September 2025 with dayfirst=True and 9 March 2025 with dayfirst=F"
+        ):
+            read("id,email,date,total\n1,ann@x.example,03/09/2025,5\n2,bob@x.example,04/10/2025,6\n")
+
+    def test_days_that_contradict_each_other(self, read):
+        with pytest.raises(InvalidRequest, match="begins with the day and .* with the month"):
+            read("id,email,date,total\n1,ann@x.example,13/09/2025,5\n2,bob@x.example,09/13/2025,6\n")
+
+    def test_years_of_two_digits_that_may_be_days(self, read):
+        with pytest.raises(InvalidRequest, match="write the year with four digits"):
+            read("id,email,date,total\n1,ann@x.example,03-04-05,5\n")
+
+    def test_a_decimal_mark_that_no_value_shows(self, read):
+        with pytest.raises(InvalidRequest, match="'1.250' may be in thousands or have three decimals"):
+            read("id;email;date;total\n1;ann@x.example;2025-09-03;1.250\n2;bob@x.example;2025-09-03;3.125\n")
+
+    def test_both_decimal_marks(self, read):
+        with pytest.raises(InvalidRequest, match="has a decimal comma and .* a decimal point"):
+            read("id;email;date;total\n1;ann@x.example;2025-09-03;1,25\n2;bob@x.example;2025-09-03;3.12\n")
+
+    def test_a_currency_beside_none(self, read):
+        with pytest.raises(InvalidRequest, match="two currencies: '€100' has one, and '50' has none"):
+            read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,50\n")
+
+    def test_two_currencies_beside_none(self, read):
+        with pytest.raises(InvalidRequest, match="two currencies, EUR and GBP, and others"):
+            read(
+                "id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,50\n"
+                "3,bob@x.example,2025-09-03,£5\n"
+            )
+
+    def test_dollars_of_no_country_beside_euros(self, read):
+        with pytest.raises(InvalidRequest, match="two currencies"):
+            read("id,email,date,total\n1,ann@x.example,2025-09-03,€100\n2,bob@x.example,2025-09-03,$50\n")
+
+    def test_two_amounts_without_a_name(self, read):
+        with pytest.raises(InvalidRequest, match="two columns that may be the amount, 'c4' and 'c5'"):
+            read(
+                "c1,c2,c3,c4,c5\nx,ann@x.example,2025-09-03,100.00,84.03\ny,bob@x.example,2025-09-03,50.00,42.02\n"
+            )
+
+    def test_two_instants_without_a_name(self, read):
+        text = "c1,c2,c3,c4\nx,ann@x.example,2025-09-03,2025-09-05\ny,bob@x.example,2025-09-04,2025-09-05\n"
+        said = "two columns that may be the date, 'c3' and 'c4'; say which with .*'conversion_date': 'c3'"
+        with pytest.raises(InvalidRequest, match=said):
+            read(text)
+        # The advice is followed as it stands.
+        _, journeys = read(text, columns={"conversion_date": "c3"})
+        assert journeys.columns["conversions"]["date"] == "c3"
+
+    def test_sums_without_people(self, read):
+        with pytest.raises(InvalidRequest, match="no column"):
+            read("day,sessions,total\n2025-09-03,100,84.03\n2025-09-04,50,42.02\n")
+
+    def test_ids_that_lost_digits(self, read):
+        with pytest.raises(InvalidRequest, match="digits are lost"):
+            read(
+                "id,user,date,total\n1,1.002003004005006e+17,2025-09-03,5\n",
+                visits=VISITS.replace("email", "user"),
+            )
+
+    def test_touchpoints_without_a_channel(self, read):
+        with pytest.raises(InvalidRequest, match="no column that looks like the node"):
+            read(ROWS, visits="email,visited_at,page_views\nann@x.example,2025-08-20T08:00:00Z,4\n")
+
+
+def test_an_entry_of_formats_is_checked():
+    with pytest.raises(ValueError, match="'X': spend needs sources and media"):
+        formats.Format("X", "spend", ["a"], roles={"spend": "a", "campaign": "b"})
+    with pytest.raises(ValueError, match="role 'usr' is unknown"):
+        formats.Format("X", "conversions", ["a"], roles={"usr": "a", "date": "b"})
+
+
+def test_what_was_left_out_is_said(read):
+    with pytest.warns(InputWarning, match="1 repeated header left out, 1 total left out, 1 note below"):
+        read(NOTED)

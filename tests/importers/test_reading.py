@@ -1,0 +1,164 @@
+"""How files are understood is shown, can be changed, and is kept for the next files of the kind."""
+
+import json
+import warnings
+
+import pandas as pd
+import pytest
+
+import attrib_ds as at
+from attrib_ds.commands.cli import main
+from attrib_ds.errors import InvalidRequest
+
+VISITS = "Kunde;Quelle;Datum;Notiz\nanna;google;24/03/2025;a b\nben;bing;01/04/2025;\n"
+ORDERS = "Kunde;Bestellt am;Summe;Waehrung\nanna;03.04.2025;1.020,00;EUR\nanna;05.04.2025;30,00;EUR\n"
+#: No day above 12: read alone, they are refused.
+MAY = "Kunde;Quelle;Datum;Notiz\nanna;google;03/04/2025;a b\nben;bing;01/04/2025;\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, text in {"visits.csv": VISITS, "orders.csv": ORDERS, "may.csv": MAY}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def by_column(preview, file):
+    return preview[preview["file"] == file].set_index("column")
+
+
+def test_each_column_is_shown_with_its_role_and_what_shows_it(files):
+    preview = at.preview_files(files / "visits.csv", files / "orders.csv")
+    visits, orders = by_column(preview, "visits.csv"), by_column(preview, "orders.csv")
+    assert visits["role"].to_dict() == {"Kunde": "user", "Quelle": "node", "Datum": "date", "Notiz": ""}
+    assert orders["role"].to_dict() == {
+        "Kunde": "user",
+        "Bestellt am": "date",
+        "Summe": "value",
+        "Waehrung": "currency",
+    }
+    assert visits.loc["Datum", ["read_as", "evidence"]].tolist() == ["day first", "24/03/2025"]
+    assert visits.loc["Datum", "before"] == "24/03/2025; 01/04/2025"
+    assert visits.loc["Datum", "after"] == "2025-03-24 00:00:00; 2025-04-01 00:00:00"
+    assert orders.loc["Bestellt am", ["read_as", "evidence"]].tolist() == ["day first", "written with dots"]
+    assert orders.loc["Bestellt am", "alternative"] == "Reading(dayfirst={'conversions': False})"
+    assert orders.loc["Summe", ["read_as", "evidence"]].tolist() == ["decimal comma", "1.020,00"]
+    assert orders.loc["Summe", "after"] == "1020.0; 30.0"
+    assert orders.loc["Waehrung", "evidence"] == "EUR"
+    # Anna, the only one who bought, has visits.
+    assert orders.loc["Kunde", "evidence"] == "100% of the people of the conversions have touchpoints"
+
+
+def test_what_is_not_clear_is_a_row_with_the_readings_that_answer_it(files):
+    preview = at.preview_files(files / "may.csv", files / "orders.csv")
+    (doubt,) = preview[preview["read_as"] == "not clear"].to_dict("records")
+    assert (doubt["file"], doubt["column"], doubt["role"]) == ("may.csv", "Datum", "date")
+    assert "3 April 2025" in doubt["evidence"]
+    assert "4 March 2025" in doubt["evidence"]
+    assert doubt["alternative"].split(" or ")[-2:] == ["Reading(dayfirst=True)", "Reading(dayfirst=False)"]
+    # The other file is shown as well.
+    assert by_column(preview, "orders.csv").loc["Summe", "role"] == "value"
+    chosen = at.preview_files(
+        files / "may.csv", files / "orders.csv", reading=at.Reading(dayfirst={"touchpoints": False})
+    )
+    assert by_column(chosen, "may.csv").loc["Datum", "after"].startswith("2025-03-04")
+
+
+def test_two_doubts_are_shown_at_once(files):
+    (files / "dates.csv").write_text("Kunde;Bestellt am;Summe\nanna;03/04/2025;1.000\n", encoding="utf-8")
+    preview = at.preview_files(files / "may.csv", files / "dates.csv")
+    doubts = preview.loc[preview["read_as"] == "not clear", "evidence"]
+    assert [("dayfirst" in doubt, "decimal" in doubt) for doubt in doubts] == [(True, False), (False, True)]
+
+
+def test_another_column_is_named_that_may_have_the_role():
+    clicks = pd.DataFrame({"user_id": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
+    orders = pd.DataFrame(
+        {"user_id": ["u"], "order_date": ["2025-01-03"], "invoice_date": ["2025-01-09"], "revenue": [3.5]}
+    )
+    preview = by_column(at.preview_files(clicks, orders), "conversions")
+    other = preview.loc["order_date", "alternative"]
+    assert other == "Reading(columns={'conversion_date': 'invoice_date'})"
+    chosen = at.preview_files(clicks, orders, reading=at.Reading(columns={"conversion_date": "invoice_date"}))
+    assert by_column(chosen, "conversions").loc["invoice_date", ["role", "evidence"]].tolist() == [
+        "date",
+        "as chosen",
+    ]
+
+
+def test_the_reading_that_was_found_reads_the_same_and_the_next_files(files):
+    read = at.read_journeys(files / "visits.csv", files / "orders.csv")
+    assert read.reading == at.preview_files(files / "visits.csv", files / "orders.csv").attrs["reading"]
+    kept = at.Reading.from_json(read.reading.to_json())
+    assert kept == read.reading
+    again = at.read_journeys(files / "visits.csv", files / "orders.csv", reading=kept)
+    pd.testing.assert_frame_equal(again.events, read.events)
+    pd.testing.assert_frame_equal(again.interactions, read.interactions)
+    with pytest.raises(InvalidRequest, match=r"pass reading=Reading\(dayfirst=True\)"):
+        at.read_journeys(files / "may.csv", files / "orders.csv")
+    may = at.read_journeys(files / "may.csv", files / "orders.csv", reading=kept)
+    assert may.interactions["startDate"].dt.strftime("%d %B").tolist() == ["01 April", "03 April"]
+
+
+def test_a_column_that_was_renamed_is_told_with_the_closest(files):
+    kept = at.read_journeys(files / "visits.csv", files / "orders.csv").reading
+    (files / "orders.csv").write_text(ORDERS.replace("Summe", "Summen"), encoding="utf-8")
+    with pytest.raises(InvalidRequest, match=r"no column 'Summe' \(did you mean 'Summen'\?\)"):
+        at.read_journeys(files / "visits.csv", files / "orders.csv", reading=kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"day_first": true}', "'day_first' is not allowed (did you mean 'dayfirst'?)"),
+        ("{", "not JSON"),
+        ("[]", "an object of JSON"),
+        ('{"columns": {"kunde": "x"}}', "columns: 'kunde' is not allowed"),
+        ('{"decimal": {"orders": ","}}', "decimal: 'orders' is not allowed"),
+    ],
+)
+def test_what_is_no_reading_is_refused(text, message):
+    with pytest.raises(InvalidRequest) as caught:
+        at.Reading.from_json(text)
+    assert message in str(caught.value)
+
+
+def test_the_command_explains_keeps_and_uses_a_reading(files, capsys):
+    paths = ["--touchpoints", str(files / "visits.csv"), "--conversions", str(files / "orders.csv")]
+    assert main(["attribute", *paths, "--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  Datum = date: day first (24/03/2025)" in lines
+    assert "  Bestellt am = date: day first (written with dots); or --no-dayfirst" in lines
+    assert "      1.020,00; 30,00 -> 1020.0; 30.0" in lines
+    assert main(["attribute", *paths, "--out", str(files / "report"), "--models", "linear"]) == 0
+    kept = json.loads((files / "report" / "reading.json").read_text(encoding="utf-8"))
+    assert kept["columns"]["value"] == "Summe"
+    capsys.readouterr()
+    paths[1] = str(files / "may.csv")
+    assert main(["attribute", *paths, "--explain"]) == 0
+    assert "pass --dayfirst or --no-dayfirst" in capsys.readouterr().out
+    reading = ["--reading", str(files / "report" / "reading.json")]
+    assert main(["attribute", *paths, *reading, "--models", "linear"]) == 0
+    # Both orders, of 1,020 and 30, follow the click of 3 April.
+    assert "1,050" in capsys.readouterr().out
+    assert main(["attribute", *paths, "--reading", str(files / "none.json")]) != 0
+
+
+def test_a_preview_of_two_months_of_page_views_tells_where_they_came_from():
+    pages = pd.DataFrame(
+        {
+            "anonymous_id": ["a", "a"],
+            "timestamp": ["2025-01-01T10:00:00Z", "2025-01-01T10:05:00Z"],
+            "url": ["https://shop.example/?utm_source=bing&utm_medium=cpc", "https://shop.example/cart"],
+            "referrer": ["https://www.bing.com/", "https://shop.example/"],
+        }
+    )
+    orders = pd.DataFrame({"anonymous_id": ["a"], "date": ["2025-01-02T10:00:00Z"], "order_id": ["1"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        preview = at.preview_files(pages, orders)
+        reading = preview.attrs["reading"]
+        again = at.read_journeys(pages, orders, reading=reading)
+    roles = by_column(preview, "touchpoints")["role"].to_dict()
+    assert roles == {"anonymous_id": "user", "timestamp": "date", "url": "page", "referrer": "referrer"}
+    assert again.interactions["nodeId"].tolist() == ["bing/cpc"]
