@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import filecmp
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial, reduce
-from itertools import combinations, product
-from pathlib import Path
+from itertools import product
 from typing import Any, Final
 
 import duckdb
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 from attrib_ds import sql_results
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, check_choice, warn
-from attrib_ds.importers import exports, own_checks, own_paths, own_table
+from attrib_ds.importers import exports, own_checks, own_paths, own_spend, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
@@ -197,10 +195,10 @@ def read_journeys(
         check_choice("columns", role, OPTIONS)
     currency = journey_tables.checked_currency(currency)
     formats = own_table.Formats(dayfirst, decimal, encoding, sheet)
-    of_spend = replace(formats, sheet=spend_sheet)
     options: dict[str, Any] = {"columns": named, "currency": currency, "ignore_case": ignore_case}
     options["aliases"] = present_names = Aliases(aliases)
-    with_spend = partial(_with_spend, spend, partial(own_paths.read_spend, formats=of_spend, **options))
+    options["formats"] = replace(formats, sheet=spend_sheet)
+    with_spend = partial(_with_spend, spend, options)
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
@@ -304,39 +302,16 @@ def read_journeys(
 
 def _with_spend(
     files: FrameOrPath | Sequence[FrameOrPath] | None,
-    read: Callable[..., Any],
+    options: Mapping[str, Any],
     journeys: journey_tables.Journeys,
 ) -> journey_tables.Journeys:
     """Return the journeys with the spend in files, a frame or several, and their rejected rows."""
     if files is None:
         return journeys
-    listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
-    if any(_is_same(*pair) for pair in combinations(listed, 2)):
-        raise InvalidRequest("spend: two of the files are the same, so that their spend would count twice")
-    node, known = journeys.columns.get("touchpoints", {}).get("node"), set(journeys.nodes["_id"])
-    parts = [read(file, touchpoint_node=node, known_nodes=known) for file in listed]
-    rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
-    if len(rejected):
-        journey_tables.warn_of_rejected(rejected)
-    _warn_of_overlap([spent for spent, _ in parts])
-    return replace(
-        journeys,
-        spend=own_paths.together([spent for spent, _ in parts]),
-        rejected=pd.concat([journeys.rejected, rejected], ignore_index=True),
-    )
-
-
-def _warn_of_overlap(parts: Sequence[pd.DataFrame]) -> None:
-    """Warn of spend that is in several files, since it counts twice."""
-    every = pd.concat([spent.drop_duplicates() for spent in parts], ignore_index=True)
-    repeated = every[every.duplicated() & (every["spend"] > 0)]
-    if len(repeated):
-        node, amount = repeated[["node_id", "spend"]].iloc[0]
-        warn(
-            f"spend: {len(repeated):,} {'row is' if len(repeated) == 1 else 'rows are'} in several files, "
-            f"such as {amount:,.2f} for {node!r}, and count several times. If reports overlap, leave out the "
-            "days of one",
-        )
+    nodes = dict(zip(journeys.nodes["_id"], journeys.nodes["type"], strict=True))
+    spend, rejected = own_spend.read_all(files, nodes, **options)
+    rejected = pd.concat([journeys.rejected, rejected], ignore_index=True)
+    return replace(journeys, spend=spend, rejected=rejected)
 
 
 #: Rows of a preview.
@@ -518,21 +493,11 @@ def _preferred(columns: list[list[str]]) -> list[str | None]:
 
 def _check_same(touchpoints: object, conversions: object) -> None:
     """Refuse one table as both, since each touchpoint would be a conversion; sheets may differ."""
-    if _is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
+    if own_table.is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
         raise InvalidRequest(
             "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
             "out conversions if a column of flags, such as converted, says which rows are some"
         )
-
-
-def _is_same(first: object, second: object) -> bool:
-    """Return whether two files or frames have the same content."""
-    paths = [Path(rows).expanduser() for rows in (first, second) if isinstance(rows, str | Path)]
-    if len(paths) == 2:
-        return all(path.is_file() for path in paths) and filecmp.cmp(paths[0], paths[1], shallow=False)
-    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
-        return first.equals(second)
-    return first is second
 
 
 def _check_sheets(

@@ -10,7 +10,8 @@ import pytest
 
 from attrib_ds import attribute, connect, conversion_paths, errors
 from attrib_ds.importers.own_journeys import read_journeys
-from attrib_ds.importers.own_paths import read_sequences, read_spend
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 
 TOUCHES = """customer_id,time,channel
 u,2025-01-01T10:00:00Z,search
