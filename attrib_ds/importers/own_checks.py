@@ -186,6 +186,8 @@ def count_rows(
 def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool) -> pa.Table:
     """Return conversions less the refunds in rows of their own, and say what was done."""
     has_kinds = "kind" in events.column_names
+    if not has_kinds and not pc.any(pc.less(events["value"], 0)).as_py():
+        return events
     table.connection.register("payments", events)
     query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
     back, lost, double, void = table.connection.execute(fates).fetchall()[0]
@@ -241,9 +243,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:
     """Warn if no column of values is known and columns of numbers are left."""
-    used = {
-        name for named in table.columns.values() for name in ([named] if isinstance(named, str) else named)
-    }
+    used = table.used()
     others = [
         name
         for name in table.source.columns

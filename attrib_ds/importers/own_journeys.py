@@ -393,11 +393,11 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
         (table.identity(str(column)), table.source.relation)
         for table, column in zip(tables, columns, strict=True)
     )
+    people = "(SELECT {} AS person FROM {})".format
     query = (
-        f"WITH known AS MATERIALIZED (SELECT DISTINCT {own[0]} AS person FROM {own[1]} WHERE {own[0]} IS NOT "
-        f"NULL ORDER BY person LIMIT {_PEOPLE}), met AS (SELECT {seen[0]} AS person FROM {seen[1]} "
-        f"WHERE {seen[0]} IN (SELECT person FROM known)) "
-        "SELECT coalesce(avg(CAST(person IN (SELECT person FROM met) AS INTEGER)), 0) FROM known"
+        f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
+        f"ORDER BY person LIMIT {_PEOPLE}) SELECT coalesce((SELECT count(DISTINCT person) FROM "
+        f"{people(*seen)} SEMI JOIN known USING (person)) / (SELECT count(*) FROM known), 0)"
     )
     ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)

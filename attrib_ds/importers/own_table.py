@@ -75,17 +75,15 @@ _HALF: Final = 0.5
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
-#: Values that show what a column holds.
-_SAMPLE: Final = 1_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
     "clicks", "impressions", "impr", "pageviews", "page_views", "views", "reach", "event_count",
     "bounce_rate", "cost", "spend", "conversions",
 )  # fmt: skip
-#: Public files of paths write "conv" and "null".
 #: Words in names of amounts that are parts of a unit of money.
 _UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros", "micro"}, 1_000_000))
+#: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
 
@@ -153,6 +151,7 @@ class OwnTable:
         self._nobody: dict[str, list[str]] = {}
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
+        self._people: dict[str, str] = {}
         self._levels: dict[str, str] = {}
         self.has_currency = False
         #: Column of refunds that the values are less.
@@ -283,7 +282,7 @@ class OwnTable:
 
     def is_filled(self, column: str) -> bool:
         """Return whether any row has a value."""
-        return bool(self.scalar(f"count({self.source.word(column)})"))
+        return self.profile[column].filled > 0 or bool(self.scalar(f"count({self.source.word(column)})"))
 
     def common(self, role: str) -> list[str]:
         """Return the columns of a role in the format, else by their names and values, the best first."""
@@ -294,44 +293,30 @@ class OwnTable:
         """Return the columns of a role by their names and values, the best first."""
         kinds = _KINDS.get(role)
         if role == "time":
-            return [
-                *named,
-                *(
-                    each.name
-                    for each in self.profile.values()
-                    if each.holds("clock") and each.name not in named
-                ),
-            ]
-        if kinds is None and role != "conversion":
-            return list(named)
+            clocks = [each.name for each in self.profile.values() if each.holds("clock")]
+            return list(dict.fromkeys([*named, *clocks]))
         columns = [each for each in self.profile.values() if each.filled]
         if role == "conversion":
-            others = [
-                kind
-                for kind in evidence.KINDS
-                if kind not in {"code", "count", "moment", "amount", "flag", "long", "float"}
-            ]
-            found = [
-                (points, each.name)
+            points = {
+                each.name: weight
                 for each in columns
-                if (points := evidence.weight(role, each.name)) > 5 or 2 * each.distinct >= each.filled
-                if not any(each.holds(kind) for kind in others)
-                and not (each.holds("amount") and each.has_decimals)
+                if each.may_be_id("email") and (weight := evidence.weight(role, each.name)) > 0
+                if weight > 5 or 2 * each.distinct >= each.filled
+            }
+            return list(dict.fromkeys([*named, *sorted(points, key=lambda name: -points[name])]))
+        if kinds is None:
+            return list(named)
+        if role == "value":
+            # Instants are no amounts, nor are flags.
+            columns = [
+                each
+                for each in columns
+                if not each.holds("flag")
+                and not (each.holds("count") and evidence.weight("date", each.name) > 0)
             ]
-            found.sort(key=lambda item: -item[0])
-        else:
-            free = columns
-            if role == "value":
-                # Instants are no amounts, nor are flags.
-                is_at = {
-                    each.name
-                    for each in columns
-                    if each.holds("count") and evidence.weight("date", each.name) > 0
-                }
-                free = [each for each in columns if each.name not in is_at and not each.holds("flag")]
-            found = evidence.ranked(free, role, kinds or ())
+        found = evidence.ranked(columns, role, kinds)
         fitting = {name for _, name in found}
-        known = [name for name in named if name in fitting or role == "conversion"]
+        known = [name for name in named if name in fitting]
         weak = [
             name
             for name in known
@@ -355,11 +340,12 @@ class OwnTable:
         if evidence.weight(role, first) != evidence.weight(role, second):
             return
         words = (self.source.word(name) for name in (first, second))
+        is_own = role == "date" and self.argument == "conversions"
+        called = "conversion_date" if is_own else role
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
-                f"{second!r}; "
-                f"{_how_to_name(role, first)}",
+                f"{second!r}; say which with columns={{{called!r}: {first!r}}}",
                 field=role,
             )
 
@@ -451,7 +437,7 @@ class OwnTable:
                 level: [each.name for each in columns if each.shares.get(level, 0) > _HALF]
                 for level in levels
             }
-            free = [each for each in columns if each.name not in self._used()]
+            free = [each for each in columns if each.name not in self.used()]
             rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
@@ -465,7 +451,7 @@ class OwnTable:
                 self._levels[name] = level
         return found
 
-    def _used(self) -> set[str]:
+    def used(self) -> set[str]:
         """Return the columns that have a role."""
         return {
             name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
@@ -490,7 +476,7 @@ class OwnTable:
         """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
         node = self.columns.get("node", [])
         levels = [level_of(name) for name in ([node] if isinstance(node, str) else node)]
-        used = self._used()
+        used = self.used()
         unused = [
             each.name
             for each in self.profile.values()
@@ -506,7 +492,7 @@ class OwnTable:
 
     def warn_of_zone(self) -> None:
         """Warn of a column of time zones, which is not used."""
-        used = self._used()
+        used = self.used()
         zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
         if self.format is None and any(map(self.is_filled, zones)):
             errors.warn(
@@ -521,14 +507,13 @@ class OwnTable:
             return (own[0][0], next(iter(own[1]), None)) if self.format.views else None
         if "node" in named or any(map(self.is_filled, self.common("node"))):
             return None
-        texts = [name for name, kind in self.source.types.items() if kind == "VARCHAR"]
-        addresses = [name for name in texts if self._looks_like(name, "^https?://[^/ ]")]
+        addresses = [each.name for each in self.profile.values() if each.shares["address"] > _HALF]
         referrers = self.with_names(COLUMN_NAMES["referrer"])
         pages = [name for name in self.with_names(COMMON_NAMES["page"]) if name not in referrers]
         page = next((name for name in pages if name in addresses), None)
         others = [name for name in addresses if name not in {page, *pages}]
         referrer = next((name for name in [*referrers, *others] if self.is_filled(name)), None)
-        paths = [name for name in pages if self._looks_like(name, "^/")]
+        paths = [name for name in pages if self.profile[name].shares["path"] > _HALF]
         page = page or (next(iter(paths), None) if referrer in addresses else None)
         if page is None and not self.common("part_of_node") and not self._levels_by_content():
             # Addresses with parameters of campaigns tell where visits come from.
@@ -536,15 +521,6 @@ class OwnTable:
             page, referrer = (tagged[0], None) if tagged else (None, None)
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
-
-    def _looks_like(self, column: str, pattern: str) -> bool:
-        """Return whether a pattern fits more than half of the first values of a column."""
-        word = self.source.word(column)
-        values = (
-            f"SELECT {word} AS value FROM {self.source.relation} WHERE {word} IS NOT NULL LIMIT {_SAMPLE}"
-        )
-        query = f"SELECT count(*) FILTER (regexp_matches(value, '{pattern}')) > count(*) / 2 FROM ({values})"
-        return bool(self.connection.execute(query).fetchall()[0][0])
 
     def rows_of_kind(self, words: Collection[str]) -> str | None:
         """Return SQL for the rows whose event has one of some names; None if no row has."""
@@ -591,18 +567,14 @@ class OwnTable:
         """Return the only column without a role of unlike values, in a table of unknown names."""
         if any(self.with_names(COMMON_NAMES[role]) for role in ("user", "email", "date", "value")):
             return None
-        kinds = [kind for kind in evidence.KINDS if kind not in {"code", "amount", "long", "float"}]
-        used = {
-            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
-        }
+        used = self.used()
         found = [
             each.name
             for each in self.profile.values()
             if each.name not in used
             and each.distinct == each.filled
             and each.filled == min(self.source.rows, each.rows)
-            and not any(each.holds(kind) for kind in kinds)
-            and not (each.holds("amount") and each.has_decimals)
+            and each.may_be_id("email", "count", "moment", "flag")
         ]
         word = self.source.word(found[0]) if len(found) == 1 else "NULL"
         is_unique = len(found) == 1 and self.scalar(f"count(DISTINCT {word}) = count(*)")
@@ -632,8 +604,7 @@ class OwnTable:
         if len(found) > 1:
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
-                f"and {found[1]!r}; "
-                f"say which is the amount with columns={{'value': {found[0]!r}}}",
+                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}}",
                 field="value",
             )
         return next(iter(found), None)
@@ -720,13 +691,10 @@ class OwnTable:
 
     def people(self) -> list[evidence.Column]:
         """Return the columns that may have people by their values, the best names first."""
-        others = ("instant", "clock", "currency", "address", "medium", "source")
         found = [
             each
             for each in self.profile.values()
-            if each.filled
-            and not any(each.holds(kind) for kind in others)
-            and not (each.holds("amount") and each.has_decimals and not each.holds("float"))
+            if each.may_be_id() or (each.holds("float") and not each.holds("instant"))
         ]
         return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 
@@ -760,10 +728,17 @@ class OwnTable:
             )
             zone = _ZONE_IN_NAME.search(column)
             hours = written_values.hours_of(zone[1]) if zone else None
-            if hours:
-                read = replace(read, sql=f"{read.sql} - INTERVAL ({hours}) HOUR")
-            self._instants[column] = read
+            shift = f" - INTERVAL ({hours}) HOUR" if hours else ""
+            self._instants[column] = replace(read, sql=self._stored(f"{read.sql}{shift}", "TIMESTAMP"))
         return self._instants[column]
+
+    def _stored(self, sql: str, kind: str) -> str:
+        """Compute SQL once for each row, as one more column of the table; return its quoted name."""
+        stored = len(self._instants) + len(self._amounts) + len(self._people)
+        name = sources.quoted(f"{sources.COMPUTED}{stored}")
+        self.connection.execute(f"ALTER TABLE {self.source.relation} ADD COLUMN {name} {kind}")
+        self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
+        return name
 
     def share_of_instants(self, column: str) -> float:
         """Return the share of the rows that have an instant or a day in a column."""
@@ -808,7 +783,7 @@ class OwnTable:
         sql = f"TRY_CAST({word} AS DOUBLE)"
         if self.source.types[column] == "VARCHAR":
             if column not in self._amounts:
-                self._amounts[column] = written_values.amounts(
+                read = written_values.amounts(
                     self.connection,
                     self.source.relation,
                     word,
@@ -818,6 +793,7 @@ class OwnTable:
                     is_count=is_count,
                     has_currency=self.has_currency,
                 )
+                self._amounts[column] = replace(read, sql=self._stored(read.sql, "DOUBLE"))
             sql = self._amounts[column].sql
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
         if divisor is None:
@@ -841,9 +817,7 @@ class OwnTable:
 
     def take_groups(self) -> None:
         """Select the columns that divide conversions into groups, unless they have another role."""
-        named = {
-            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
-        }
+        named = self.used()
         for role in GROUPS:
             column = self.best([name for name in self.with_names(COMMON_NAMES[role]) if name not in named])
             if column is not None:
@@ -851,13 +825,16 @@ class OwnTable:
 
     def _person(self, column: str) -> str:
         """Return SQL for the id of a person or device, NULL where it is a placeholder."""
+        if column in self._people:
+            return self._people[column]
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
         is_nobody = person_ids.nobody_sql(word) + (f" OR lower({word}) IN ({nobody})" if nobody else "")
-        return f"CASE WHEN NOT ({is_nobody}) THEN {known} END"
+        self._people[column] = self._stored(f"CASE WHEN NOT ({is_nobody}) THEN {known} END", "VARCHAR")
+        return self._people[column]
 
     def _ignores_case(self, column: str) -> bool:
         values = self.profile[column]
@@ -1210,7 +1187,5 @@ def workbook_of(rows: object) -> Path | None:
     )
 
 
-def _how_to_name(role: str, column: str | None = None) -> str:
-    if column is not None:
-        return f"say which with columns={{{role!r}: {column!r}}}"
+def _how_to_name(role: str) -> str:
     return f"name it with columns={{{role!r}: COLUMN}}"

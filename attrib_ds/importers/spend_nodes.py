@@ -129,9 +129,7 @@ class Tree:
             found = self._paid(found) or found
         if found and all(node.startswith(f"{found[0]}/") for node in found[1:]):
             found = found[:1]
-        return (
-            Place(tuple(found)) if found else self._without_campaigns(above or [platform])
-        )
+        return Place(tuple(found)) if found else self._without_campaigns(above or [platform])
 
     def _path(self, names: Sequence[str]) -> str | None:
         """Return the node of a whole path, whose source may have another name of its platform."""

@@ -21,8 +21,20 @@ from attrib_ds.records.person_ids import EXACT, inexact
 from attrib_ds.records.text_files import ROW, check_names, copy_arrow, copy_text, empty_file, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS, read_sheet
 
-__all__ = ["ROW", "UNREADABLE", "Source", "described", "instant", "literal", "open_source", "quoted"]
+__all__ = [
+    "COMPUTED",
+    "ROW",
+    "UNREADABLE",
+    "Source",
+    "described",
+    "instant",
+    "literal",
+    "open_source",
+    "quoted",
+]
 
+#: What the names of columns begin with that are computed from others.
+COMPUTED: Final = f"{ROW}: "
 UNREADABLE: Final = pa.schema([pa.field("row", pa.int64()), pa.field("reason", pa.string())])
 
 _JSON_LINES: Final = (".ndjson", ".jsonl", ".json")
@@ -36,7 +48,7 @@ _MOST_DECODED: Final = 2**30
 #: Bytes of a column of a part, and rows of it, in memory at a time: not all of a row group.
 BUFFER_BYTES: Final = 4 * 2**20
 BATCH_ROWS: Final = 8_192
-_RFC_3339: Final = (
+RFC_3339: Final = (
     r"\d{4}-\d{2}-\d{2}[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?"
     r"([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?"
 )
@@ -176,7 +188,7 @@ def instant(text: str) -> str:
     zoned = f"{leapless} || CASE WHEN {has_offset} THEN '' ELSE 'Z' END"
     # A cast of text with an offset straight to TIMESTAMP would drop the offset.
     moment = f"make_timestamp(epoch_us(TRY_CAST({zoned} AS TIMESTAMPTZ)))"
-    return f"CASE WHEN regexp_full_match({text}, '{_RFC_3339}') THEN {_within_years(moment)} END"
+    return f"CASE WHEN regexp_full_match({text}, '{RFC_3339}') THEN {_within_years(moment)} END"
 
 
 def _within_years(moment: str) -> str:
@@ -535,7 +547,7 @@ def described(
         unreadable = pa.table([positions, reasons], schema=UNREADABLE)
     return Source(
         relation=relation,
-        types={name: str(kind) for name, kind in columns if name != ROW},
+        types={name: str(kind) for name, kind in columns if name != ROW and not name.startswith(COMPUTED)},
         rows=connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0],
         unreadable=unreadable,
     )

@@ -196,7 +196,9 @@ def copy_text(
     except (pa.ArrowException, duckdb.Error) as error:
         if "Empty CSV file" in str(error):
             # A header without a line break is all there is.
-            return copy_arrow(connection, pa.schema([(name, pa.string()) for name in names]).empty_table()), []
+            return copy_arrow(
+                connection, pa.schema([(name, pa.string()) for name in names]).empty_table()
+            ), []
         if "UTF8" not in str(error):
             raise
     return _decoded(connection, attempt(pa.binary()), names, unreadable)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from attrib_ds.contract.identifiers import CURRENCIES, SIGNS
 from attrib_ds.errors import InvalidRequest, check_choice
-from attrib_ds.records.sources import instant, literal
+from attrib_ds.records.sources import RFC_3339, instant, literal
 
 #: Numbers of the months by their names, in the languages of the file.
 _MONTH_OF: Final = {
@@ -111,31 +112,58 @@ def instants(
         Whether numbers may stand for instants: days of Excel, or seconds, milliseconds, microseconds or
         nanoseconds since 1970.
     """
+    tally: Counter[int] = Counter()
+    filled, read = f"FROM {relation} WHERE {word} IS NOT NULL", None
+    while True:
+        query = f"SELECT {word} {filled}"
+        if read is not None:
+            # Texts that are not read yet may be written in another way.
+            query = f"SELECT DISTINCT {word} {filled} AND {read.sql} IS NULL ORDER BY 1"
+        texts = [text for (text,) in connection.execute(f"{query} LIMIT {_SAMPLE}").fetchall()]
+        found = Counter(way for text in texts for way in _ways_of(text))
+        if read is not None and {*found} <= {*tally}:
+            return read
+        tally += found
+        read = _reading(connection, relation, word, tally, dayfirst=dayfirst, counts=counts)
+        if len(texts) < _SAMPLE:
+            return read
+
+
+def _ways_of(text: str) -> list[int]:
+    """Return the numbers of the patterns that fit a text, and of the unit if it is a count."""
+    if _PLAIN_INSTANT.fullmatch(text):
+        return [_INSTANT]
+    unit = count_since_1970(text)
+    ways = [number for number, pattern in enumerate(_PATTERNS) if pattern.match(text)]
+    return ways if unit is None else [*ways, len(_PATTERNS) + unit]
+
+
+def _reading(
+    connection: duckdb.DuckDBPyConnection,
+    relation: str,
+    word: str,
+    tally: Mapping[int, int],
+    *,
+    dayfirst: bool | None,
+    counts: bool,
+) -> Instants:
+    """Return how a column is read in which some ways of writing were found."""
     values = f"(SELECT {word} AS word FROM {relation} WHERE {word} IS NOT NULL)"
-    sample = f"(FROM {values} USING SAMPLE {_SAMPLE} ROWS)"
-    fits = [
-        f"regexp_matches(word, {literal(pattern)})" for pattern in (*(way for _, way in _WAYS), _IS_LOCAL)
-    ]
-    number = "TRY_CAST(replace(word, ',', '.') AS DOUBLE)"
-    fits += [f"{number} BETWEEN {first} AND {last}" for _, first, last in _COUNTS]
-    tallies = ", ".join(f"count(*) FILTER ({condition})" for condition in fits)
-    (found,) = connection.execute(f"SELECT {tallies} FROM {sample}").fetchall()
-    ways, local, units = found[: len(_WAYS)], found[len(_WAYS)], found[len(_WAYS) + 1 :]
-    is_named = any(count for count, (parts, _) in zip(ways, _WAYS, strict=True) if "w" in parts)
+    ways = [each for number, each in enumerate(_WAYS) if number in tally]
+    is_named = any("w" in parts for parts, _ in ways)
     names = _month_names(connection, values) if is_named else "NULL"
-    read = [instant(word)]
-    read += [
-        _assembled(word, pattern, parts, names)
-        for count, (parts, pattern) in zip(ways, _WAYS, strict=True)
-        if count or parts == "ymdhisfpo"
-    ]
+    read = [instant(word) if _INSTANT in tally else "CAST(NULL AS TIMESTAMP)"]
+    read += [_assembled(word, pattern, parts, names) for parts, pattern in ways]
     advice = "''"
-    if local:
+    if len(_WAYS) + 1 in tally:
         order, advice = _order(connection, values, word, dayfirst)
         read += [] if order is None else [_assembled(word, _LOCAL, f"{order}hisfpo", names)]
-    if counts and max(units):
-        sql, first, last = _COUNTS[units.index(max(units))]
-        exact = f"TRY_CAST({word} AS BIGINT)" if "//" in sql else number.replace("word", word)
+    units = {unit: tally[len(_PATTERNS) + unit] for unit in range(len(_COUNTS))}
+    if counts and any(units.values()):
+        sql, first, last = _COUNTS[max(units, key=units.__getitem__)]
+        exact = (
+            f"TRY_CAST({word} AS BIGINT)" if "//" in sql else f"TRY_CAST(replace({word}, ',', '.') AS DOUBLE)"
+        )
         micros = f"CASE WHEN {exact} BETWEEN {first} AND {last} THEN CAST({sql.format(exact)} AS BIGINT) END"
         read.append(f"make_timestamp({micros})")
     return Instants(f"coalesce({', '.join(read)})", advice)
@@ -249,8 +277,13 @@ def _for_local(word: str, advice: str) -> str:
     return f"CASE WHEN regexp_matches({word}, {literal(_IS_LOCAL)}) THEN {advice} ELSE '' END"
 
 
-_AS_PATTERN: Final = [
-    re.compile(pattern.replace(r"\pL", r"[^\W\d_]")) for pattern in (*(way for _, way in _WAYS), _LOCAL)
+#: Number of the way of RFC 3339.
+_INSTANT: Final = -1
+_PLAIN_INSTANT: Final = re.compile(RFC_3339)
+#: The ways, the dates in which the order is not clear, and what begins like those.
+_PATTERNS: Final = [
+    re.compile(pattern.replace(r"\pL", r"[^\W\d_]"))
+    for pattern in (*(way for _, way in _WAYS), _LOCAL, _IS_LOCAL)
 ]
 _WORDS: Final = re.compile(r"[^\W\d_]{3,}")
 
@@ -263,7 +296,7 @@ def looks_like_instant(text: str) -> bool:
     >>> [looks_like_instant(text) for text in ("3 sept. 2025", "03/04/2025", "Suite 3 2025", "45903.75")]
     [True, True, False, False]
     """
-    for (parts, _), pattern in zip((*_WAYS, ("dmy", "")), _AS_PATTERN, strict=True):
+    for (parts, _), pattern in zip((*_WAYS, ("dmy", "")), _PATTERNS, strict=False):
         if pattern.match(text):
             return "w" not in parts or any(word.lower() in _MONTH_OF for word in _WORDS.findall(text))
     return False
@@ -325,9 +358,8 @@ def _table_of(texts: Iterable[str]) -> duckdb.DuckDBPyConnection:
 MARKS: Final = (".", ",")
 
 #: Numbers whose thousands are separated by spaces, as in French, or by apostrophes, as in Switzerland.
-_SPACED: Final = r"^[+-]?\d{1,3}([ \x{00A0}\x{2009}\x{202F}]\d{3})+([.,]\d+)?$"
-_APOSTROPHES: Final = r"^[+-]?\d{1,3}([\x{0027}\x{2019}]\d{3})+([.,]\d+)?$"
 _SEPARATORS: Final = r"[ \x{00A0}\x{2009}\x{202F}\x{0027}\x{2019}]"
+_SEPARATED: Final = rf"^[+-]?\d{{1,3}}({_SEPARATORS}\d{{3}})+([.,]\d+)?$"
 
 _THOUSANDS: Final = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 _COMMA_NUMBER: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
@@ -413,30 +445,15 @@ _MARKS: Final = (
     }
 )  # fmt: skip
 #: Currencies without a smaller unit, whose separators are of thousands.
-_WHOLE: Final = frozenset(
-    [
-        "BIF",
-        "CLP",
-        "DJF",
-        "GNF",
-        "ISK",
-        "JPY",
-        "KMF",
-        "KRW",
-        "PYG",
-        "RWF",
-        "UGX",
-        "UYI",
-        "VND",
-        "VUV",
-        "XAF",
-        "XOF",
-        "XPF",
-    ]
-)
+_WHOLE: Final = frozenset([
+    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV",
+    "XAF", "XOF", "XPF",
+])  # fmt: skip
 _IS_AMOUNT: Final = re.compile(
     r"[^\W\d_]{0,3}[^\w\s+]{0,2}\s?[-−–]?\s?\d[\d., \u00a0\u2009\u202f'’]*\)?-?\s?[^\d\s]{0,4}"
 )
+#: Numbers that can be read in one way only.
+_PLAIN: Final = r"-?\d+(\.\d{1,2})?"
 #: What numbers consist of, and what does not belong to one.
 _NUMERIC: Final = "-+−–0-9., \u00a0\u2009\u202f'’()"
 _NO_MARK: Final = f"[{_NUMERIC}]"
@@ -485,6 +502,9 @@ def amounts(
     InvalidRequest
         As :func:`decimal_mark` does; or if amounts with a sign or code stand beside others without.
     """
+    is_plain = f"regexp_full_match({word}, {literal(_PLAIN)})"
+    if decimal != "," and connection.execute(f"SELECT bool_and({is_plain}) FROM {relation}").fetchall()[0][0]:
+        return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
     mark = f"nullif(rtrim(lower(regexp_replace({word}, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
     is_worth = f"regexp_matches({word}, '[1-9]')"
     marks, bare, example = connection.execute(
@@ -556,8 +576,8 @@ def plain(word: str, mark: str) -> str:
 
 def _joined(word: str) -> str:
     """Return SQL for a number without spaces and apostrophes between its thousands."""
-    is_separated = f"regexp_matches({word}, '{_SPACED}') OR regexp_matches({word}, '{_APOSTROPHES}')"
-    return f"CASE WHEN {is_separated} THEN regexp_replace({word}, '{_SEPARATORS}', '', 'g') ELSE {word} END"
+    joined = f"regexp_replace({word}, '{_SEPARATORS}', '', 'g')"
+    return f"CASE WHEN regexp_matches({word}, '{_SEPARATED}') THEN {joined} ELSE {word} END"
 
 
 def plain_numbers(

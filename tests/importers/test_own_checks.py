@@ -193,7 +193,9 @@ class TestLines:
             journeys = at.read_journeys(CLICKS, orders(), spend=[spend, spend.head(1)])
         assert journeys.spend["spend"].tolist() == [10.0, 5.0]
         with pytest.warns(InputWarning, match="1 row is in several files, such as 10.00 for 'search'"):
-            at.read_journeys(CLICKS, orders(), spend=[each.drop(columns="date") for each in (spend, spend[:1])])
+            at.read_journeys(
+                CLICKS, orders(), spend=[each.drop(columns="date") for each in (spend, spend[:1])]
+            )
         at.read_journeys(CLICKS, orders(), spend=[spend.head(1), spend.tail(1)])
 
 

@@ -214,7 +214,9 @@ class TestCase:
         spend, _ = read_spend(tmp_path / "spend.csv", nodes={"tv": "channel", "Radio": "channel"})
         assert spend["node_id"].tolist() == ["tv", "Radio"]
         with pytest.warns(errors.InputWarning, match="'TV' with 5"):
-            spend, _ = read_spend(tmp_path / "spend.csv", nodes={"tv": "channel", "Radio": "channel"}, ignore_case=False)
+            spend, _ = read_spend(
+                tmp_path / "spend.csv", nodes={"tv": "channel", "Radio": "channel"}, ignore_case=False
+            )
         assert spend["node_id"].tolist() == ["TV", "Radio"]
 
     def test_spend_without_touchpoints_is_named(self, tmp_path):

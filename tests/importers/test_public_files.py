@@ -369,5 +369,7 @@ def test_lines_of_an_order_are_added_up():
 def test_a_workbook_that_is_none_is_refused(tmp_path):
     file = tmp_path / "log.xlsx"
     file.write_text("no workbook")
-    with pytest.raises(at.errors.InvalidRequest, match="'log.xlsx' is plain text without a table, not a workb"):
+    with pytest.raises(
+        at.errors.InvalidRequest, match="'log.xlsx' is plain text without a table, not a workb"
+    ):
         at.read_journeys(file, orders())

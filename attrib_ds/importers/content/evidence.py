@@ -28,68 +28,20 @@ _CODE: Final = re.compile(
     r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}", re.I
 )
 _FLOAT_ID: Final = re.compile(r"-?\d+(\.0)?")
-_MEDIA: Final = frozenset(
-    [
-        "cpc",
-        "ppc",
-        "cpm",
-        "cpv",
-        "organic",
-        "referral",
-        "email",
-        "e-mail",
-        "social",
-        "paid_social",
-        "paidsocial",
-        "display",
-        "affiliate",
-        "affiliates",
-        "(none)",
-        "none",
-        "direct",
-        "push",
-        "sms",
-        "banner",
-        "video",
-        "retargeting",
-        "paid",
-        "search",
-        "newsletter",
-        "print",
-    ]
-)
-_SOURCES: Final = frozenset(
-    [
-        "google",
-        "bing",
-        "facebook",
-        "instagram",
-        "yandex",
-        "newsletter",
-        "linkedin",
-        "tiktok",
-        "pinterest",
-        "youtube",
-        "duckduckgo",
-        "yahoo",
-        "baidu",
-        "meta",
-        "twitter",
-        "x",
-        "snapchat",
-        "reddit",
-        "criteo",
-        "amazon",
-        "ecosia",
-        "(direct)",
-        "direct",
-        "chatgpt.com",
-        "vk",
-        "whatsapp",
-    ]
-)
+_MEDIA: Final = frozenset([
+    "cpc", "ppc", "cpm", "cpv", "organic", "referral", "email", "e-mail", "social", "paid_social",
+    "paidsocial", "display", "affiliate", "affiliates", "(none)", "none", "direct", "push", "sms",
+    "banner", "video", "retargeting", "paid", "search", "newsletter", "print",
+])  # fmt: skip
+_SOURCES: Final = frozenset([
+    "google", "bing", "facebook", "instagram", "yandex", "newsletter", "linkedin", "tiktok",
+    "pinterest", "youtube", "duckduckgo", "yahoo", "baidu", "meta", "twitter", "x", "snapchat",
+    "reddit", "criteo", "amazon", "ecosia", "(direct)", "direct", "chatgpt.com", "vk", "whatsapp",
+])  # fmt: skip
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
+#: Kinds of values that are no ids.
+_NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair")
 #: Marks of Japanese letters, which are no accents.
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
@@ -129,6 +81,11 @@ class Column:
         """Return whether nearly all values are of a kind."""
         return self.filled > 0 and self.shares[kind] >= _MOST
 
+    def may_be_id(self, *others: str) -> bool:
+        """Return whether the values may be ids: not amounts, instants or words, nor of other kinds."""
+        has_amounts = self.holds("amount") and self.has_decimals
+        return self.filled > 0 and not has_amounts and not any(map(self.holds, (*_NO_IDS, *others)))
+
 
 def _unit_of(text: str) -> int | None:
     unit = written_values.count_since_1970(text)
@@ -146,6 +103,7 @@ KINDS: Final[dict[str, Callable[[str], object]]] = {
     "clock": _CLOCK.fullmatch,
     "email": EMAIL.fullmatch,
     "address": _ADDRESS.match,
+    "path": lambda text: text.startswith("/"),
     "code": _CODE.fullmatch,
     "float": _FLOAT_ID.fullmatch,
     "currency": lambda text: text.upper() in CURRENCIES,

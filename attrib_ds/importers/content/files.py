@@ -331,26 +331,23 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     if not texts or not source.rows:
         return source
     is_header = " AND ".join(
-        f"coalesce({source.word(name)} = {literal(name.strip())}, false)" for name in texts
+        f"coalesce(trim({quoted(name)}) = {literal(name.strip())}, false)" for name in texts
     )
-    last = f"{quoted(ROW)} >= {max(0, source.rows - 5)}"
-    filled = " + ".join(
-        f"CAST(coalesce({source.word(name)} NOT IN ('--', '-'), false) AS INTEGER)" for name in source.columns
-    )
-    first = f"coalesce({', '.join(source.word(name) for name in source.columns[:2])})"
-    is_total = (
-        f"{last} AND coalesce(regexp_matches(lower({first}), {literal(_TOTAL)}), false) AND {filled} <= "
-        f"{len(source.columns) * 3 // 4}"
-    )
-    for condition, word in ((is_header, "repeated headers"), (is_total, "totals")):
-        ((count,),) = connection.execute(
-            f"SELECT count(*) FROM {source.relation} WHERE {condition}"
-        ).fetchall()
-        if count and count < source.rows:
-            said.append(f"{display.counted(count, word)} left out")
-            query = f"SELECT * FROM {source.relation} WHERE NOT ({condition})"
-            relation = text_files.replace_table(connection, source.relation, query)
-            source = sources.described(connection, relation, source.unreadable)
+    words = ", ".join(map(source.word, source.columns))
+    last = connection.execute(
+        f"SELECT {quoted(ROW)}, {words} FROM {source.relation} WHERE {quoted(ROW)} >= {source.rows - 5}"
+    ).fetchall()
+    totals = [row for row, *cells in last if _is_total(cells)]
+    ((headers,),) = connection.execute(f"SELECT count(*) FROM {source.relation} WHERE {is_header}").fetchall()
+    if 0 < headers + len(totals) < source.rows:
+        counts = ((headers, "repeated headers"), (len(totals), "totals"))
+        said += [f"{display.counted(count, word)} left out" for count, word in counts if count]
+        is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
+        query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
+        relation = text_files.replace_table(connection, source.relation, query)
+        source = sources.described(connection, relation, source.unreadable)
+    if not source.unreadable.num_rows:
+        return source
     ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
     is_note = pc.and_(
         pc.starts_with(source.unreadable["reason"], "1 cells "), pc.greater(source.unreadable["row"], end)
@@ -359,6 +356,13 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
+
+
+def _is_total(cells: Sequence[str | None]) -> bool:
+    """Return whether a row begins with a word for the sum of others and has empty cells."""
+    filled = [cell for cell in cells if cell not in {None, "--", "-"}]
+    first = next(filter(None, cells[:2]), "")
+    return len(filled) <= len(cells) * 3 // 4 and re.match(_TOTAL, first.lower()) is not None
 
 
 def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
