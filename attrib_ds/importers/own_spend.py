@@ -198,14 +198,16 @@ def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) 
     deep = [each for each in met if each.share >= _LEAST or (each.share and each.name in campaigns)]
     if deep:
         last = max(deep, key=lambda each: (round(each.share, 2), each.depth, each.name in campaigns)).name
-    elif campaigns and (tree or not table.common("node")):
+    elif campaigns and tree:
         last = campaigns[0]
-    elif by_name := table.find_node({}, required=False):
+    elif by_name := table.find_node(
+        {}, required=not (campaigns or any(each.sources for each in met)), called="spend_node"
+    ):
         return by_name
-    elif whole := [each for each in met if each.sources]:
-        return [max(whole, key=lambda each: each.sources).name]
+    elif campaigns:
+        return campaigns[:1]
     else:
-        return table.find_node({}, called="spend_node")
+        return [max(met, key=lambda each: each.sources).name]
     above = [
         each
         for each in met
@@ -425,8 +427,8 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> list[pd.DataFr
         keyed = part.assign(currency=part["currency"].fillna("") if "currency" in part.columns else "")
         sums = keyed.groupby(["node_id", "date", "currency"], sort=False)["spend"].sum().round(6)
         own: dict[tuple[str, str], dict[str, float]] = {}
-        for (node, day, currency), amount in sums.items():
-            own.setdefault((node, day), {})[currency] = amount
+        for row in sums.reset_index().itertuples(index=False):
+            own.setdefault((row.node_id, row.date), {})[row.currency] = row.spend
         repeated = [key for key in own if key in seen]
         for key in repeated:
             if own[key] != seen[key][1]:

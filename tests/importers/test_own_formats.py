@@ -222,7 +222,10 @@ class TestCase:
     def test_spend_without_touchpoints_is_named(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost\nsaerch,5\nemail,7.5\nAll,12.5\nTotal,12.5\n")
         said = r"'saerch' with 5.00 \(did you mean 'search'\?\), 'All' with 12.50 \(the sum of the others"
-        with pytest.warns(errors.InputWarning, match=said):
+        with (
+            pytest.warns(errors.InputWarning, match=said),
+            pytest.warns(errors.InputWarning, match="1 row of totals left out"),
+        ):
             spend, _ = read_spend(tmp_path / "spend.csv", nodes={"search": "channel", "email": "channel"})
         assert spend["spend"].sum() == 25
 
