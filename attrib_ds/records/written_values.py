@@ -358,8 +358,9 @@ def _table_of(texts: Iterable[str]) -> duckdb.DuckDBPyConnection:
 MARKS: Final = (".", ",")
 
 #: Numbers whose thousands are separated by spaces, as in French, or by apostrophes, as in Switzerland.
+_SPACED: Final = r"^[+-]?\d{1,3}([ \x{00A0}\x{2009}\x{202F}]\d{3})+([.,]\d+)?$"
+_APOSTROPHES: Final = r"^[+-]?\d{1,3}([\x{0027}\x{2019}]\d{3})+([.,]\d+)?$"
 _SEPARATORS: Final = r"[ \x{00A0}\x{2009}\x{202F}\x{0027}\x{2019}]"
-_SEPARATED: Final = rf"^[+-]?\d{{1,3}}({_SEPARATORS}\d{{3}})+([.,]\d+)?$"
 
 _THOUSANDS: Final = r"^-?\d{1,3}(,\d{3})+(\.\d+)?$"
 _COMMA_NUMBER: Final = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
@@ -503,7 +504,10 @@ def amounts(
         As :func:`decimal_mark` does; or if amounts with a sign or code stand beside others without.
     """
     is_plain = f"regexp_full_match({word}, {literal(_PLAIN)})"
-    if decimal != "," and connection.execute(f"SELECT bool_and({is_plain}) FROM {relation}").fetchall()[0][0]:
+    if (
+        decimal in {None, "."}
+        and connection.execute(f"SELECT bool_and({is_plain}) FROM {relation}").fetchall()[0][0]
+    ):
         return Amounts(f"TRY_CAST({word} AS DOUBLE)", None)
     mark = f"nullif(rtrim(lower(regexp_replace({word}, {literal(_NO_MARK)}, '', 'g')), '.'), '')"
     is_worth = f"regexp_matches({word}, '[1-9]')"
@@ -576,8 +580,8 @@ def plain(word: str, mark: str) -> str:
 
 def _joined(word: str) -> str:
     """Return SQL for a number without spaces and apostrophes between its thousands."""
-    joined = f"regexp_replace({word}, '{_SEPARATORS}', '', 'g')"
-    return f"CASE WHEN regexp_matches({word}, '{_SEPARATED}') THEN {joined} ELSE {word} END"
+    is_separated = f"regexp_matches({word}, '{_SPACED}') OR regexp_matches({word}, '{_APOSTROPHES}')"
+    return f"CASE WHEN {is_separated} THEN regexp_replace({word}, '{_SEPARATORS}', '', 'g') ELSE {word} END"
 
 
 def plain_numbers(

@@ -4,13 +4,15 @@ import gzip
 import io
 import json
 
+import duckdb
 import pandas as pd
 import pytest
 
 import attrib_ds as at
 from attrib_ds.errors import InputWarning, InvalidRequest
 from attrib_ds.importers import formats
-from attrib_ds.records import written_values
+from attrib_ds.importers.content import evidence
+from attrib_ds.records import sources, written_values
 
 pytestmark = pytest.mark.filterwarnings("ignore::attrib_ds.errors.InputWarning")
 
@@ -68,6 +70,15 @@ def test_the_values_of_a_column_decide_how_its_instants_are_read(texts, expected
 def test_a_way_of_writing_in_one_row_of_many_is_found():
     texts = [f"2025-01-01T{each // 60:02d}:{each % 60:02d}:00Z" for each in range(1_200)]
     assert instants_of("3 sept. 2025", *texts)[:2] == ["2025-09-03 00:00:00", "2025-01-01 00:00:00"]
+
+
+def test_columns_are_known_by_rows_of_each_kind():
+    connection = duckdb.connect()
+    rows = pd.DataFrame({"kind": ["sale", "fee"] * 1_000, "mail": [None, "ann@x.example"] * 1_000})
+    table = sources.open_source(connection, rows, argument="conversions")
+    column = evidence.profiled(connection, table)["mail"]
+    assert 300 < column.filled < column.rows < 2_000
+    assert column.holds("email")
 
 
 def test_a_header_without_a_line_break_is_a_table_without_rows(tmp_path):

@@ -12,7 +12,7 @@ import duckdb
 
 from attrib_ds.contract.identifiers import CURRENCIES
 from attrib_ds.records import written_values
-from attrib_ds.records.sources import Source
+from attrib_ds.records.sources import ROW, Source, quoted
 
 _NAMES: Final = Path(__file__).with_name("names.tsv").read_text(encoding="utf-8").splitlines()[2:]
 _SAMPLE: Final = 1_000
@@ -118,7 +118,9 @@ def profiled(connection: duckdb.DuckDBPyConnection, source: Source) -> dict[str,
     """Return the columns of a table, by a sample of its rows that does not depend on chance."""
     words = ", ".join(map(source.word, source.columns))
     step = max(1, source.rows // _SAMPLE)
-    rows = connection.execute(f'SELECT {words} FROM {source.relation} WHERE "#row" % {step} = 0').fetchall()
+    # Every second row of an export may be of another kind.
+    is_in = f"hash({quoted(ROW)}) % {step} = 0"
+    rows = connection.execute(f"SELECT {words} FROM {source.relation} WHERE {is_in}").fetchall()
     columns = zip(*rows, strict=True) if rows else [()] * len(source.columns)
     return {
         name: _column(name, len(rows), [str(value) for value in values if value is not None])
