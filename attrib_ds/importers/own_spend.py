@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pandas as pd
@@ -19,7 +19,7 @@ from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.importers import formats as of_services
 from attrib_ds.importers import journeys, own_table
 from attrib_ds.importers.aliases import Aliases
-from attrib_ds.importers.columns import COMMON_NAMES, Named, folded
+from attrib_ds.importers.columns import Named, folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.own_paths import merge_case
 from attrib_ds.importers.spend_nodes import Place, Tree
@@ -63,11 +63,7 @@ def read_all(
     rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
     if len(rejected):
         journeys.warn_of_rejected(rejected)
-    _warn_of_overlap([rows for rows, _ in parts if "date" not in rows.columns])
-    names = [
-        Path(file).name if isinstance(file, str | Path) else f"table {number}"
-        for number, file in enumerate(listed, start=1)
-    ]
+    names = [Path(file).name if isinstance(file, str | Path) else "a frame" for file in listed]
     every = pd.concat(_once(names, [rows for rows, _ in parts]), ignore_index=True)
     has_dates = "date" in every.columns and every["date"].notna().all()
     return every if has_dates else every.drop(columns="date", errors="ignore"), rejected
@@ -95,8 +91,7 @@ def read_spend(
         Types of the nodes of touchpoints by their ids. The names of nodes in the file are those of the
         columns whose values meet them most.
     columns : mapping of str to str or list of str, optional
-        Column by role. ``spend_node`` has those of nodes; ``node`` has those of the touchpoints' nodes, which
-        are used otherwise if the file has them too.
+        Column by role. ``spend_node`` has those of nodes.
     currency : str, optional
         Currency of amounts that have none.
     formats : Formats
@@ -117,15 +112,12 @@ def read_spend(
         If names meet no node or several, or the file has no rows.
     """
     named = dict(columns or {})
-    table = own_table.OwnTable(duckdb.connect(), file, "spend", formats)
-    tree = Tree(nodes or {}, ignore_case=ignore_case)
-    of_touchpoints = named.pop("node", None)
+    # Columns that are named for the nodes of touchpoints are found by their values.
+    named.pop("node", None)
     if "spend_node" in named:
         named["node"] = named.pop("spend_node")
-    elif of_touchpoints is not None:
-        listed = [of_touchpoints] if isinstance(of_touchpoints, str) else of_touchpoints
-        if {*listed} <= {*table.source.columns}:
-            named["node"] = of_touchpoints
+    table = own_table.OwnTable(duckdb.connect(), file, "spend", formats)
+    tree = Tree(nodes or {}, ignore_case=ignore_case)
     _replace_signs(table)
     node = _node_of(table, tree, named)
     _leave_out_totals(table, node, tree)
@@ -145,13 +137,13 @@ def read_spend(
         rows = merge_case(rows, name=table.name)
     rows = rows if aliases is None else aliases.renamed(rows)
     kept = rows.select([name for name in ("spend", "currency", "date") if name in rows.column_names])
-    placed = _Placed(rows, tree, table.platform)
-    spend = to_pandas(kept.add_column(0, "node_id", pa.array(placed.node_ids, pa.string())))
+    node_ids, places = _placed(rows, tree, table.platform)
+    spend = to_pandas(kept.add_column(0, "node_id", pa.array(node_ids, pa.string())))
     if day is not None:
         # Text, since a day is that of any time zone.
         spend["date"] = spend["date"].dt.strftime("%Y-%m-%d").astype(TEXT)
-    if tree:
-        placed.say(spend, table)
+    if tree.types:
+        _say_places(table, spend, places, tree)
     if table.note:
         warn(table.note)
     return spend, rejected
@@ -162,18 +154,11 @@ def read_spend(
 
 def _replace_signs(table: own_table.OwnTable) -> None:
     """Write 0 for the dashes with which reports say that nothing was spent."""
-    names = [
-        *table.with_names(COMMON_NAMES["spend"]),
-        *(name for name in table.source.columns if evidence.weight("spend", name) > 0),
-    ]
-    texts = [name for name in dict.fromkeys(names) if table.source.types[name] == "VARCHAR"]
-    if texts:
-        replaced = ", ".join(
-            f"CASE WHEN {table.source.word(name)} IN {_NOTHING} THEN '0' ELSE {sources.quoted(name)} END AS "
-            f"{sources.quoted(name)}"
-            for name in texts
-        )
-        _select(table, f"SELECT * REPLACE ({replaced}) FROM {table.source.relation}")
+    for name, kind in table.source.types.items():
+        if kind == "VARCHAR" and evidence.weight("spend", name) > 0:
+            word, column = table.source.word(name), sources.quoted(name)
+            spent = f"CASE WHEN {word} IN {_NOTHING} THEN '0' ELSE {column} END AS {column}"
+            _select(table, f"SELECT * REPLACE ({spent}) FROM {table.source.relation}")
 
 
 def _select(table: own_table.OwnTable, query: str) -> None:
@@ -194,11 +179,11 @@ def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) 
         and (each.holds("long") or not each.holds("amount"))
     ]
     campaigns = [each.name for each in columns if evidence.names_level("campaign", each.name)]
-    met = [_Meeting.of(table, each.name, tree) for each in columns] if tree else []
+    met = [_meeting(table, each.name, tree) for each in columns] if tree.types else []
     deep = [each for each in met if each.share >= _LEAST or (each.share and each.name in campaigns)]
     if deep:
         last = max(deep, key=lambda each: (round(each.share, 2), each.depth, each.name in campaigns)).name
-    elif campaigns and tree:
+    elif campaigns and tree.types:
         last = campaigns[0]
     elif by_name := table.find_node(
         {}, required=not (campaigns or any(each.sources for each in met)), called="spend_node"
@@ -216,8 +201,7 @@ def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) 
     return [*(each.name for each in sorted(above, key=lambda each: each.position)), last]
 
 
-@dataclass(frozen=True)
-class _Meeting:
+class _Meeting(NamedTuple):
     """What the values of a column are among the nodes of touchpoints.
 
     Attributes
@@ -237,42 +221,34 @@ class _Meeting:
     depth: float
     position: float
 
-    @classmethod
-    def of(cls, table: own_table.OwnTable, name: str, tree: Tree) -> _Meeting:
-        """Compare the values of a column with nodes."""
-        word = table.source.word(name)
-        words = table.connection.execute(
-            f"SELECT {word}, count(*) FROM {table.source.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
-            f"ORDER BY 2 DESC, 1 LIMIT {_MOST_WORDS}"
-        ).fetchall()
-        total = sum(count for _, count in words)
-        places = [(tree.place([word]), count) for word, count in words]
-        nodes = [(place, count) for place, count in places if place.nodes and not place.is_source]
-        wholes = [count for place, count in places if place.is_source and place.node]
-        levels = [(at, count) for word, count in words if (at := tree.position(word)) is not None]
-        of_nodes, of_levels = (sum(count for _, count in found) for found in (nodes, levels))
-        return cls(
-            name,
-            of_nodes / total,
-            sum(wholes) / total,
-            of_levels / total,
-            sum(tree.depth(place.nodes[0]) * count for place, count in nodes) / max(1, of_nodes),
-            sum(at * count for at, count in levels) / max(1, of_levels),
-        )
+
+def _meeting(table: own_table.OwnTable, name: str, tree: Tree) -> _Meeting:
+    """Compare the values of a column with nodes."""
+    word = table.source.word(name)
+    words = table.connection.execute(
+        f"SELECT {word}, count(*) FROM {table.source.relation} WHERE {word} IS NOT NULL GROUP BY 1 "
+        f"ORDER BY 2 DESC, 1 LIMIT {_MOST_WORDS}"
+    ).fetchall()
+    places = [tree.place([word]) for word, _ in words]
+    levels = [tree.position(word) for word, _ in words]
+    depths = [tree.depth(each.nodes[0]) if each.nodes and not each.is_source else 0 for each in places]
+    counts = [int(count) for _, count in words]
+
+    def total(values: Iterable[float]) -> float:
+        return sum(value * count for value, count in zip(values, counts, strict=True))
+
+    met, above, rows = total(map(bool, depths)), total(at is not None for at in levels), sum(counts)
+    sources = total(each.is_source and each.node is not None for each in places)
+    depth, position = total(depths) / max(1, met), total(at or 0 for at in levels) / max(1, above)
+    return _Meeting(name, met / rows, sources / rows, above / rows, depth, position)
 
 
 def _leave_out_totals(table: own_table.OwnTable, node: Sequence[str], tree: Tree) -> None:
     """Leave out rows with the sum of others: those named total, and those of reports without a campaign."""
-    source = table.source
-    is_known = [
-        sources.literal(word)
-        for (word,) in table.connection.execute(
-            f"SELECT DISTINCT {source.word(node[-1])} FROM {source.relation} WHERE "
-            f"{of_services.is_total(source.word(node[-1]))}"
-        ).fetchall()
-        if tree.place([word]).nodes
-    ]
-    is_kept = f"coalesce({source.word(node[-1])} IN ({', '.join(is_known)}), false)" if is_known else "false"
+    source, last = table.source, table.source.word(node[-1])
+    query = f"SELECT DISTINCT {last} FROM {source.relation} WHERE {of_services.is_total(last)}"
+    words = [word for (word,) in table.connection.execute(query).fetchall() if tree.place([word]).nodes]
+    is_kept = f"coalesce({last} IN ({', '.join(map(sources.literal, ['', *words]))}), false)"
     names = dict.fromkeys([source.columns[0], *node])
     is_total = " OR ".join(of_services.is_total(source.word(name)) for name in names)
     is_empty = " AND ".join(f"coalesce({source.word(name)} IN {_NOTHING}, true)" for name in node)
@@ -324,93 +300,75 @@ def _day_of(table: own_table.OwnTable) -> str | None:
 # -- places
 
 
-class _Placed:
-    """The nodes of rows of spend, with the names that meet no node or several.
+def _placed(rows: pa.Table, tree: Tree, platform: str) -> tuple[list[str], dict[str, Place]]:
+    """Return the node of each row, and what the names meet that have none; they are nodes of their own."""
+    named = [name for name in _FIELDS if name in rows.column_names]
+    found: dict[tuple[str | None, ...], str] = {}
+    places: dict[str, Place] = {}
+    keys = list(zip(*(rows[name].to_pylist() for name in named), strict=True))
+    for key, chain in zip(keys, journeys.chains_of(rows), strict=True):
+        label = found.get(key, chain[-1].node_id)
+        if key not in found and label not in tree.types:
+            words = json.loads(key[0] or "") if named == ["levels"] else key
+            place = tree.place([word for word in words if word and word not in _NOTHING], platform)
+            label = place.node or (f"{platform}/{label}" if platform else label)
+            places |= {} if label in tree.types else {label: place}
+        found[key] = label
+    return [found[key] for key in keys], places
 
-    Parameters
-    ----------
-    rows : pyarrow.Table
-        With some of the fields of a traffic source.
-    tree : Tree
-        The nodes of touchpoints.
-    platform : str
-        Ad platform whose report the rows are, if one is known.
+
+def _say_places(
+    table: own_table.OwnTable, spend: pd.DataFrame, places: Mapping[str, Place], tree: Tree
+) -> None:
+    """Say which amounts are of whole sources, and warn of those that are on no node.
+
+    Raises
+    ------
+    InvalidRequest
+        If several nodes have the names of all spend.
     """
-
-    def __init__(self, rows: pa.Table, tree: Tree, platform: str) -> None:
-        named = [name for name in _FIELDS if name in rows.column_names]
-        self._tree = tree
-        self.places: dict[str, Place] = {}
-        self.node_ids: list[str] = []
-        found: dict[tuple[str | None, ...], str] = {}
-        keys = list(zip(*(rows[name].to_pylist() for name in named), strict=True))
-        for key, chain in zip(keys, journeys.chains_of(rows), strict=True):
-            if key not in found:
-                label = chain[-1].node_id
-                if label not in tree:
-                    words = json.loads(key[0] or "") if named == ["levels"] else key
-                    place = tree.place([word for word in words if word and word not in _NOTHING], platform)
-                    label = place.node or (f"{platform}/{label}" if platform else label)
-                    if label not in tree:
-                        self.places[label] = place
-                found[key] = label
-            self.node_ids.append(found[key])
-
-    def say(self, spend: pd.DataFrame, table: own_table.OwnTable) -> None:
-        """Say which amounts are of whole sources, and warn of those that have no place.
-
-        Raises
-        ------
-        InvalidRequest
-            If several nodes have the names of all spend.
-        """
-        amounts = spend[spend["spend"] > 0].groupby("node_id", sort=False)["spend"].sum()
-        without = {node: self.places[node] for node in amounts.index if node in self.places}
-        if whole := [node for node, place in without.items() if place.is_source and place.node]:
-            table.say(f"spend of whole sources: {_listed([_amount(node, amounts) for node in whole])}")
-        several = {node: place for node, place in without.items() if len(place.nodes) > 1}
-        said = [f"{_amount(node, amounts)} ({' or '.join(place.nodes)})" for node, place in several.items()]
-        advice = "Add a column with the platform or the source, or name those of whole nodes with "
-        advice += "columns={'spend_node': [...]}"
-        if several and len(several) == len(amounts):
-            raise InvalidRequest(
-                f"spend: in {table.name}, the names of all spend are those of several nodes: "
-                f"{_listed(said)}. {advice}",
-                field="spend_node",
+    amounts = spend[spend["spend"] > 0].groupby("node_id", sort=False)["spend"].sum()
+    whole: list[str] = []
+    several: list[str] = []
+    unknown: list[str] = []
+    for node, place in ((node, places[node]) for node in amounts.index if node in places):
+        said = f"{node!r} with {amounts[node]:,.2f}"
+        if place.is_source and place.node:
+            whole.append(said)
+        elif place.nodes:
+            several.append(f"{said} ({' or '.join(place.nodes)})")
+        elif len(unknown) < _MAX_NODES:
+            is_total = len(amounts) > 2 and math.isclose(
+                amounts[node], amounts.drop(node).sum(), rel_tol=1e-6
             )
-        if several:
-            warn(
-                f"{table.name} has spend of names that several nodes have, which get rows of their own: "
-                f"{_listed(said)}. {advice}"
+            unknown.append(
+                said + (" (the sum of the others: a total?)" if is_total else closest(node, tree.types))
             )
-        unknown = [node for node in without if not without[node].nodes]
-        _warn_of_unknown(unknown, amounts, table.name, list(self._tree))
-
-
-def _amount(node: str, amounts: pd.Series[float]) -> str:
-    return f"{node!r} with {amounts[node]:,.2f}"
+        else:
+            unknown.append(said)
+    if whole:
+        table.say(f"spend of whole sources: {_listed(whole)}")
+    advice = (
+        f"{_listed(several)}. Add a column with the platform or the source, or name those of whole nodes "
+        "with columns={'spend_node': [...]}"
+    )
+    if several and len(several) == len(amounts):
+        raise InvalidRequest(
+            f"spend: in {table.name}, several nodes have the names of all spend: {advice}", field="spend_node"
+        )
+    if several:
+        warn(
+            f"{table.name} has spend of names that several nodes have, which get rows of their own: {advice}"
+        )
+    if unknown:
+        warn(
+            f"{table.name} has spend of nodes without a touchpoint, which get rows of their own: "
+            f"{_listed(unknown)}. Leave out totals, and write names as in the touchpoints"
+        )
 
 
 def _listed(said: Sequence[str]) -> str:
     return ", ".join(said[:_MAX_NODES]) + and_others(len(said), _MAX_NODES)
-
-
-def _warn_of_unknown(
-    unknown: Sequence[str], amounts: pd.Series[float], name: str, known: Sequence[str]
-) -> None:
-    """Warn of nodes without a touchpoint; a row with the sum of the others is called a total."""
-    if not unknown:
-        return
-    said = []
-    for node in unknown[:_MAX_NODES]:
-        is_total = len(amounts) > 2 and math.isclose(amounts[node], amounts.drop(node).sum(), rel_tol=1e-6)
-        hint = " (the sum of the others: a total?)" if is_total else closest(node, known)
-        said.append(f"{_amount(node, amounts)}{hint}")
-    warn(
-        f"{name} has spend of nodes without a touchpoint, which get rows of their own: "
-        f"{', '.join(said)}{and_others(len(unknown), _MAX_NODES)}. "
-        "Leave out totals, and write names as in the touchpoints",
-    )
 
 
 # -- several tables
@@ -418,48 +376,37 @@ def _warn_of_unknown(
 
 def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
     """Return tables of spend without the nodes and days that an earlier one has with the same amounts."""
-    seen: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
-    kept, count = [], 0
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    kept, once, twice = [], 0, 0
     for name, part in zip(names, parts, strict=True):
-        if "date" not in part.columns:
-            kept.append(part)
-            continue
-        keyed = part.assign(currency=part["currency"].fillna("") if "currency" in part.columns else "")
-        sums = keyed.groupby(["node_id", "date", "currency"], sort=False)["spend"].sum().round(6)
-        own: dict[tuple[str, str], dict[str, float]] = {}
-        for row in sums.reset_index().itertuples(index=False):
-            own.setdefault((row.node_id, row.date), {})[row.currency] = row.spend
-        repeated = [key for key in own if key in seen]
-        for key in repeated:
-            if own[key] != seen[key][1]:
-                before, after = (_amounts(each) for each in (seen[key][1], own[key]))
+        rows = pd.DataFrame({key: part.get(key, "") for key in ("node_id", "date", "currency")}).fillna("")
+        sums = part["spend"].groupby([rows[key] for key in rows.columns], sort=False).sum()
+        own: dict[tuple[str, str], str] = {}
+        for (node, day, money), amount in zip(sums.index.tolist(), sums.tolist(), strict=True):
+            said = f"{amount:,.2f} {money}".strip()
+            own[node, day] = f"{own[node, day]} and {said}" if (node, day) in own else said
+        for (node, day), said in own.items():
+            before, other = seen.get((node, day), (said, ""))
+            if day and said != before:
                 raise InvalidRequest(
-                    f"spend: {key[0]!r} has {before} on {key[1]} in {seen[key][0]} and {after} in {name}; "
-                    "leave out those of one",
+                    f"spend: {node!r} has {before} on {day} in {other} and {said} in {name}; leave out those "
+                    "of one",
                     field="spend",
                 )
-        is_repeated = pd.MultiIndex.from_frame(part[["node_id", "date"]]).isin(repeated)
-        count += int(is_repeated.sum())
-        kept.append(part[~is_repeated])
-        seen |= {key: (name, amounts) for key, amounts in own.items() if key not in seen}
-    if count:
-        rows = counted(count, "rows")
-        warn(f"spend: {rows} of the same node, day and amount in several files; each counts once")
-    return kept
-
-
-def _amounts(by_currency: Mapping[str, float]) -> str:
-    return " and ".join(f"{amount:,.2f} {currency}".strip() for currency, amount in by_currency.items())
-
-
-def _warn_of_overlap(parts: Sequence[pd.DataFrame]) -> None:
-    """Warn of spend without days that is in several files, since it counts twice."""
-    every = pd.concat([pd.DataFrame(), *(spent.drop_duplicates() for spent in parts)], ignore_index=True)
-    repeated = every[every.duplicated() & (every["spend"] > 0)] if len(every) else every
-    if len(repeated):
-        node, amount = repeated[["node_id", "spend"]].iloc[0]
+        equal = [key for key, said in own.items() if seen.get(key, ("",))[0] == said]
+        is_equal = pd.MultiIndex.from_frame(rows[["node_id", "date"]]).isin(equal)
+        is_dated = (rows["date"] != "").to_numpy()
+        once, twice = once + (is_equal & is_dated).sum(), twice + (is_equal & ~is_dated).sum()
+        kept.append(part[~(is_equal & is_dated)])
+        seen = {key: (said, name) for key, said in own.items()} | seen
+    if once:
         warn(
-            f"spend: {len(repeated):,} {'row is' if len(repeated) == 1 else 'rows are'} in several files, "
-            f"such as {amount:,.2f} for {node!r}, and count several times. If reports overlap, leave out "
-            "those of one",
+            f"spend: {counted(once, 'rows')} of the same node, day and amount in several files; each counts "
+            "once"
         )
+    if twice:
+        warn(
+            f"spend: {counted(twice, 'rows')} of the same node and amount in several files, without a day; "
+            "each counts. If reports overlap, leave out those of one"
+        )
+    return kept

@@ -1,11 +1,10 @@
 """The nodes of touchpoints, by the names that tables of spend have for them."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from attrib_ds.importers.columns import folded
@@ -42,8 +41,7 @@ def platform_of(word: str) -> str:
     return _PLATFORMS.get(name, name or word)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The nodes that the names of some spend meet; the spend has a place if there is one."""
 
     nodes: tuple[str, ...] = ()
@@ -68,7 +66,8 @@ class Tree:
 
     def __init__(self, nodes: Mapping[str, str], *, ignore_case: bool) -> None:
         self._fold: Callable[[str], str] = caseless if ignore_case else str
-        self._types = dict(nodes)
+        #: Types of the nodes by their ids.
+        self.types = dict(nodes)
         self._parts = {node: self._parts_of(node) for node in sorted(nodes)}
         self._whole: dict[tuple[str, ...], str] = {}
         self._last: dict[str, list[str]] = {}
@@ -85,15 +84,6 @@ class Tree:
             for at, part in enumerate(parts if nodes[node] == "integration" else parts[:-1])
         }
         self._sources = {platform_of(root) for root in self._roots}
-
-    def __contains__(self, node: object) -> bool:
-        return node in self._types
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._types)
-
-    def __len__(self) -> int:
-        return len(self._types)
 
     def _parts_of(self, node: str) -> tuple[str, ...]:
         parts = node.split("/")
@@ -159,7 +149,7 @@ class Tree:
 
     def _may_be_of(self, node: str, platform: str) -> bool:
         root = node.split("/")[0]
-        is_channel = root == node or self._types.get(root) == "channel"
+        is_channel = root == node or self.types.get(root) == "channel"
         return platform_of(root) == platform or (is_channel and platform_of(root) not in _KNOWN)
 
     def _paid(self, nodes: Iterable[str]) -> list[str]:
@@ -171,8 +161,8 @@ class Tree:
         place = self._source(above[0]) if len(above) == 1 else Place(tuple(filter(None, [self._path(above)])))
         if place.node is None:
             return Place()
-        below = [node for node in self._types if node.startswith(f"{place.node}/")]
-        if place.node in self._types:
+        below = [node for node in self.types if node.startswith(f"{place.node}/")]
+        if place.node in self.types:
             return Place() if below else place
         is_deep = any(len(self._parts[node]) > 2 for node in below)
         return Place() if is_deep else Place(tuple(self._paid(below)))

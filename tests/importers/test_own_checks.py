@@ -192,7 +192,7 @@ class TestLines:
         with pytest.warns(InputWarning, match="1 row of the same node, day and amount in several files"):
             journeys = at.read_journeys(CLICKS, orders(), spend=[spend, spend.head(1)])
         assert journeys.spend["spend"].tolist() == [10.0, 5.0]
-        with pytest.warns(InputWarning, match="1 row is in several files, such as 10.00 for 'search'"):
+        with pytest.warns(InputWarning, match="1 row of the same node and amount in several files, without"):
             at.read_journeys(
                 CLICKS, orders(), spend=[each.drop(columns="date") for each in (spend, spend[:1])]
             )

@@ -319,7 +319,7 @@ def test_values_without_a_currency_get_the_one_that_is_given(write):
 
 def test_the_node_of_spend_can_be_one_of_the_parts_of_a_traffic_source(write):
     costs = write("costs.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,,5\n")
-    spend, _ = read_spend(costs, columns={"node": "utm_medium"})
+    spend, _ = read_spend(costs, columns={"spend_node": "utm_medium"})
     assert table(spend, "node_id", "spend") == [["cpc", 5.0]]
 
 

@@ -231,7 +231,7 @@ class TestCase:
 
     def test_the_columns_of_nodes_in_a_file_of_spend_can_be_named(self, tmp_path):
         (tmp_path / "spend.csv").write_text("medium,where,cost\nm,tv,5\n")
-        spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "kanal", "spend_node": "where"})
+        spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "medium", "spend_node": "where"})
         assert spend["node_id"].tolist() == ["tv"]
         (tmp_path / "spend.csv").write_text("where,cost\ntv,5\n")
         with pytest.raises(errors.InvalidRequest, match="'spend_node': COLUMN"):
