@@ -119,8 +119,10 @@ def read_journeys(
         Path of the page that tells of a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
         ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
     spend : str, Path or DataFrame, or a list of those, optional
-        Spend of nodes: reports of ad platforms as they come, or tables with a node and an amount. The paths
-        have it, so that :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
+        Spend of nodes, as pipelines and ad platforms write it. The node is the column whose values meet the
+        nodes of the touchpoints most; a column of platforms tells campaigns of one name apart. Rows of the
+        same node and day in several tables count once. The paths have the spend, so that
+        :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
         :func:`attrib_ds.credit_series` gives them by period.
     spend_sheet : str, optional
         Sheet of the spend in an XLSX file; by default the first.
@@ -145,7 +147,8 @@ def read_journeys(
     InvalidRequest
         If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
         conversions are not unique, a flag is not a yes or no, the decimal mark or the encoding is unclear,
-        ``currency`` is not a currency, or ``aliases`` are blank, not text or lead back to themselves.
+        ``currency`` is not a currency, ``aliases`` are blank, not text or lead back to themselves, or two
+        tables of spend have different amounts of a node and day.
 
     Warns
     -----
@@ -155,7 +158,8 @@ def read_journeys(
         If no column of values is recognised among columns of numbers, an amount is below zero, a status tells
         of rows that are not paid, won or complete, or several users are in one cell.
     InputWarning
-        If every touchpoint occurs more than once, or rows of spend are in several files.
+        If every touchpoint occurs more than once, rows of spend are in several files, or names of spend meet
+        no node or several.
     InputWarning
         If a column beside the days looks like their times, but cannot be read as such.
     InputWarning

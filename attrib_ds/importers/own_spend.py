@@ -260,8 +260,22 @@ def _leave_out_totals(table: own_table.OwnTable, node: Sequence[str], tree: Tree
 
 
 def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequence[str]) -> str:
-    """Return the column of the amounts: by its name, or as the only one of amounts, or of decimals."""
+    """Return the column of the amounts: by its name, or as the only one of amounts, or of decimals.
+
+    Raises
+    ------
+    InvalidRequest
+        If the names of two columns speak for it alike and their values differ, or no column has amounts.
+    """
     column = table.find("spend", named, required=False)
+    ranked = evidence.ranked([*table.profile.values()], "spend", ("amount",))
+    likely = [name for points, name in ranked if points > 0 and name not in node]
+    if table.common("currency"):
+        # Beside a currency, an amount in that of its name was converted.
+        likely = [name for name in likely if of_services.currency_at_end(name)[1] is None] or likely
+    if "spend" not in named and likely:
+        table.check_equal("spend", [likely[0], *likely[:2][-1:]])
+        column = likely[0]
     if column is None:
         amounts = [
             each

@@ -330,11 +330,11 @@ class OwnTable:
             looser = [
                 name for points, name in found if points == 0 and any(map(self.profile[name].holds, sure))
             ]
-        if not strong and len(looser) > 1 and role in {"date", "value", "spend"} and not weak:
-            self._check_equal(role, looser)
+        if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
+            self.check_equal(role, looser)
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
 
-    def _check_equal(self, role: str, columns: Sequence[str]) -> None:
+    def check_equal(self, role: str, columns: Sequence[str]) -> None:
         """Refuse two columns whose names speak for a role alike and whose values differ."""
         first, second = columns[:2]
         if evidence.weight(role, first) != evidence.weight(role, second):

@@ -65,6 +65,14 @@ def test_amounts_are_divided_only_where_the_name_says_so(write):
     assert rows == [[SPRING, 40_000_000.0, None, "2025-03-01"]]
 
 
+def test_two_amounts_are_refused_unless_one_was_converted(write):
+    with pytest.raises(InvalidRequest, match="two columns that may be the spend, 'cost' and 'spend'"):
+        spent(write("spend.csv", "campaign,day,cost,spend\nSpring,2025-03-01,40,44\n"), SPRING)
+    text = "campaign,day,cost,cost_micros,cost_usd,currency,cost_per_click\n"
+    rows, _ = spent(write("spend.csv", f"{text}Spring,2025-03-01,40,40000000,44,EUR,1\n"), SPRING)
+    assert rows == [[SPRING, 40.0, "EUR", "2025-03-01"]]
+
+
 @pytest.mark.parametrize(
     ("name", "node"),
     [
