@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from attrib_ds.traffic.sources import Traffic
 #: Names, folded, of columns with the day of a row.
 _DAYS: Final = ("day", "byday", "date", "gregoriandate", "tag", "datum", "jour", "da")
 #: Cells for no amount or no name.
-_NOTHING: Final = "('--', '-', '—')"
+_NOTHING: Final = ("--", "-", "—")
 #: Kinds of values that are not names of nodes.
 _NO_NAMES: Final = ("instant", "clock", "currency", "address", "email")
 #: Least share of the rows of a column whose names meet nodes.
@@ -64,9 +65,9 @@ def read_all(
     if len(rejected):
         journeys.warn_of_rejected(rejected)
     names = [Path(file).name if isinstance(file, str | Path) else "a frame" for file in listed]
-    every = pd.concat(_once(names, [rows for rows, _ in parts]), ignore_index=True)
-    has_dates = "date" in every.columns and every["date"].notna().all()
-    return every if has_dates else every.drop(columns="date", errors="ignore"), rejected
+    spend = _once(names, [rows for rows, _ in parts])
+    has_dates = "date" in spend.columns and spend["date"].notna().all()
+    return spend if has_dates else spend.drop(columns="date", errors="ignore"), rejected
 
 
 def read_spend(
@@ -169,30 +170,23 @@ def _select(table: own_table.OwnTable, query: str) -> None:
 
 def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) -> list[str]:
     """Return the columns of a node: those named, else those whose values meet the known nodes most."""
-    if "node" in named:
-        return table.find_node(named, called="spend_node")
     columns = [
         each
         for each in table.profile.values()
         if each.filled
-        and not any(each.holds(kind) for kind in _NO_NAMES)
+        and not any(map(each.holds, _NO_NAMES))
         and (each.holds("long") or not each.holds("amount"))
     ]
     campaigns = [each.name for each in columns if evidence.names_level("campaign", each.name)]
-    met = [_meeting(table, each.name, tree) for each in columns] if tree.types else []
+    if "node" in named or not tree.types:
+        return table.find_node(named, required=not campaigns, called="spend_node") or campaigns[:1]
+    met = [_meeting(table, each.name, tree) for each in columns]
     deep = [each for each in met if each.share >= _LEAST or (each.share and each.name in campaigns)]
-    if deep:
-        last = max(deep, key=lambda each: (round(each.share, 2), each.depth, each.name in campaigns)).name
-    elif campaigns and tree.types:
-        last = campaigns[0]
-    elif by_name := table.find_node(
-        {}, required=not (campaigns or any(each.sources for each in met)), called="spend_node"
-    ):
-        return by_name
-    elif campaigns:
-        return campaigns[:1]
-    else:
-        return [max(met, key=lambda each: each.sources).name]
+    if not deep and not campaigns:
+        whole = sorted((each for each in met if each.sources), key=lambda each: -each.sources)
+        return table.find_node({}, required=not whole, called="spend_node") or [whole[0].name]
+    deep.sort(key=lambda each: (round(each.share, 2), each.depth, each.name in campaigns))
+    last = deep[-1].name if deep else campaigns[0]
     above = [
         each
         for each in met
@@ -267,27 +261,23 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     InvalidRequest
         If the names of two columns speak for it alike and their values differ, or no column has amounts.
     """
-    column = table.find("spend", named, required=False)
-    ranked = evidence.ranked([*table.profile.values()], "spend", ("amount",))
-    likely = [name for points, name in ranked if points > 0 and name not in node]
+    amounts = [each for each in table.profile.values() if each.holds("amount") and each.name not in node]
+    ranked = evidence.ranked(amounts, "spend", ("amount",))
+    likely = [name for points, name in ranked if points > 0]
     if table.common("currency"):
         # Beside a currency, an amount in that of its name was converted.
         likely = [name for name in likely if of_services.currency_at_end(name)[1] is None] or likely
-    if "spend" not in named and likely:
-        table.check_equal("spend", [likely[0], *likely[:2][-1:]])
-        column = likely[0]
-    if column is None:
-        amounts = [
-            each
-            for each in table.profile.values()
-            if each.holds("amount")
-            and each.name not in node
-            and evidence.weight("spend", each.name) == 0
-            and not own_table.NO_AMOUNT.match(each.name.casefold())
-        ]
-        found = [each.name for each in amounts if each.has_decimals] or [each.name for each in amounts]
-        column = found[0] if len(found) == 1 else table.find("spend", named)
-    return str(column)
+    if not likely:
+        others = {
+            name for points, name in ranked if points == 0 and not own_table.NO_AMOUNT.match(name.lower())
+        }
+        decimals = [each.name for each in amounts if each.has_decimals and each.name in others]
+        likely = [name for name in decimals or others if len(decimals or others) == 1]
+    if "spend" in named or not likely:
+        return str(table.find("spend", named))
+    for other in likely[1:2]:
+        table.check_equal("spend", [likely[0], other])
+    return likely[0]
 
 
 def _day_of(table: own_table.OwnTable) -> str | None:
@@ -342,24 +332,17 @@ def _say_places(
         If several nodes have the names of all spend.
     """
     amounts = spend[spend["spend"] > 0].groupby("node_id", sort=False)["spend"].sum()
-    whole: list[str] = []
-    several: list[str] = []
-    unknown: list[str] = []
-    for node, place in ((node, places[node]) for node in amounts.index if node in places):
-        said = f"{node!r} with {amounts[node]:,.2f}"
-        if place.is_source and place.node:
-            whole.append(said)
-        elif place.nodes:
-            several.append(f"{said} ({' or '.join(place.nodes)})")
-        elif len(unknown) < _MAX_NODES:
-            is_total = len(amounts) > 2 and math.isclose(
-                amounts[node], amounts.drop(node).sum(), rel_tol=1e-6
-            )
-            unknown.append(
-                said + (" (the sum of the others: a total?)" if is_total else closest(node, tree.types))
-            )
-        else:
-            unknown.append(said)
+    said = {node: f"{node!r} with {amounts[node]:,.2f}" for node in amounts.index if node in places}
+    whole = [words for node, words in said.items() if places[node].is_source and places[node].node]
+    several = [
+        f"{words} ({' or '.join(nodes)})"
+        for node, words in said.items()
+        if len(nodes := places[node].nodes) > 1
+    ]
+    unknown = [node for node in said if not places[node].nodes]
+    for node in unknown[:_MAX_NODES]:
+        is_total = len(amounts) > 2 and math.isclose(amounts[node], amounts.drop(node).sum(), rel_tol=1e-6)
+        said[node] += " (the sum of the others: a total?)" if is_total else closest(node, tree.types)
     if whole:
         table.say(f"spend of whole sources: {_listed(whole)}")
     advice = (
@@ -377,7 +360,7 @@ def _say_places(
     if unknown:
         warn(
             f"{table.name} has spend of nodes without a touchpoint, which get rows of their own: "
-            f"{_listed(unknown)}. Leave out totals, and write names as in the touchpoints"
+            f"{_listed([said[node] for node in unknown])}. Leave out totals, and write names as in the touchpoints"
         )
 
 
@@ -388,39 +371,34 @@ def _listed(said: Sequence[str]) -> str:
 # -- several tables
 
 
-def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return tables of spend without the nodes and days that an earlier one has with the same amounts."""
-    seen: dict[tuple[str, str], tuple[str, str]] = {}
-    kept, once, twice = [], 0, 0
-    for name, part in zip(names, parts, strict=True):
-        rows = pd.DataFrame({key: part.get(key, "") for key in ("node_id", "date", "currency")}).fillna("")
-        sums = part["spend"].groupby([rows[key] for key in rows.columns], sort=False).sum()
-        own: dict[tuple[str, str], str] = {}
-        for (node, day, money), amount in zip(sums.index.tolist(), sums.tolist(), strict=True):
-            said = f"{amount:,.2f} {money}".strip()
-            own[node, day] = f"{own[node, day]} and {said}" if (node, day) in own else said
-        for (node, day), said in own.items():
-            before, other = seen.get((node, day), (said, ""))
-            if day and said != before:
-                raise InvalidRequest(
-                    f"spend: {node!r} has {before} on {day} in {other} and {said} in {name}; leave out those "
-                    "of one",
-                    field="spend",
-                )
-        equal = [key for key, said in own.items() if seen.get(key, ("",))[0] == said]
-        is_equal = pd.MultiIndex.from_frame(rows[["node_id", "date"]]).isin(equal)
-        is_dated = (rows["date"] != "").to_numpy()
-        once, twice = once + (is_equal & is_dated).sum(), twice + (is_equal & ~is_dated).sum()
-        kept.append(part[~(is_equal & is_dated)])
-        seen = {key: (said, name) for key, said in own.items()} | seen
-    if once:
-        warn(
-            f"spend: {counted(once, 'rows')} of the same node, day and amount in several files; each counts "
-            "once"
+def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate tables of spend, without nodes and days that an earlier one has with the same amounts."""
+    every = pd.concat(parts, ignore_index=True)
+    file = np.repeat(range(len(parts)), [len(part) for part in parts])
+    day, money = (every[name].fillna("") if name in every else "" for name in ("date", "currency"))
+    keyed = pd.DataFrame({"node": every["node_id"], "day": day, "file": file, "money": money})
+    sums = every["spend"].groupby([keyed[name] for name in keyed]).sum().reset_index()
+    sums["said"] = (sums["spend"].map("{:,.2f}".format) + " " + sums["money"]).str.strip()
+    said = sums.groupby(["node", "day", "file"])["said"].agg(" and ".join).reset_index()
+    first = said.groupby(["node", "day"])[["file", "said"]].transform("first")
+    later, is_equal = said["file"] != first["file"], said["said"] == first["said"]
+    for row in said[later & ~is_equal & (said["day"] != "")].index[:1]:
+        node, on, at, own = said.loc[row]
+        raise InvalidRequest(
+            f"spend: {node!r} has {first['said'][row]} on {on} in {names[first['file'][row]]} and {own} in "
+            f"{names[at]}; leave out those of one",
+            field="spend",
         )
-    if twice:
+    repeated = pd.MultiIndex.from_frame(said.loc[later & is_equal, ["node", "day", "file"]])
+    is_repeated = pd.MultiIndex.from_frame(keyed[["node", "day", "file"]]).isin(repeated)
+    is_once = is_repeated & (keyed["day"] != "")
+    if is_once.any():
         warn(
-            f"spend: {counted(twice, 'rows')} of the same node and amount in several files, without a day; "
-            "each counts. If reports overlap, leave out those of one"
+            f"spend: {counted(is_once.sum(), 'rows')} of the same node and day in several files; each counts once"
         )
-    return kept
+    if is_twice := int((is_repeated & ~is_once).sum()):
+        warn(
+            f"spend: {counted(is_twice, 'rows')} of the same node and amount in several files, without a "
+            "day; each counts. If reports overlap, leave out those of one"
+        )
+    return every[~is_once]

@@ -171,7 +171,7 @@ def test_a_day_that_reads_both_ways_is_refused(write):
 def test_rows_of_two_tables_count_once_if_they_are_equal(write):
     first = write("first.csv", "campaign,day,cost\nSpring,2025-03-01,40\nAugust,2025-03-01,5\n")
     second = write("second.csv", "day;campaign_name;spend\n2025-03-01;Spring;40.00\n2025-03-02;Spring;7.00\n")
-    with pytest.warns(InputWarning, match="1 row of the same node, day and amount in several files"):
+    with pytest.warns(InputWarning, match="1 row of the same node and day in several files"):
         spend, _ = read_all([first, second], tree(SPRING, AUGUST))
     assert spend.groupby("node_id")["spend"].sum().to_dict() == {SPRING: 47.0, AUGUST: 5.0}
     second = write("second.csv", "day;campaign_name;spend\n2025-03-01;Spring;44.00\n")
