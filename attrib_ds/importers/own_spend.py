@@ -128,7 +128,7 @@ def read_spend(
     amount = _amount_of(table, named, node)
     table.take_number("spend", amount, minimum=0)
     table.take_currency(table.find_currency(named, amount), journeys.checked_currency(currency))
-    day = _day_of(table)
+    day = _day_of(table, node[-1])
     if day is not None:
         table.take_date([day])
     rows, rejected = table.read(may_be_empty=True)
@@ -190,7 +190,7 @@ def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) 
     above = [
         each
         for each in met
-        if each.name != last and (each.above > _HALF or evidence.names_level("medium", each.name))
+        if each.name != last and (each.above >= _HALF or evidence.names_level("medium", each.name))
     ]
     return [*(each.name for each in sorted(above, key=lambda each: each.position)), last]
 
@@ -280,14 +280,14 @@ def _amount_of(table: own_table.OwnTable, named: Mapping[str, Named], node: Sequ
     return likely[0]
 
 
-def _day_of(table: own_table.OwnTable) -> str | None:
+def _day_of(table: own_table.OwnTable, node: str) -> str | None:
     """Return the column with the day of each row; None if a row has none, or is of several days."""
     names = [
         name
         for name, each in table.profile.items()
         if each.filled
         and evidence.weight("period", name) <= 0
-        and (each.holds("instant") or (each.holds("count") and evidence.weight("date", name) > 0))
+        and (each.holds("instant") or folded(name) in _DAYS)
     ]
     starts, ends = ([name for name in names if evidence.weight(role, name) > 0] for role in ("start", "end"))
     days = [name for name in names if name not in {*starts, *ends}]
@@ -295,10 +295,12 @@ def _day_of(table: own_table.OwnTable) -> str | None:
     if starts and ends:
         words = [table.source.word(each[0]) for each in (starts, ends)]
         days += starts[:1] if table.scalar(f"bool_and({words[0]} = {words[1]})") else []
-    shares = {day: table.share_of_instants(day) for day in days}
+    shares = {day: table.share_of_instants(day, beside=node) for day in days}
     whole = [day for day, share in shares.items() if share == 1]
     # Days that cannot be read at all are refused, with the way to write them.
-    return next(iter(whole or [day for day, share in shares.items() if share == 0]), None)
+    return next(
+        iter(whole or [day for day in days if not shares[day] and table.profile[day].holds("instant")]), None
+    )
 
 
 # -- places
@@ -346,8 +348,8 @@ def _say_places(
     if whole:
         table.say(f"spend of whole sources: {_listed(whole)}")
     advice = (
-        f"{_listed(several)}. Add a column with the platform or the source, or name those of whole nodes "
-        "with columns={'spend_node': [...]}"
+        f"{_listed(several)}. Add a column of platforms or sources; if a column has whole nodes, name it with "
+        "columns={'spend_node': COLUMN}"
     )
     if several and len(several) == len(amounts):
         raise InvalidRequest(
@@ -358,9 +360,10 @@ def _say_places(
             f"{table.name} has spend of names that several nodes have, which get rows of their own: {advice}"
         )
     if unknown:
+        listed = _listed([said[node] for node in unknown])
         warn(
-            f"{table.name} has spend of nodes without a touchpoint, which get rows of their own: "
-            f"{_listed([said[node] for node in unknown])}. Leave out totals, and write names as in the touchpoints"
+            f"{table.name} has spend of nodes without a touchpoint, which get rows of their own: {listed}. "
+            "Leave out totals, and write names as in the touchpoints"
         )
 
 
@@ -393,9 +396,8 @@ def _once(names: Sequence[str], parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     is_repeated = pd.MultiIndex.from_frame(keyed[["node", "day", "file"]]).isin(repeated)
     is_once = is_repeated & (keyed["day"] != "")
     if is_once.any():
-        warn(
-            f"spend: {counted(is_once.sum(), 'rows')} of the same node and day in several files; each counts once"
-        )
+        rows = counted(is_once.sum(), "rows")
+        warn(f"spend: {rows} of the same node and day in several files; each counts once")
     if is_twice := int((is_repeated & ~is_once).sum()):
         warn(
             f"spend: {counted(is_twice, 'rows')} of the same node and amount in several files, without a "

@@ -740,9 +740,10 @@ class OwnTable:
         self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
         return name
 
-    def share_of_instants(self, column: str) -> float:
-        """Return the share of the rows that have an instant or a day in a column."""
-        return float(self.scalar(f"coalesce(avg(CAST(({self._moment(column)}) IS NOT NULL AS INTEGER)), 1)"))
+    def share_of_instants(self, column: str, *, beside: str) -> float:
+        """Return the share of instants and days in a column, of the rows with a value in another one."""
+        share = f"avg(CAST(({self._moment(column)}) IS NOT NULL AS INTEGER))"
+        return float(self.scalar(f"coalesce({share} FILTER ({self.source.word(beside)} IS NOT NULL), 1)"))
 
     def _clock(self, column: str) -> str:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""

@@ -17,7 +17,7 @@ _PLATFORMS: Final = {
 }
 _KNOWN: Final = frozenset(_PLATFORMS.values())
 #: Endings of the names of platforms that say nothing.
-_ENDING: Final = re.compile("(ads?|advertising|marketing|business|com|campaignmanager)$")
+_ENDING: Final = re.compile("(ads?|adwords|advertising|marketing|business|com|campaignmanager)$")
 #: Media of ads, folded.
 _PAID: Final = frozenset(
     ["cpc", "ppc", "cpm", "paid", "paidsearch", "paidsocial", "sem", "display", "ads", "ad", "banner"]
@@ -32,10 +32,10 @@ def platform_of(word: str) -> str:
 
     Examples
     --------
-    >>> [platform_of(word) for word in ("google_ads", "Facebook Ads", "Microsoft Advertising", "Quora Ads")]
-    ['google', 'meta', 'microsoft', 'quora']
+    >>> [platform_of(word) for word in ("google_ads", "Facebook Ads", "Microsoft Advertising (Bing)")]
+    ['google', 'meta', 'microsoft']
     """
-    name = folded(word)
+    name = folded(re.sub(r" *\(.*?\)", "", word))
     while name not in _PLATFORMS and (shorter := _ENDING.sub("", name)) not in {name, ""}:
         name = shorter
     return _PLATFORMS.get(name, name or word)

@@ -48,6 +48,8 @@ def spent(file, *campaigns, **options):
         ("Campagne;Jour;Dépenses\nSpring;01/03/2025;40,00\nSpring;31/03/2025;0,00\n", None),
         ("c1,c2,c3\nSpring,2025-03-01,40.00\nAugust,2025-03-02,0.00\n", None),
         ("a1|a2|a3|a4|a5\n2025-03-01|Spring|40.00|EUR|1200\n", "EUR"),
+        ("TimePeriod,CampaignName,Spend,Account\n2025-03-01,Spring,40,Shop\n", None),
+        ("campaign,day,cost\nSpring,45717,40\n", None),
         ("node_path,d,cost_usd\ngoogle / cpc / Spring,2025-03-01,40.00\n", "USD"),
         ("month_start,date,campaign,cost,cost_per_click\n2025-03-01,2025-03-01,Spring,40.00,0.5\n", None),
     ],
@@ -98,7 +100,7 @@ def test_the_platform_tells_campaigns_of_one_name_apart(name, node, write):
 @pytest.mark.parametrize(
     ("text", "node"),
     [
-        ("TimePeriod,CampaignName,Spend\n2025-03-01,Spring,40\n", BING),
+        ("Gregorian date,Campaign,Spend\n2025-03-01,Spring,40\n", BING),
         ("stat_time_day,campaign_name,spend\n2025-03-01 00:00:00,Spring,40\n", "tiktok/paid/Spring"),
         (
             "Campaign Group Name,Campaign Name,Date,Total Spent\nB2B,Spring,2025-03-01,40\n",
