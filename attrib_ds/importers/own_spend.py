@@ -348,8 +348,8 @@ def _say_places(
     if whole:
         table.say(f"spend of whole sources: {_listed(whole)}")
     advice = (
-        f"{_listed(several)}. Add a column of platforms or sources; if a column has whole nodes, name it with "
-        "columns={'spend_node': COLUMN}"
+        f"{_listed(several)}. Add a column of platforms or sources; if a column has whole nodes, name it "
+        "with columns={'spend_node': COLUMN}"
     )
     if several and len(several) == len(amounts):
         raise InvalidRequest(
