@@ -679,7 +679,7 @@ def list_audit(
 
 @takes_project
 def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
-    """Check the consistency of a project, and repair what can be computed from its hits.
+    """Check a project's consistency, and repair what can be computed from its hits.
 
     Ids are unique and references exist; each received event is pending, processed or trashed; users,
     locations and counts agree with the records they are computed from; JSON is valid; and every block of the
