@@ -85,6 +85,10 @@ class Watching:
     def address(self):
         return self.inner.address
 
+    @property
+    def timezone(self):
+        return self.inner.timezone
+
     def send(self, operation, request):
         if operation.name.startswith("list_"):
             return self.inner.send(operation, request)
