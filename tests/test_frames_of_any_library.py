@@ -319,7 +319,9 @@ CALLS = {
     "plots.paths": _plot(at.plots.paths, PATHS.to_pandas()),
     "plots.returns": _plot(at.plots.returns, at.report_returns(CREDITS, SPEND), model="linear"),
     "plots.seasonality": _plot(at.plots.seasonality, INSIGHTS, interval="dayOfWeek"),
-    "preview_files": lambda given: at.preview_files(given(TOUCHPOINTS), given(CONVERSIONS)),
+    "preview_files": lambda given: at.preview_files(
+        given(TOUCHPOINTS), given(CONVERSIONS.drop(columns="currency"))
+    ),
     "read_ga4": _journeys(at.read_ga4, GA4),
     "read_journeys": _journeys(
         at.read_journeys, TOUCHPOINTS, CONVERSIONS.drop(columns="currency"), spend=SPEND
