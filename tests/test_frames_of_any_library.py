@@ -320,7 +320,7 @@ CALLS = {
     "plots.returns": _plot(at.plots.returns, at.report_returns(CREDITS, SPEND), model="linear"),
     "plots.seasonality": _plot(at.plots.seasonality, INSIGHTS, interval="dayOfWeek"),
     "preview_files": lambda given: at.preview_files(
-        given(TOUCHPOINTS), given(CONVERSIONS.drop(columns="currency"))
+        given(TOUCHPOINTS), given(CONVERSIONS.drop(columns="currency")), spend=given(SPEND)
     ),
     "read_ga4": _journeys(at.read_ga4, GA4),
     "read_journeys": _journeys(
