@@ -6,7 +6,7 @@ import re
 import string
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import islice
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import objects
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS
@@ -39,6 +39,8 @@ _TOTAL: Final = (
     r"|合計|合计|总计)( .*|:.*)?$"
 )
 _NULLS: Final = ("NULL", "\\N", "")
+#: Elements of pages and of workbooks in XML.
+_CELLS: Final = frozenset(["td", "th", "cell"])
 
 
 def opened(
@@ -61,7 +63,7 @@ def opened(
             source = _from_file(connection, path, argument, encoding, said)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
-    return _without_index(connection, source), said
+    return _without_index(connection, objects.unwrapped(connection, source)), said
 
 
 def _from_file(
@@ -126,11 +128,11 @@ def _whole(path: Path, encoding: str | None) -> str:
 
 
 def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, argument: str) -> Source:
-    """Read lines or an array of objects, or the one list of objects below the keys of an object."""
+    """Read lines or an array of objects, or the one table in another value of JSON."""
     first, _, rest = head.partition(b"\n")
-    if head.startswith(b"{") and not (rest.strip() and _decoded(first)):
-        whole = _decoded(_whole(path, None).encode())
-        found = list(_lists_of(whole)) if isinstance(whole, dict) and not _is_record(whole) else []
+    has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
+    if not has_lines and not re.match(rb"\[\s*\{", head):
+        found = objects.tables_in(objects.decoded(_whole(path, None).encode()))
         if len(found) == 1:
             with TemporaryDirectory() as folder:
                 copy = Path(folder) / path.name.removesuffix(".gz")
@@ -143,58 +145,42 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
     return sources.open_source(connection, path, argument=argument, form=".json")
 
 
-def _decoded(text: bytes) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-
-
-def _is_record(value: dict[str, Any]) -> bool:
-    """Return whether an object is a row itself, whose lists are its parts."""
-    return any(
-        "@" in str(each) or evidence.weight("user", name) > 0
-        for name, each in value.items()
-        if not isinstance(each, list | dict)
-    )
-
-
-def _lists_of(value: Any, depth: int = 3) -> Iterator[list[Any]]:
-    """Yield the lists of objects below the keys of an object."""
-    for each in value.values() if isinstance(value, dict) else ():
-        if isinstance(each, list) and each and all(isinstance(row, dict) for row in each):
-            yield each
-        elif depth:
-            yield from _lists_of(each, depth - 1)
-
-
 class _Page(HTMLParser):
-    """The cells of the tables of a page, by row."""
+    """The cells of the tables of a page or of the first sheet of a workbook in XML, by row."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
         self._is_cell = False
+        self._sheets = 0
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  (of HTMLParser)
-        if tag == "tr":
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        tag = tag.removeprefix("ss:")
+        if tag == "worksheet" and len(self.rows) > 1:
+            self._sheets += 1
+        if self._sheets:
+            return
+        if tag in {"tr", "row"}:
             self.rows.append([])
-        elif tag in {"td", "th"} and self.rows:
-            self.rows[-1].append("")
-        self._is_cell = self._is_cell or tag in {"td", "th"}
+        elif tag in _CELLS and self.rows:
+            # Sheets have no empty cells: the next one says where it stands.
+            place = int(dict(attrs).get("ss:index") or 0)
+            self.rows[-1] += [""] * (1 + max(0, place - 1 - len(self.rows[-1])))
+        self._is_cell = self._is_cell or tag in _CELLS
 
     def handle_endtag(self, tag: str) -> None:
-        self._is_cell = self._is_cell and tag not in {"td", "th", "tr"}
+        self._is_cell = self._is_cell and tag.removeprefix("ss:") not in {*_CELLS, "tr", "row"}
 
     def handle_data(self, data: str) -> None:
-        if self._is_cell and self.rows and self.rows[-1]:
+        if self._is_cell and self.rows and self.rows[-1] and not self._sheets:
             self.rows[-1][-1] += data
 
 
 def _of_page(text: str) -> pa.Table | None:
     page = _Page()
     page.feed(text)
-    return _table(page.rows)
+    width = next((len(row) for row in page.rows if len(list(filter(str.strip, row))) > 1), 0)
+    return _table([row + [""] * (width - len(row)) if len(row) > 1 else row for row in page.rows])
 
 
 def _of_log(text: str) -> pa.Table | None:

@@ -123,7 +123,7 @@ class Rows:
                 # Such as captured and is_paid.
                 classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
             known = [name for name in classes.values() if name]
-            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            of_money = {"authorization", "refund", "void"} | ({"fee", "step"} if column in named else set())
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
             # Without a name three in four words must be known, one that leaves out and one that does not.
@@ -186,7 +186,7 @@ class Rows:
                 counted.others.append(f"{count:,} {each} counted")
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
-        """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts.
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees, payouts and steps before.
 
         Without values, only sales count.
         """
@@ -198,7 +198,7 @@ class Rows:
             )
             counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
             for each, name in classes.items():
-                if name == "fee" or (name != "sale" and not has_values):
+                if name in {"fee", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
