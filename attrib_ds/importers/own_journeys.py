@@ -313,7 +313,7 @@ def _read_touchpoints(
     table.take_date(table.find_date(named))
     table.take_word("touch", table.find("touch", named, required=False))
     table.take_groups()
-    table.warn_of_zone()
+    table.take_zone()
     if views is None and "node" not in named:
         table.warn_of_unused()
     are_views = None if views is None else table.rows_of_kind(_VIEWS)
@@ -634,7 +634,7 @@ def _read_conversions(
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     if has_own_table:
-        table.warn_of_zone()
+        table.take_zone()
         table.take_days()
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:

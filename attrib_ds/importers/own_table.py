@@ -313,7 +313,10 @@ class OwnTable:
         first, second = columns[:2]
         if evidence.weight(role, first) != evidence.weight(role, second):
             return
-        words = (self.source.word(name) for name in (first, second))
+        words = [self.source.word(name) for name in (first, second)]
+        if role == "date":
+            # The same instants in two ways of writing.
+            words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
         is_own = role == "date" and self.argument == "conversions"
         called = "conversion_date" if is_own else role
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
@@ -390,7 +393,7 @@ class OwnTable:
             parts = present
         if len(parts) > 1:
             return parts
-        found = self.best([*self.common("part_of_node"), *of_nodes])
+        found = self.best([*self.common("part_of_node"), *of_nodes, *parts])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
 
@@ -464,15 +467,43 @@ class OwnTable:
                 "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"
             )
 
-    def warn_of_zone(self) -> None:
-        """Warn of a column of time zones, which is not used."""
+    def take_zone(self) -> None:
+        """Read instants in the zones that a column names for them.
+
+        Warns
+        -----
+        InputWarning
+            If a zone is not known; then no column of zones is used.
+        """
         used = self.used()
         zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
-        if self.format is None and any(map(self.is_filled, zones)):
+        if self.format is not None or not any(map(self.is_filled, zones)):
+            return
+        word, at = self.source.word(zones[0]), self._select["date"]
+        if self._has_offsets() or self._are_days(at):
+            return
+        whens = [
+            f"WHEN {sources.literal(zone)} THEN {written_values.in_zone(zone, at)}"
+            for zone in self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
+            if written_values.in_zone(zone, at)
+        ]
+        known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
+        if not whens or self.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)"):
             errors.warn(
                 f"{self.argument}: the column {zones[0]!r} of {self.name} is not used; "
                 "times without an offset are read as UTC"
             )
+            return
+        self._select["date"] = f"coalesce({known}, {at})"
+        self.say(f"times in the zones of {zones[0]}")
+
+    def _has_offsets(self) -> bool:
+        """Return whether some instants have an offset of their own."""
+        given = self.columns["date"]
+        columns = [given] if isinstance(given, str) else given
+        texts = [name for name in columns if self.source.types[name] == "VARCHAR"]
+        offsets = [f"regexp_matches(lower({self.source.word(name)}), '{_OFFSET}')" for name in texts]
+        return not texts or bool(self.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))
 
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
         """Return the columns of the page and of the referrer in a table of page views; None of others."""

@@ -181,7 +181,7 @@ def weight(role: str, name: str) -> int:
         if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
             best = points
         elif each == role and points < 0 and any(map(pattern.match, parts)):
-            worst = points
+            worst = min(worst, points)
     return best + worst
 
 

@@ -38,6 +38,13 @@ _TOTAL: Final = (
     r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
     r"|合計|合计|总计)( .*|:.*)?$"
 )
+#: Types of columns, which databases print below the header.
+_TYPE: Final = re.compile(
+    r"((Nullable|LowCardinality)\()?(U?Int\d+|Float\d+|String|FixedString|Decimal\d*|DateTime(64)?|Date(32)?"
+    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric|timestamp|double( precision)?"
+    r"|boolean|character varying|date|int|float|string|number)(\(.*\))?\)?",
+    re.IGNORECASE,
+)
 _NULLS: Final = ("NULL", "\\N", "")
 #: Elements of pages and of workbooks in XML.
 _CELLS: Final = frozenset(["td", "th", "cell"])
@@ -316,6 +323,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     if not texts or not source.rows:
         return source
+    source = _without_types(connection, source)
     is_header = " AND ".join(
         f"coalesce(trim({quoted(name)}) = {literal(name.strip())}, false)" for name in texts
     )
@@ -342,6 +350,25 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
+
+
+def _without_types(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+    """Leave out a first row with the types of the columns, and read instants in the zones that it names."""
+    cells = [f"CAST({quoted(name)} AS VARCHAR)" for name in source.columns]
+    query = f"SELECT {', '.join(cells)} FROM {source.relation} WHERE {quoted(ROW)} = 0"
+    kinds = next(iter(connection.execute(query).fetchall()), ())
+    if not kinds or not all(kind and _TYPE.fullmatch(kind) for kind in kinds):
+        return source
+    changed = []
+    for name, kind in zip(source.columns, kinds, strict=True):
+        zone = re.search(r"'(\w+/\w+)'", kind)
+        if zone is not None:
+            at = f"timezone({literal(zone[1])}, TRY_CAST({quoted(name)} AS TIMESTAMP)) AT TIME ZONE 'UTC'"
+            changed.append(f"strftime({at}, '%Y-%m-%dT%H:%M:%S.%fZ') AS {quoted(name)}")
+    replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
+    query = f"SELECT *{replaced} FROM {source.relation} WHERE {quoted(ROW)} > 0"
+    relation = text_files.replace_table(connection, source.relation, query)
+    return sources.described(connection, relation, source.unreadable)
 
 
 def _is_total(cells: Sequence[str | None]) -> bool:

@@ -21,7 +21,7 @@ _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 _YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
 _NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
 #: Which state of a record is the later one.
-_RANKS: Final = {"pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
+_RANKS: Final = {"unpaid": 0, "pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
 #: Words for an end that does not follow a payment.
 _UNRANKED: Final = re.compile(
     "fail|fehlgeschlag|echec|falhou|misslyck|basarisiz|rechaz|recusad|rifiutat|geweigerd|nekad|odrzuc"
@@ -123,7 +123,8 @@ class Rows:
                 # Such as captured and is_paid.
                 classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
             known = [name for name in classes.values() if name]
-            of_money = {"authorization", "refund", "void"} | ({"fee", "step"} if column in named else set())
+            of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            of_money |= {"step"} if column in named and "sale" in known else set()
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
             # Without a name three in four words must be known, one that leaves out and one that does not.
@@ -176,7 +177,7 @@ class Rows:
             kept = {each.casefold(): keep for each, keep in own.items()}
             undecided: list[str] = []
             for each, name in classes.items():
-                keep = kept.get(each.casefold(), name != "undone")
+                keep = kept.get(each.casefold(), name not in {"undone", "unpaid"})
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
                 elif name != "done":
