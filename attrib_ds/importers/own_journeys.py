@@ -664,13 +664,16 @@ def _read_conversions(
         table.take_less(named)
     if counted_rows.kind:
         table.take_sql("kind", counted_rows.kind)
+    if identity is not None and has_own_table and table.format is None:
+        table.take_references(identity)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
-    if "conversion" in events.column_names and "value" in events.column_names:
+    if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     own_checks.warn_of_negative(table, events)
+    own_checks.warn_of_nothing(table, events)
     if aggregate:
         return _add_up(table, events, rejected, where)
     if "conversion" in events.column_names:

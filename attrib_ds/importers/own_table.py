@@ -71,6 +71,7 @@ _ZONES: Final = frozenset(
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
+_MOSTLY: Final = 0.9
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
@@ -1018,6 +1019,28 @@ class OwnTable:
     def take_sql(self, role: str, sql: str) -> None:
         """Select an expression."""
         self._select[role] = sql
+
+    def take_references(self, identity: str) -> None:
+        """Give refunds the id of the conversion that they refer to, if a column has it."""
+        is_back = f"{self._select.get('kind', 'NULL')} IN ('refund', 'void')"
+        is_back = f"({is_back}) IS TRUE OR ({self._select.get('value', 'NULL')} < 0) IS TRUE"
+        own, used, relation = self.source.word(identity), self.used(), self.source.relation
+        if not self.scalar(f"coalesce(bool_or({is_back}), false)"):
+            return
+        for each in self.profile.values():
+            word = self.source.word(each.name)
+            if each.name in used or not each.may_be_id("email", "flag"):
+                continue
+            is_known = f"{word} IN (SELECT {own} FROM {relation}) AND {word} <> {own}"
+            if self.scalar(
+                f"count(*) FILTER ({is_back}) > 0 AND count(*) FILTER (({is_back}) AND {is_known}) >= "
+                f"{_MOSTLY} * count(*) FILTER (({is_back}) AND {word} IS NOT NULL) AND "
+                f"count(*) FILTER (({is_back}) AND {word} IS NOT NULL) > 0"
+            ):
+                known = f"CASE WHEN ({is_back}) AND {is_known} THEN {word} ELSE {own} END"
+                self._select["conversion"] = self._stored(known, "VARCHAR")
+                self.say(f"refunds belong to the {identity} in {each.name}")
+                return
 
     def take_rest(self, value: str) -> None:
         """Take what remains of an amount after refunds, if a column has it, in place of the amount."""
