@@ -34,7 +34,7 @@ _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
 _TOTAL: Final = (
-    r"^((grand|overall) "
+    r"^\*{1,3}$|^((grand|overall) "
     r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
     r"|合計|合计|总计)( .*|:.*)?$"
 )

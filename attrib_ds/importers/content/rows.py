@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 
 from attrib_ds import display
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import written_values
 from attrib_ds.records.sources import Source, literal
@@ -20,6 +20,8 @@ _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 _YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
 _NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
+#: Statuses without words.
+_STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Which state of a record is the later one.
 _RANKS: Final = {"unpaid": 0, "pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
 #: Words for an end that does not follow a payment.
@@ -150,6 +152,13 @@ class Rows:
                     self._leave_out(
                         counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
                     )
+        for column in self.named("reason"):
+            # A reason tells that its row ended, unless every row has one.
+            is_given = f"lower({self.source.word(column)}) NOT IN ({_listed([*_NO, '-', 'none', 'n/a'])})"
+            if self.scalar(f"bool_and({is_given}) IS NOT TRUE OR count({self.source.word(column)}) < count(*)"):
+                counted.columns.add(column)
+                for each in (self.words(column) or [])[:_MOST_SAID]:
+                    self._leave_out(counted, each, f"{self.source.word(column)} = {literal(each)} AND {is_given}")
         ends = self.named("undone_at")
         if not has_refunds:
             ends += self.named("refunded_at")
@@ -185,6 +194,26 @@ class Rows:
             for each in undecided[:_MOST_SAID]:
                 count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
                 counted.others.append(f"{count:,} {each} counted")
+        for column in [name for name in self.named("status") if name not in counted.columns]:
+            self._by_codes(counted, column, own)
+
+    def _by_codes(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
+        """Leave out the rows with the codes that the caller names; warn of codes that nobody explains."""
+        codes, word = self.words(column) or [], self.source.word(column)
+        if not 1 < len(codes) <= _MOST_UNNAMED or not all(map(_STATUS_CODE.fullmatch, codes)):
+            return
+        counted.columns.add(column)
+        for each in codes:
+            if not own.get(each, True):
+                self._leave_out(counted, each, f"{word} = {literal(each)}")
+        if not {*codes} & {*own}:
+            counts = ", ".join(
+                f"{each} in {self.scalar(f'count(*) FILTER ({word} = {literal(each)})'):,}" for each in codes
+            )
+            warn(
+                f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. Leave "
+                f"out those that do not count, as with statuses={{{codes[0]!r}: False}}"
+            )
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
         """Tell sales, authorizations, refunds and voids apart, and leave out fees, payouts and steps before.
