@@ -318,6 +318,8 @@ class OwnTable:
         if role == "date":
             # The same instants in two ways of writing.
             words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
+        else:
+            words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
         is_own = role == "date" and self.argument == "conversions"
         called = "conversion_date" if is_own else role
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
