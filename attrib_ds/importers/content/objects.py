@@ -76,7 +76,10 @@ def _is_record(value: dict[str, Any]) -> bool:
 
 def _of_schema(value: dict[str, Any]) -> Rows | None:
     """Return rows that are lists of cells beside a list of the names of their columns."""
-    members = [*value.values(), *(each for part in value.values() if isinstance(part, dict) for each in part.values())]
+    members = [
+        *value.values(),
+        *(each for part in value.values() if isinstance(part, dict) for each in part.values()),
+    ]
     lists = [each for each in members if isinstance(each, list) and each]
     for names in filter(None, map(_names, lists)):
         for rows in lists:
@@ -91,7 +94,11 @@ def _names(value: Any) -> list[str] | None:
     if not isinstance(value, list) or len(value) < 2:
         return None
     names = [each.get("name", each.get("id")) if isinstance(each, dict) else each for each in value]
-    return names if all(isinstance(name, str) and name for name in names) and len({*names}) == len(names) else None
+    return (
+        names
+        if all(isinstance(name, str) and name for name in names) and len({*names}) == len(names)
+        else None
+    )
 
 
 def _cells(row: Any) -> Any:
@@ -166,5 +173,7 @@ def _has_objects(connection: duckdb.DuckDBPyConnection, source: Source, column: 
     name = quoted(column)
     sample = f"SELECT {name} AS cell FROM {source.relation} WHERE {name} <> '' LIMIT {_SAMPLE}"
     is_object = "CASE WHEN cell[1] = '{' THEN json_valid(cell) ELSE false END"
-    ((found,),) = connection.execute(f"SELECT coalesce(bool_and({is_object}), false) FROM ({sample})").fetchall()
+    ((found,),) = connection.execute(
+        f"SELECT coalesce(bool_and({is_object}), false) FROM ({sample})"
+    ).fetchall()
     return bool(found)

@@ -152,12 +152,6 @@ class Rows:
                     self._leave_out(
                         counted, said or column, f"lower({self.source.word(column)}) IN ({_listed(yes)})"
                     )
-        for column in self.named("reason"):
-            # A reason tells that its row ended, unless every row has one.
-            is_given = f"lower({self.source.word(column)}) NOT IN ({_listed([*_NO, '-', 'none', 'n/a'])})"
-            if self.scalar(f"bool_and({is_given}) IS NOT TRUE OR count({self.source.word(column)}) < count(*)"):
-                counted.columns.add(column)
-                self._leave_out(counted, f"with {column}", is_given)
         ends = self.named("undone_at")
         if not has_refunds:
             ends += self.named("refunded_at")
@@ -179,13 +173,13 @@ class Rows:
 
     def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
         """Leave out rows whose status says that they were undone, and count those that are pending."""
+        kept_words = {each.casefold(): keep for each, keep in own.items()}
         for column, classes in self.classes("status"):
             counted.columns.add(column)
             word = self.source.word(column)
-            kept = {each.casefold(): keep for each, keep in own.items()}
             undecided: list[str] = []
             for each, name in classes.items():
-                keep = kept.get(each.casefold(), name not in {"undone", "unpaid"})
+                keep = kept_words.get(each.casefold(), name not in {"undone", "unpaid"})
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
                 elif name != "done":
@@ -195,6 +189,13 @@ class Rows:
                 counted.others.append(f"{count:,} {each} counted")
         for column in [name for name in self.named("status") if name not in counted.columns]:
             self._by_codes(counted, column, own)
+        no_reason = [*_NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
+        for column in [name for name in self.named("reason") if name not in counted.columns]:
+            # A reason tells that its row ended, unless every row has one.
+            word = self.source.word(column)
+            if self.scalar(f"count({word}) < count(*)"):
+                counted.columns.add(column)
+                self._leave_out(counted, f"with {column}", f"lower({word}) NOT IN ({_listed(no_reason)})")
 
     def _by_codes(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
         """Leave out the rows with the codes that the caller names; warn of codes that nobody explains."""
