@@ -114,7 +114,7 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
 
 
 def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
-    """Warn if nearly all conversions have no amount or one of zero, such as those of a column of another kind."""
+    """Warn if nearly all conversions have no amount or one of zero."""
     if "value" not in events.column_names or not events.num_rows:
         return
     count = pc.sum(pc.equal(pc.fill_null(events["value"], 0), 0)).as_py()
@@ -123,8 +123,8 @@ def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
         cells, _ = table.samples(value, ["value"], 3)
         shown = ", ".join(map(repr, cells)) or "no value"
         errors.warn(
-            f"{count:,} of {display.counted(events.num_rows, 'conversions')} in {table.name} have no amount or "
-            f"one of 0 in {value!r} ({shown}). If another column has the amounts, name it with "
+            f"{count:,} of {display.counted(events.num_rows, 'conversions')} in {table.name} have no amount "
+            f"or one of 0 in {value!r} ({shown}). If another column has the amounts, name it with "
             "reading=Reading(columns={'value': COLUMN})"
         )
 

@@ -294,7 +294,7 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
 def _unnamed(
     path: Path, encoding: str, names: Sequence[str], delimiter: str, above: int
 ) -> tuple[list[str], list[str]]:
-    """Return empty names for a column that the header lacks: row names as R writes them, or an empty last one."""
+    """Return empty names for a first column of row names, as R writes it, or an empty last column."""
     with _open_text(path, encoding) as file:
         lines = list(islice(file, above, above + _LINES_ABOVE))
     records = [record for record in csv.reader(lines, delimiter=delimiter) if record][1:-1]

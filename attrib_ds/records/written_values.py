@@ -208,7 +208,7 @@ def hours_of(zone: str) -> int | None:
 
 
 def in_zone(zone: str, at: str) -> str:
-    """Return SQL of the UTC instant of a local time in a zone, such as CET or Europe/Paris; empty if unknown."""
+    """Return SQL of the instant of a time in a zone, such as CET or Europe/Paris; empty if unknown."""
     if (hours := hours_of(zone)) is not None:
         return f"{at} - INTERVAL ({hours}) HOUR"
     return f"make_timestamp(epoch_us(timezone({literal(zone)}, {at})))" if zone in _zone_names() else ""

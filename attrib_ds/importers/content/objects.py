@@ -119,7 +119,7 @@ def _with_names(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Rows:
 
 
 def _of_columns(value: dict[str, Any]) -> Rows | None:
-    """Return rows of an object whose members are columns: lists of cells, or cells by the number of the row."""
+    """Return rows of an object whose members are columns: lists of cells, or cells by their row."""
     columns = [*value.values()]
     if len(columns) < 2 or any(name.isdigit() for name in value):
         return None

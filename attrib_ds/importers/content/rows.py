@@ -211,8 +211,8 @@ class Rows:
                 f"{each} in {self.scalar(f'count(*) FILTER ({word} = {literal(each)})'):,}" for each in codes
             )
             warn(
-                f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. Leave "
-                f"out those that do not count, as with statuses={{{codes[0]!r}: False}}"
+                f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. "
+                f"Leave out those that do not count, as with statuses={{{codes[0]!r}: False}}"
             )
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
