@@ -378,7 +378,7 @@ class ColumnChoice(Control):
         labels |= {"dayfirst": "Dates such as 03/04/2025", "decimal": "Numbers such as 1.000"}
         for name, options in _DOUBTS.items():
             for label, value in options:
-                message = message.replace(f"with reading=Reading({name}={value!r})", f"with the {label}")
+                message = message.replace(f"with {name}={value!r}", f"with the {label}")
         for name in _DOUBTS:
             either = rf"pass reading=Reading\({name}=[^)]*\) or reading=Reading\({name}=[^)]*\)"
             message = re.sub(either, f"choose at {labels[name]!r}", message)

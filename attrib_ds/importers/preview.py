@@ -39,7 +39,7 @@ def preview_files(
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
     reading: Reading | None = None,
 ) -> pd.DataFrame:
-    """Show how :func:`read_journeys` reads files: which column is what, how it is written, and why.
+    """Show how files are read: what each column is, how it is written, and why.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ _SHEETS: Final = {
 _ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
 #: Arguments of readings in messages.
 _ARGUMENT: Final = re.compile(
-    r"(?<!\()\b(columns=\{[^}]*\}|(?:dayfirst|aggregate|ignore_case)=(?:True|False)"
+    r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)|(?:aggregate|ignore_case)=(?:True|False)"
     r"|(?:decimal|encoding|sheet|conversion_sheet|spend_sheet)='[^']*')"
 )
 

@@ -367,7 +367,7 @@ def looks_like_amount(text: str) -> bool:
 
 def clearest(rejected: pd.DataFrame) -> pd.Series[Any]:
     """Return the rejected row whose reason says most: one with an ambiguous date, else the first."""
-    is_unclear = rejected["reason"].str.contains("pass dayfirst=", regex=False)
+    is_unclear = rejected["reason"].str.contains("dayfirst=", regex=False)
     row: pd.Series[Any] = rejected.iloc[int(is_unclear.argmax())]
     return row
 

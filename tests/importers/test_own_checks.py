@@ -89,7 +89,7 @@ class TestAmounts:
     def test_numbers_that_may_be_the_value_are_named(self):
         unknown = orders(points=[10, 20], zip=["10115", "20095"], quantity=[1, 2], note=["a", "b"])
         with pytest.warns(
-            InputWarning, match=r"numbers: points\. Name the value with columns=\{'value': 'points'\}"
+            InputWarning, match=r"numbers: points\. Name the value with reading=Reading\(columns=\{'value'"
         ):
             at.read_journeys(CLICKS, unknown)
         assert earned(unknown, columns={"value": "points"}) == 30
@@ -356,7 +356,8 @@ class TestErrorsThatLeadOn:
     def test_ambiguous_dates_are_told_beside_other_faults(self):
         clicks = pd.DataFrame({"user": [None, "u"], "channel": "tv", "date": ["2025-01-01", "3/1/2025"]})
         with pytest.raises(
-            InvalidRequest, match=r"row 1: date .*'3/1/2025'; .* pass dayfirst=True or dayfirst=False"
+            InvalidRequest,
+            match=r"row 1: date .*'3/1/2025'; .* pass reading=Reading.dayfirst=True. or reading=Reading.dayfirst=False",
         ):
             at.read_journeys(clicks, orders())
 

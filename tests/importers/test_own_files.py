@@ -99,7 +99,7 @@ def test_columns_without_common_names_can_be_named(write):
     orders = ORDERS.replace("order_id;client_id;order_date;revenue", "nummer;werber;am;umsatz")
     with pytest.raises(
         errors.InvalidRequest,
-        match="no column that looks like the user; columns: .*werber.*; name it with columns=",
+        match="no column that looks like the user; columns: .*werber.*; name it with reading=Reading.columns=",
     ):
         read_journeys(write("t.csv", touches), write("o.csv", orders))
     columns = {
@@ -169,7 +169,9 @@ def test_repeated_rows_are_to_be_dropped_not_added_up(value, is_repeated):
     orders = pd.DataFrame({"order_id": ["1", "1"], "user": "u", "date": "2025-01-02", "value": ["1", value]})
     with pytest.raises(errors.InvalidRequest) as refusal:
         read_journeys(touches, orders)
-    assert ("dropped first, since aggregate=True adds them up" in str(refusal.value)) == is_repeated
+    assert (
+        "dropped first, since reading=Reading(aggregate=True) adds them up" in str(refusal.value)
+    ) == is_repeated
 
 
 def test_duplicate_conversions_are_refused(write):

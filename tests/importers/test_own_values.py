@@ -93,7 +93,7 @@ def test_decimal_commas_and_points_in_one_column_are_refused():
 
 @pytest.mark.parametrize("written", ["03/01/2025", "3-1-2025 10:00"])
 def test_a_refused_date_is_shown_with_advice(written):
-    expected = f"row 0: date is not an instant: '{written}'; .*dayfirst=True or dayfirst=False"
+    expected = f"row 0: date is not an instant: '{written}'; .*pass reading=Reading.dayfirst=True. or reading=Reading.dayfirst=False"
     with pytest.raises(errors.InvalidRequest, match=expected):
         read_journeys(CLICKS.assign(date=written), orders(revenue=["1"]))
 

@@ -47,9 +47,11 @@ def test_an_unknown_sheet_is_named_with_those_that_exist(book):
 
 
 def test_a_sheet_without_columns_that_fit_names_one_that_has_them(book):
-    with pytest.raises(InvalidRequest, match="the sheet 'Visits' has columns that fit: pass sheet='Visits'$"):
+    with pytest.raises(
+        InvalidRequest, match="the sheet 'Visits' has columns that fit: pass reading=Reading.sheet='Visits'.$"
+    ):
         at.read_journeys(book, ORDERS)
-    expected = "the sheets 'Visits', 'Orders' have columns that fit: pass conversion_sheet='Visits'$"
+    expected = "the sheets 'Visits', 'Orders' have columns that fit: pass reading=Reading.conversion_sheet='Visits'.$"
     with pytest.raises(InvalidRequest, match=expected):
         at.read_journeys(VISITS, book)
 
