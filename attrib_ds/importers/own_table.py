@@ -471,19 +471,21 @@ class OwnTable:
             )
 
     def take_zone(self) -> None:
-        """Read instants in the zones that a column names for them.
+        """Read instants in the zones that the column beside them names.
 
         Warns
         -----
         InputWarning
-            If a zone is not known; then no column of zones is used.
+            If a column of zones is elsewhere or a zone is not known; then it is not used.
         """
         used = self.used()
         zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
         if self.format is not None or not any(map(self.is_filled, zones)):
             return
+        given = self.columns["date"]
+        columns = [given] if isinstance(given, str) else [*given]
         word, at = self.source.word(zones[0]), self._select["date"]
-        if self._has_offsets() or self._are_days(at):
+        if self._has_offsets(columns) or self._are_days(at):
             return
         whens = [
             f"WHEN {sources.literal(zone)} THEN {written_values.in_zone(zone, at)}"
@@ -491,7 +493,14 @@ class OwnTable:
             if written_values.in_zone(zone, at)
         ]
         known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
-        if not whens or self.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)"):
+        order = self.source.columns
+        # Elsewhere it may be the zone of the person.
+        is_beside = order.index(zones[0]) == 1 + max(map(order.index, columns))
+        if (
+            not whens
+            or not is_beside
+            or self.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)")
+        ):
             errors.warn(
                 f"{self.argument}: the column {zones[0]!r} of {self.name} is not used; "
                 "times without an offset are read as UTC"
@@ -500,10 +509,8 @@ class OwnTable:
         self._select["date"] = f"coalesce({known}, {at})"
         self.say(f"times in the zones of {zones[0]}")
 
-    def _has_offsets(self) -> bool:
-        """Return whether some instants have an offset of their own."""
-        given = self.columns["date"]
-        columns = [given] if isinstance(given, str) else given
+    def _has_offsets(self, columns: Sequence[str]) -> bool:
+        """Return whether some instants in text have an offset of their own, or there are none in text."""
         texts = [name for name in columns if self.source.types[name] == "VARCHAR"]
         offsets = [f"regexp_matches(lower({self.source.word(name)}), '{_OFFSET}')" for name in texts]
         return not texts or bool(self.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))

@@ -133,7 +133,9 @@ class Rows:
             is_status = of == "status" and (
                 2 * len(known) >= len(classes)
                 if column in named
-                else 4 * len(known) >= 3 * len(classes) and (len(known) == len(classes) or len({*known}) > 1)
+                else 4 * len(known) >= 3 * len(classes)
+                and {*known} != {"pending", "undone"}
+                and (len(known) == len(classes) or len({*known}) > 1)
             )
             if is_kind or is_status:
                 found.append((column, classes))
