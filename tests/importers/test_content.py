@@ -494,10 +494,13 @@ def test_types_below_the_header_name_the_zone(read):
         (["Europe/Berlin", "Nowhere"], ["2025-09-03T08:00:00+00:00"] * 2),
     ],
 )
-def test_a_column_of_zones_says_what_the_times_are(read, zones, expected):
+def test_a_column_of_zones_beside_the_times_says_what_they_are(read, zones, expected):
     lines = [f"{at},ann@x.example,2025-09-03 08:00:00,{zone},5" for at, zone in enumerate(zones)]
     _, journeys = read("\n".join(["order_id,email,date,timezone,total", *lines]))
     assert sorted(at.isoformat() for at in journeys.events["eventDate"]) == expected
+    apart = [line.replace(":00,", ":00,coupon,") for line in lines]
+    _, others = read("\n".join(["order_id,email,date,coupon,timezone,total", *apart]))
+    assert {at.isoformat() for at in others.events["eventDate"]} == {"2025-09-03T08:00:00+00:00"}
 
 
 def test_refunds_belong_to_the_sale_that_they_refer_to(read):
