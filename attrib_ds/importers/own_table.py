@@ -303,7 +303,11 @@ class OwnTable:
             # One column of instants needs no name.
             sure = ("instant", "moment")
             looser = [
-                name for points, name in found if points == 0 and any(map(self.profile[name].holds, sure))
+                name
+                for points, name in found
+                if points == 0
+                and evidence.weight("conversion", name) <= 0
+                and any(map(self.profile[name].holds, sure))
             ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
             self._check_equal(role, looser)

@@ -33,6 +33,11 @@ _ZONES: Final = {
     "eest": 3, "msk": 3, "jst": 9, "kst": 9, "est": -5, "edt": -4, "cdt": -5, "mst": -7, "mdt": -6,
     "pst": -8, "pdt": -7,
 }  # fmt: skip
+#: Zones by the first word of their names, such as Eastern Time (US & Canada).
+_ZONES_OF_AMERICA: Final = {
+    "Eastern": "America/New_York", "Central": "America/Chicago", "Mountain": "America/Denver",
+    "Pacific": "America/Los_Angeles",
+}  # fmt: skip
 _OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
 _CLOCK: Final = (
     r"(?:[\s,T:]*(?:(?:at|um|à|a "
@@ -209,6 +214,7 @@ def hours_of(zone: str) -> int | None:
 
 def in_zone(zone: str, at: str) -> str:
     """Return SQL of the instant of a time in a zone, such as CET or Europe/Paris; empty if unknown."""
+    zone = _ZONES_OF_AMERICA.get(zone.partition(" ")[0], zone) if " Time" in zone else zone
     if (hours := hours_of(zone)) is not None:
         return f"{at} - INTERVAL ({hours}) HOUR"
     return f"make_timestamp(epoch_us(timezone({literal(zone)}, {at})))" if zone in _zone_names() else ""
