@@ -467,7 +467,7 @@ def with_members(connection: duckdb.DuckDBPyConnection, source: Source, column: 
     except InvalidRequest:
         return source
     taken = {name.casefold() for name in source.columns}
-    named = [(f"{column}.{name}", *rest) for name, *rest in properties]
+    named = [(f"{column}.{name}", pointer, is_mixed) for name, pointer, is_mixed in properties]
     named = [each for each in named if each[0].casefold() not in taken]
     query = (
         f"SELECT whole.* EXCLUDE ({quoted(column)}), members.* EXCLUDE ({quoted(ROW)}) FROM "

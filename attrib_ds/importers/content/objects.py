@@ -93,12 +93,9 @@ def _names(value: Any) -> list[str] | None:
     """Return the names of columns in a list of them, or of objects that describe them."""
     if not isinstance(value, list) or len(value) < 2:
         return None
-    names = [each.get("name", each.get("id")) if isinstance(each, dict) else each for each in value]
-    return (
-        names
-        if all(isinstance(name, str) and name for name in names) and len({*names}) == len(names)
-        else None
-    )
+    given = [each.get("name") if isinstance(each, dict) else each for each in value]
+    names = [name for name in given if isinstance(name, str) and name]
+    return names if len({*names}) == len(value) else None
 
 
 def _cells(row: Any) -> Any:
