@@ -176,6 +176,11 @@ _ROLES: Final = {
         "currency": "Currency",
     },
 }
+#: Titles of columns that say how files are read.
+_READ: Final = {
+    "file": "File", "column": "Column", "role": "Is", "read_as": "Read as", "evidence": "Shown by",
+    "before": "In the file", "after": "As read",
+}  # fmt: skip
 _FOUND: Final = "(as found)"
 #: What to choose from where a file does not say how it is written, with the value of the argument.
 _DOUBTS: Final[dict[str, list[tuple[str, Any]]]] = {
@@ -267,9 +272,10 @@ def reading_of(form: Form) -> Any:
         preview = preview_files(
             value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
         )
-        clear = preview[(preview["role"] != "") & (preview["read_as"] != "not clear")]
-        columns = ["file", "column", "role", "read_as", "evidence", "before", "after"]
-        shown.value = elements.preview(clear[columns], "How the files are read")
+        # What is not clear is told beside the choice that answers it.
+        preview["evidence"] = preview["evidence"].mask(preview["read_as"] == "not clear", "")
+        used = preview.loc[preview["role"] != "", list(_READ)]
+        shown.value = elements.preview(used.rename(columns=_READ), "How the files are read")
     return shown
 
 

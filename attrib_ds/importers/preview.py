@@ -88,7 +88,9 @@ def preview_files(
     rows = [
         _row(table, column, chosen.columns, shared) for table in tables for column in table.source.columns
     ]
-    rows += [_doubt(tables, in_reading(doubt)) for doubt in dict.fromkeys(doubts)]
+    unclear = [_doubt(tables, in_reading(doubt)) for doubt in dict.fromkeys(doubts)]
+    asked_about = {(row.get("file"), row.get("column")) for row in unclear}
+    rows = [row for row in rows if (row["file"], row["column"]) not in asked_about] + unclear
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=TEXT).fillna("")
     frame.attrs["reading"] = own_journeys.reading_of(chosen, tables)
     return frame
