@@ -400,7 +400,9 @@ class OwnTable:
             parts = present
         if len(parts) > 1:
             return parts
-        found = self.best([*self.common("part_of_node"), *of_nodes, *parts])
+        # A campaign alone is a node of visits, but not of spend, which has the path to it.
+        alone = parts if self.argument == "touchpoints" else []
+        found = self.best([*self.common("part_of_node"), *of_nodes, *alone])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
 
