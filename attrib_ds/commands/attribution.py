@@ -186,7 +186,8 @@ def _read(options: argparse.Namespace) -> FilePaths:
         options.wrong_usage("--paths FILE cannot be combined with --touchpoints or --conversions")
     if options.paths is not None and options.aliases:
         options.wrong_usage("--alias OLD=NEW cannot be combined with --paths")
-    from attrib_ds.importers.own_paths import FilePaths, read_sequences, read_spend
+    from attrib_ds.importers.own_paths import FilePaths, read_sequences
+    from attrib_ds.importers.own_spend import read_all
     from attrib_ds.importers.reading import Formats
 
     if options.paths is not None:
@@ -194,11 +195,13 @@ def _read(options: argparse.Namespace) -> FilePaths:
         formats = Formats(decimal=options.decimal, encoding=options.encoding, sheet=options.sheet)
         shared: dict[str, Any] = {"columns": columns, "currency": _currency(options)}
         read = read_sequences(options.paths, formats=formats, separator=options.separator, **shared)
-        for file in options.spend or ():
-            sheet = replace(formats, sheet=options.spend_sheet)
-            spend, rejected = read_spend(file, formats=sheet, ignore_case=options.ignore_case, **shared)
-            read = read.with_spend(spend, rejected)
-        return read
+        if not options.spend:
+            return read
+        nodes = dict.fromkeys(read.paths.touches.select("node_id").distinct().to_pyarrow()[0].to_pylist(), "")
+        shared |= {"formats": replace(formats, sheet=options.spend_sheet), "ignore_case": options.ignore_case}
+        spend, rejected = read_all(options.spend, nodes, **shared)
+        every = pd.concat([read.rejected, rejected], ignore_index=True)
+        return replace(read, paths=read.paths.with_spend(spend), rejected=every)
     journeys = at.read_journeys(
         options.touchpoints,
         options.conversions,

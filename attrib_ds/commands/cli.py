@@ -185,7 +185,7 @@ def _add_credits(actions: Actions) -> None:
             for option, rows in sheets.items()
         ),
         _argument("--separator", default=" > ", help="separator of nodes in a path (default ' > ')"),
-        _path("--spend", "spend per node, or reports of ad platforms as they come", nargs="+"),
+        _path("--spend", "spend of campaigns, as pipelines and ad platforms write it", nargs="+"),
         _argument(
             "--conversion-page", metavar="PATH",
             help="page that counts as a conversion, such as /thank-you, if the touchpoints are page views or "

@@ -175,6 +175,7 @@ _ROLES: Final = {
         "quantity": "Quantity",
         "currency": "Currency",
     },
+    "spend": {"spend_node": "Campaign or channel of the spend", "spend": "Spend"},
 }
 #: Titles of columns that say how files are read.
 _READ: Final = {
@@ -224,13 +225,16 @@ def own_files() -> Form:
     words = {
         "touchpoints": ("Visits", "One row per visit or ad contact: person, channel, date."),
         "conversions": ("Conversions", "One row per order or lead: person, date and, if known, value."),
-        "spend": ("Spend", "What campaigns cost, as the platforms export it. It may be left out."),
+        "spend": (
+            "Spend",
+            "What campaigns cost, as platforms write it. Several files may be chosen.",
+        ),
         "columns": ("Columns", "Found by their names and values. Choose another if one is wrong."),
         "dayfirst": ("Dates such as 03/04/2025", "To be chosen if no date of a column shows it."),
         "decimal": ("Numbers such as 1.000", "To be chosen if no number of a column shows it."),
     }
     inputs: Inputs = {
-        **dict.fromkeys(("touchpoints", "conversions", "spend"), file),
+        **dict.fromkeys(_ROLES, file),
         **{name: partial(Choice, options=options) for name, options in _DOUBTS.items()},
         "columns": partial(ColumnChoice, files),
     }
@@ -250,13 +254,15 @@ def own_files() -> Form:
     choice: Any = form.control("columns")
 
     def credit() -> None:
-        chosen = [files[name].value is not None for name in _ROLES]
+        chosen = [files[name].value is not None for name in ("touchpoints", "conversions")]
         form.show_before(*([reading_of(form)] if all(chosen) else []), *choice.previews.values())
         if form.result is None and all(chosen):
             form.press()
 
     for control in files.values():
         control.watch_upload(credit)
+    # Returns of spend that is chosen last are shown at once, too.
+    files["spend"].watch_upload(lambda: form.press() if form.result is not None else None)
     # A run that failed for want of a choice is made again with it.
     for name in ("columns", *_DOUBTS):
         form.control(name).watch(lambda: credit() if form.has_run else None)
@@ -280,41 +286,44 @@ def reading_of(form: Form) -> Any:
 
 
 class FileInput(Control):
-    """An upload button for a file; its value is the path of a copy, or a path that was set."""
+    """An upload button for files; its value is the path of a copy, or paths of several, or what was set."""
 
     def __init__(self, form_field: form_fields.FormField) -> None:
         accepted = ".csv,.tsv,.parquet,.ndjson,.json,.xlsx"
-        self._upload = controls.upload_button(f"Choose the file of {form_field.label.lower()}", accepted)
+        label = f"Choose the file of {form_field.label.lower()}"
+        self._upload = controls.upload_button(label, accepted, multiple=not form_field.is_required)
         self._folder = tempfile.TemporaryDirectory(prefix="attrib-ds-")
         self._chosen = elements.html()
         heading = elements.html(f'<div class="widget-label">{form_field.label}</div>')
         super().__init__(form_field, heading, self._upload, self._chosen, watched=())
-        self._path: Path | None = None
+        self._paths: list[Path] = []
         self._on_upload: list[Callable[[], None]] = []
         self._upload.observe(lambda _: self._keep(), names="value")
 
     @property
-    def value(self) -> Path | None:
-        """Path of the file."""
-        return self._path
+    def value(self) -> Path | list[Path] | None:
+        """Path of the file, or of each of several."""
+        return self._paths if len(self._paths) > 1 else next(iter(self._paths), None)
 
     @value.setter
-    def value(self, path: Path | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._chosen.value = "" if self._path is None else elements.status(self._path.name)
+    def value(self, paths: Path | Sequence[Path] | None) -> None:
+        given = [paths] if isinstance(paths, str | Path) else paths or []
+        self._paths = [Path(path) for path in given]
+        self._chosen.value = elements.status(", ".join(path.name for path in self._paths)) if given else ""
         self.changed()
 
     @property
     def source(self) -> str:
-        """The file's name, for code that runs beside the file; the path if one was set."""
-        is_copy = self._path is not None and self._path.parent == Path(self._folder.name)
-        return repr(self._path.name if is_copy and self._path else str(self._path))
+        """The files' names, for code that runs beside them; the paths if those were set."""
+        names = [path.name if path.parent == Path(self._folder.name) else str(path) for path in self._paths]
+        return repr(names if len(names) > 1 else names[0])
 
     def _keep(self) -> None:
+        paths = []
         for name, content in uploads(self._upload):
-            path = Path(self._folder.name) / Path(name).name
-            path.write_bytes(content)
-            self.value = path
+            paths.append(Path(self._folder.name) / Path(name).name)
+            paths[-1].write_bytes(content)
+        self.value = paths
         for callback in self._on_upload:
             callback()
 
@@ -402,9 +411,10 @@ class ColumnChoice(Control):
         columns: tuple[str, ...] = ()
         found: dict[str, list[str]] = {}
         if file.value is not None:
+            shown = file.value[0] if isinstance(file.value, list) else file.value
             try:
                 searched = [role.removeprefix("conversion_") for role in roles]
-                columns, by_role, first, note = find_columns(file.value, searched)
+                columns, by_role, first, note = find_columns(shown, searched)
             except Exception as error:  # noqa: BLE001  (shown in the form)
                 self._problem.value = elements.alert(elements.error_message(error))
             else:
@@ -413,12 +423,13 @@ class ColumnChoice(Control):
                 found = {
                     role: by_role[each] for role, each in zip(roles, searched, strict=True) if each in by_role
                 }
-                label = f"{file.form_field.label}, first rows of {file.value.name}"
+                label = f"{file.form_field.label}, first rows of {shown.name}"
                 self.previews[name].value = elements.preview(first, f"{label} ({note})" if note else label)
         self._is_finding = True
         for role in roles:
             self._found[role] = found.get(role, [])
-            start = f"{' and '.join(found[role])} {_FOUND}" if role in found else f"none {_FOUND}"
+            none = "by its values" if role == "spend_node" else "none"
+            start = f"{' and '.join(found.get(role, [none]))} {_FOUND}"
             self._menus[role].options = [start, *columns]
             self._menus[role].value = start
         self._is_finding = False

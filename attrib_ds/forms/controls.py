@@ -495,9 +495,9 @@ def _distinct(values: pd.Series[str]) -> list[str]:
     return list(dict.fromkeys(present))[:_LIMIT]
 
 
-def upload_button(label: str, accept: str) -> Any:
-    """Return a button that uploads one file with one of the extensions accepted."""
-    button = ipywidgets.FileUpload(accept=accept, multiple=False, description=label)
+def upload_button(label: str, accept: str, *, multiple: bool = False) -> Any:
+    """Return a button that uploads one file, or several, with one of the extensions accepted."""
+    button = ipywidgets.FileUpload(accept=accept, multiple=multiple, description=label)
     button.add_class("attrib-button")
     return button
 

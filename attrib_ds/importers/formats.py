@@ -23,7 +23,8 @@ from attrib_ds.traffic.sessions import TIMEOUT
 
 #: Rows with the sum of others, which reports have above or below them.
 _TOTAL: Final = (
-    r"^((grand|overall|(deleted|removed) items?) )?(totals?|summe|gesamt(ergebnis)?)( of .*| ?:.*| -.*)?$"
+    r"^((grand|overall|(deleted|removed) items?) )?(totals?|(gesamt)?summe|gesamt(ergebnis)?|totale|totaux"
+    r"|totaal|totalt|suma|razem|toplam|合計|合计|总计)( of .*| ?:.*| -.*)?$"
 )
 _MAX_WORDS: Final = 10
 
@@ -47,24 +48,21 @@ class Format:
     reader: str = ""
     views: bool = False
     query: str = ""
-    sources: Sequence[str] = ()
-    media: Sequence[str] = ()
+    platform: str = ""
     advice: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an entry that could not be used."""
         kinds = {"touchpoints", "conversions", "spend", "summary", "events"}
-        needed = {"touchpoints": {"date"}, "conversions": {"date"}, "spend": {"spend", "campaign"}}
+        needed = {"touchpoints": {"date"}, "conversions": {"date"}}
         problems = [
             f"holds is {self.holds!r}; allowed: {', '.join(sorted(kinds))}"
             if self.holds not in kinds
             else "",
             *(f"role {role!r} is unknown" for role in self.roles if role not in {*COMMON_NAMES, "referrer"}),
             *(f"no column for the role {role!r}" for role in needed.get(self.holds, set()) - {*self.roles}),
-            "spend needs sources and media"
-            if self.holds == "spend" and not (self.sources and self.media)
-            else "",
+            "spend needs a platform" if self.holds == "spend" and not self.platform else "",
             "order needs the role 'value'"
             if self.order and not isinstance(self.roles.get("value"), str)
             else "",
@@ -93,20 +91,13 @@ class Format:
         source = self._without_footer(source)
         if self.order:
             source = self._without_lines(connection, source)
-        if self.sources or self.totals:
-            keys = [*self.role("campaign", source.columns), *self.role("user", source.columns)]
-            is_total = " OR ".join(
-                f"coalesce(regexp_matches(lower({source.word(name)}), {literal(_TOTAL)}), false)"
-                for name in dict.fromkeys([source.columns[0], *keys])
-            )
+        if self.totals:
+            keys = self.role("user", source.columns)
+            names = dict.fromkeys([source.columns[0], *keys])
+            totals = " OR ".join(is_total(source.word(name)) for name in names)
             is_empty = " AND ".join(f"coalesce({source.word(name)} IN ('--', '-'), true)" for name in keys)
-            source, count = _filtered(connection, source, f"NOT (({is_total}) OR ({is_empty}))")
+            source, count = _filtered(connection, source, f"NOT (({totals}) OR ({is_empty}))")
             left_out["row of totals" if count == 1 else "rows of totals"] = count
-            for name in self.role("spend", source.columns)[:1]:
-                # Google writes so for no spend.
-                spent = f"CASE WHEN {source.word(name)} = '--' THEN '0' ELSE {quoted(name)} END"
-                query = f"SELECT * REPLACE ({spent} AS {quoted(name)}) FROM {source.relation}"
-                source = _selected(connection, source, query)
         for columns, pattern in self.keep.items():
             for column in matching(columns, source.columns)[:1]:
                 word = source.word(column)
@@ -172,6 +163,11 @@ class Format:
         return source
 
 
+def is_total(word: str) -> str:
+    """Return SQL for whether a word names the sum of other rows."""
+    return f"coalesce(regexp_matches(lower({word}), {literal(_TOTAL)}), false)"
+
+
 def matching(names: str, columns: Iterable[str]) -> list[str]:
     """Return the columns with one of the names ``a|b``, in their order; a currency may follow the name.
 
@@ -219,6 +215,9 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
         If the rows of the format are something else.
     """
     fitting = {each.holds: each for each in known_formats() if each.fits(columns)}
+    platforms = {each.platform for each in known_formats() if each.holds == "spend" and each.fits(columns)}
+    if len(platforms) > 1:
+        del fitting["spend"]
     if argument in fitting or argument not in {"touchpoints", "conversions"}:
         return fitting.get(argument)
     if events := fitting.get("events"):

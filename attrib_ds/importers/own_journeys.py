@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import filecmp
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
-from itertools import combinations, product
-from pathlib import Path
+from itertools import product
 from typing import Any, Final
 
 import duckdb
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 from attrib_ds import sql_results
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, warn
-from attrib_ds.importers import exports, own_checks, own_paths, own_table
+from attrib_ds.importers import exports, own_checks, own_paths, own_spend, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
@@ -80,8 +78,10 @@ def read_journeys(
         Path of the page that tells of a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
         ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
     spend : str, Path or DataFrame, or a list of those, optional
-        Spend of nodes: reports of ad platforms as they come, or tables with a node and an amount. The paths
-        have it, so that :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
+        Spend of nodes, as pipelines and ad platforms write it. The node is the column whose values meet the
+        nodes of the touchpoints most; a column of platforms tells campaigns of one name apart. Rows of the
+        same node and day in several tables count once. The paths have the spend, so that
+        :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
         :func:`attrib_ds.credit_series` gives them by period.
     aliases : mapping of str to str, optional
         Present names of campaigns, channels and other nodes by their former names, such as
@@ -104,7 +104,8 @@ def read_journeys(
     InvalidRequest
         If a file, column or role does not exist, there are no touchpoints or no readable rows, identifiers of
         conversions are not unique, a flag is not a yes or no, the decimal mark or the encoding is unclear,
-        ``currency`` is not a currency, or ``aliases`` are blank, not text or lead back to themselves.
+        ``currency`` is not a currency, ``aliases`` are blank, not text or lead back to themselves, or two
+        tables of spend have different amounts of a node and day.
 
     Warns
     -----
@@ -114,7 +115,8 @@ def read_journeys(
         If no column of values is recognised among columns of numbers, an amount is below zero, a status tells
         of rows that are not paid, won or complete, or several users are in one cell.
     InputWarning
-        If every touchpoint occurs more than once, or rows of spend are in several files.
+        If every touchpoint occurs more than once, rows of spend are in several files, or names of spend meet
+        no node or several.
     InputWarning
         If a column beside the days looks like their times, but cannot be read as such.
     InputWarning
@@ -185,14 +187,14 @@ def _read_tables(
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
     present_names = Aliases(asked.aliases)
-    of_spend = partial(
-        own_paths.read_spend,
-        columns=named,
-        currency=currency,
-        formats=reading.formats("spend"),
-        ignore_case=reading.ignore_case,
-        aliases=present_names,
-    )
+    of_spend: dict[str, Any] = {
+        "columns": named,
+        "currency": currency,
+        "formats": reading.formats("spend"),
+        "ignore_case": reading.ignore_case,
+        "aliases": present_names,
+        "tables": tables,
+    }
     with_spend = partial(_with_spend, asked.spend, of_spend)
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", reading.formats("touchpoints"))
@@ -258,14 +260,8 @@ def _read_tables(
         _warn_of_conversions_without_users(table, events)
         _warn_of_strangers(journeys, used)
         _warn_of_spellings(connection)
-    journeys = replace(
-        journeys,
-        columns=used,
-        notes=(*notes, *journeys.notes),
-        groups=groups,
-        reading=reading_of(reading, tables),
-    )
-    journeys = with_spend(journeys)
+    journeys = replace(journeys, columns=used, notes=(*notes, *journeys.notes), groups=groups)
+    journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
     return journeys
 
@@ -274,12 +270,14 @@ def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Readin
     """Return a reading with what the values of the tables decided."""
     columns: dict[str, Named] = {}
     ways: dict[str, dict[str, Any]] = {"dayfirst": {}, "decimal": {}}
+    # Several files of spend may have different columns.
+    several = sum(table.argument == "spend" for table in tables) > 1
     for table in tables:
-        own = table.decided()
-        is_other = table.argument == "conversions"
-        for role, column in own.items():
-            of_conversions = f"conversion_{role}"
-            columns[of_conversions if is_other and of_conversions in OPTIONS else role] = column
+        before = {"conversions": "conversion_", "spend": "spend_"}.get(table.argument, "")
+        for role, column in table.decided().items():
+            called = f"{before}{role}" if f"{before}{role}" in OPTIONS else role
+            if table.argument != "spend" or ("spend" in called and not several):
+                columns[called] = column
         for name, way in table.written().items():
             ways[name][table.argument] = way
     decided: dict[str, Any] = {
@@ -362,39 +360,16 @@ def _conversions_in(
 
 def _with_spend(
     files: FrameOrPath | Sequence[FrameOrPath] | None,
-    read: Callable[..., Any],
+    options: Mapping[str, Any],
     journeys: journey_tables.Journeys,
 ) -> journey_tables.Journeys:
     """Return the journeys with the spend in files, a frame or several, and their rejected rows."""
     if files is None:
         return journeys
-    listed: Sequence[Any] = files if isinstance(files, list | tuple) else [files]
-    if any(_is_same(*pair) for pair in combinations(listed, 2)):
-        raise InvalidRequest("spend: two of the files are the same, so that their spend would count twice")
-    node, known = journeys.columns.get("touchpoints", {}).get("node"), set(journeys.nodes["_id"])
-    parts = [read(file, touchpoint_node=node, known_nodes=known) for file in listed]
-    rejected = pd.concat([rows for _, rows in parts], ignore_index=True)
-    if len(rejected):
-        journey_tables.warn_of_rejected(rejected)
-    _warn_of_overlap([spent for spent, _ in parts])
-    return replace(
-        journeys,
-        spend=own_paths.together([spent for spent, _ in parts]),
-        rejected=pd.concat([journeys.rejected, rejected], ignore_index=True),
-    )
-
-
-def _warn_of_overlap(parts: Sequence[pd.DataFrame]) -> None:
-    """Warn of spend that is in several files, since it counts twice."""
-    every = pd.concat([spent.drop_duplicates() for spent in parts], ignore_index=True)
-    repeated = every[every.duplicated() & (every["spend"] > 0)]
-    if len(repeated):
-        node, amount = repeated[["node_id", "spend"]].iloc[0]
-        warn(
-            f"spend: {len(repeated):,} {'row is' if len(repeated) == 1 else 'rows are'} in several files, "
-            f"such as {amount:,.2f} for {node!r}, and count several times. If reports overlap, leave out the "
-            "days of one",
-        )
+    nodes = dict(zip(journeys.nodes["_id"], journeys.nodes["type"], strict=True))
+    spend, rejected = own_spend.read_all(files, nodes, **options)
+    rejected = pd.concat([journeys.rejected, rejected], ignore_index=True)
+    return replace(journeys, spend=spend, rejected=rejected)
 
 
 #: Rows of a preview.
@@ -585,21 +560,11 @@ def _preferred(columns: list[list[str]]) -> list[str | None]:
 
 def _check_same(touchpoints: object, conversions: object) -> None:
     """Refuse one table as both, since each touchpoint would be a conversion; sheets may differ."""
-    if _is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
+    if own_table.is_same(touchpoints, conversions) and own_table.workbook_of(touchpoints) is None:
         raise InvalidRequest(
             "conversions: the same as the touchpoints, so that each touchpoint would be a conversion; leave "
             "out conversions if a column of flags, such as converted, says which rows are some"
         )
-
-
-def _is_same(first: object, second: object) -> bool:
-    """Return whether two files or frames have the same content."""
-    paths = [Path(rows).expanduser() for rows in (first, second) if isinstance(rows, str | Path)]
-    if len(paths) == 2:
-        return all(path.is_file() for path in paths) and filecmp.cmp(paths[0], paths[1], shallow=False)
-    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
-        return first.equals(second)
-    return first is second
 
 
 def _check_sheets(

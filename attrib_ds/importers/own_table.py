@@ -1,5 +1,6 @@
 """One file or frame of a user: columns found by role, rows read, and rows that cannot be read set aside."""
 
+import filecmp
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,7 @@ _KINDS: Final = {
     "value": ("amount",),
     "refund": ("amount",),
     "quantity": ("amount",),
+    "spend": ("amount",),
 }
 #: Names, folded, of amounts that are used if no other column has one.
 _WEAK: Final = {"subtotal", "price", "unitprice", "itemprice", "productprice", "lineitemprice"}
@@ -82,7 +84,7 @@ _TOTALS: Final = (
     "bounce_rate", "cost", "spend", "conversions",
 )  # fmt: skip
 #: Words in names of amounts that are parts of a unit of money.
-_UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros"}, 1_000_000))
+_UNITS: Final = (({"cents", "cent", "pence"}, 100), ({"micros", "micro"}, 1_000_000))
 #: Public files of paths write "conv" and "null".
 _YES: Final = ("1", "true", "yes", "t", "y", "1.0", "conv")
 _NO: Final = ("0", "false", "no", "f", "n", "0.0", "null", "none", "nan")
@@ -156,6 +158,11 @@ class OwnTable:
             name=self.name,
             has_people=bool(self.with_names(COMMON_NAMES["user"])),
         )
+        #: Ad platform whose report the table is.
+        self.platform = ""
+        if self.format is not None and self.format.holds == "spend":
+            self.say(self.format.name)
+            self.platform, self.format = self.format.platform, None
         if self.format is None and (value := next(filter(_is_value, self.source.columns), None)):
             raise errors.InvalidRequest(
                 f"{argument}: {value!r} looks like a value; if the header is missing, add a row of names"
@@ -310,10 +317,10 @@ class OwnTable:
                 and any(map(self.profile[name].holds, sure))
             ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
-            self._check_equal(role, looser)
+            self.check_equal(role, looser)
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
 
-    def _check_equal(self, role: str, columns: Sequence[str]) -> None:
+    def check_equal(self, role: str, columns: Sequence[str]) -> None:
         """Refuse two columns whose names speak for a role alike and whose values differ."""
         first, second = columns[:2]
         if evidence.weight(role, first) != evidence.weight(role, second):
@@ -558,16 +565,6 @@ class OwnTable:
         columns = [column for column in own if "email" in folded(column)] if own else self.common("email")
         return list(filter(self.is_filled, columns))
 
-    def find_node_like(self, other: Named | None, named: Mapping[str, Named]) -> list[str]:
-        """Return the columns of a node, those that another table uses if this one has them too."""
-        if "node" not in named and isinstance(other, str) and self.with_names([other]):
-            return self.with_names([other])
-        columns = self.find_node(named, called="spend_node")
-        if "node" in named or other is None or isinstance(other, str):
-            return columns
-        levels = {level_of(column) for column in other}
-        return [column for column in columns if level_of(column) in levels] or columns
-
     def find_steps(self, named: Mapping[str, Named]) -> list[str]:
         """Return the columns of the steps of wide journeys in order, or none if a column holds the path."""
         given = named.get("path")
@@ -771,9 +768,10 @@ class OwnTable:
         self.connection.execute(f"UPDATE {self.source.relation} SET {name} = {sql}")
         return name
 
-    def holds_instants(self, column: str) -> bool:
-        """Return whether every row has an instant or a day in a column."""
-        return bool(self.scalar(f"bool_and(({self._moment(column)}) IS NOT NULL)"))
+    def share_of_instants(self, column: str, *, beside: str) -> float:
+        """Return the share of instants and days in a column, of the rows with a value in another one."""
+        share = f"avg(CAST(({self._moment(column)}) IS NOT NULL AS INTEGER))"
+        return float(self.scalar(f"coalesce({share} FILTER ({self.source.word(beside)} IS NOT NULL), 1)"))
 
     def _clock(self, column: str) -> str:
         """Return SQL for a time of day as the interval since midnight, UTC by default; NULL if it is none."""
@@ -1286,6 +1284,16 @@ def _without_fraction(word: str) -> str:
 def _is_value(name: str) -> bool:
     """Return whether the name of a column is an instant or an address of a person."""
     return evidence.EMAIL.fullmatch(name) is not None or written_values.looks_like_instant(name)
+
+
+def is_same(first: object, second: object) -> bool:
+    """Return whether two files or frames have the same content."""
+    paths = [Path(rows).expanduser() for rows in (first, second) if isinstance(rows, str | Path)]
+    if len(paths) == 2:
+        return all(path.is_file() for path in paths) and filecmp.cmp(paths[0], paths[1], shallow=False)
+    if isinstance(first, pd.DataFrame) and isinstance(second, pd.DataFrame):
+        return first.equals(second)
+    return first is second
 
 
 def workbook_of(rows: object) -> Path | None:

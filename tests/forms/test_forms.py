@@ -326,6 +326,26 @@ def test_files_show_their_first_rows_and_then_the_credits(tmp_path):
     assert "Shopify orders" in shown(form).split('class="attrib-notes"')[1]
 
 
+def test_files_of_spend_give_returns(tmp_path):
+    (tmp_path / "visits.csv").write_text("user,source,medium,campaign,date\nu,google,cpc,Spring,2025-01-01\n")
+    (tmp_path / "orders.csv").write_text("user,date,value,currency\nu,2025-01-03,100,EUR\n")
+    form = forms.own_files()
+    form.value = {"touchpoints": tmp_path / "visits.csv", "conversions": tmp_path / "orders.csv"}
+    assert "roas" not in form.run().columns
+    upload(form.control("spend"), "spend.csv", b"Kampagne;Tag;Kosten (EUR)\nSpring;01.03.2025;40,00\n")
+    assert form.result["roas"].unique().tolist() == [2.5]
+    assert "spend='spend.csv'" in form.code
+    assert "Spend, first rows of spend.csv" in shown(form)
+    assert labelled(form.widget, "Spend").value == "Kosten (EUR) (as found)"
+    labelled(form.widget, "Campaign or channel of the spend").value = "Tag"
+    credits = form.run()
+    assert credits.loc[credits["node_id"] == "google/cpc/Spring", "roas"].isna().all()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(f"campaign,day,cost\nSpring,2025-01-0{len(name)},20\n")
+    form.value = {"spend": [tmp_path / "a.csv", tmp_path / "b.csv"], "columns": None}
+    assert form.control("spend").source == repr([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+
+
 def test_columns_are_chosen_by_file(tmp_path):
     (tmp_path / "visits.csv").write_text("who,channel,date\nu,search,2025-01-01\n")
     (tmp_path / "orders.csv").write_text("user,buyer,date\nv,u,2025-01-03\n")

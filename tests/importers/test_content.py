@@ -363,8 +363,8 @@ class TestRefused:
 
 
 def test_an_entry_of_formats_is_checked():
-    with pytest.raises(ValueError, match="'X': spend needs sources and media"):
-        formats.Format("X", "spend", ["a"], roles={"spend": "a", "campaign": "b"})
+    with pytest.raises(ValueError, match="'X': spend needs a platform"):
+        formats.Format("X", "spend", ["a"])
     with pytest.raises(ValueError, match="role 'usr' is unknown"):
         formats.Format("X", "conversions", ["a"], roles={"usr": "a", "date": "b"})
 

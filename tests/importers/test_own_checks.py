@@ -190,8 +190,13 @@ class TestLines:
         spend = pd.DataFrame({"channel": ["search", "email"], "date": DAYS, "spend": [10.0, 5.0]})
         with pytest.raises(InvalidRequest, match="spend: two of the files are the same"):
             at.read_journeys(CLICKS, orders(), spend=[spend, spend.copy()])
-        with pytest.warns(InputWarning, match="1 row is in several files, such as 10.00 for 'search'"):
-            at.read_journeys(CLICKS, orders(), spend=[spend, spend.head(1)])
+        with pytest.warns(InputWarning, match="1 row of the same node and day in several files"):
+            journeys = at.read_journeys(CLICKS, orders(), spend=[spend, spend.head(1)])
+        assert journeys.spend["spend"].tolist() == [10.0, 5.0]
+        with pytest.warns(InputWarning, match="1 row of the same node and amount in several files, without"):
+            at.read_journeys(
+                CLICKS, orders(), spend=[each.drop(columns="date") for each in (spend, spend[:1])]
+            )
         at.read_journeys(CLICKS, orders(), spend=[spend.head(1), spend.tail(1)])
 
 

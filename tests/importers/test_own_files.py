@@ -10,7 +10,8 @@ import pytest
 
 from attrib_ds import Reading, attribute, connect, conversion_paths, errors
 from attrib_ds.importers.own_journeys import read_journeys
-from attrib_ds.importers.own_paths import read_sequences, read_spend
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 
 TOUCHES = """customer_id,time,channel
 u,2025-01-01T10:00:00Z,search
@@ -330,7 +331,7 @@ def test_values_without_a_currency_get_the_one_that_is_given(write):
 
 def test_the_node_of_spend_can_be_one_of_the_parts_of_a_traffic_source(write):
     costs = write("costs.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,,5\n")
-    spend, _ = read_spend(costs, columns={"node": "utm_medium"})
+    spend, _ = read_spend(costs, columns={"spend_node": "utm_medium"})
     assert table(spend, "node_id", "spend") == [["cpc", 5.0]]
 
 

@@ -7,7 +7,8 @@ import pytest
 from support.own_files import read_files
 
 from attrib_ds import Reading, attribute, errors, read_ga4, read_journeys
-from attrib_ds.importers.own_paths import read_sequences, read_spend
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 from attrib_ds.importers.reading import Formats
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
@@ -213,22 +214,27 @@ class TestCase:
 
     def test_spend_has_the_spelling_of_the_touchpoints(self, tmp_path):
         (tmp_path / "spend.csv").write_text("channel,cost\nTV,5\nRadio,7\n")
-        spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"})
+        spend, _ = read_spend(tmp_path / "spend.csv", nodes={"tv": "channel", "Radio": "channel"})
         assert spend["node_id"].tolist() == ["tv", "Radio"]
         with pytest.warns(errors.InputWarning, match="'TV' with 5"):
-            spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"tv", "Radio"}, ignore_case=False)
+            spend, _ = read_spend(
+                tmp_path / "spend.csv", nodes={"tv": "channel", "Radio": "channel"}, ignore_case=False
+            )
         assert spend["node_id"].tolist() == ["TV", "Radio"]
 
     def test_spend_without_touchpoints_is_named(self, tmp_path):
-        (tmp_path / "spend.csv").write_text("channel,cost\ngoogle ads,5\nemail,7.5\nTotal,12.5\n")
-        said = r"'google ads' with 5.00 \(did you mean 'google_ads'\?\), 'Total' with 12.50 \(the sum of the others"
-        with pytest.warns(errors.InputWarning, match=said):
-            spend, _ = read_spend(tmp_path / "spend.csv", known_nodes={"google_ads", "email"})
+        (tmp_path / "spend.csv").write_text("channel,cost\nsaerch,5\nemail,7.5\nAll,12.5\nTotal,12.5\n")
+        said = r"'saerch' with 5.00 \(did you mean 'search'\?\), 'All' with 12.50 \(the sum of the others"
+        with (
+            pytest.warns(errors.InputWarning, match=said),
+            pytest.warns(errors.InputWarning, match="1 row of totals left out"),
+        ):
+            spend, _ = read_spend(tmp_path / "spend.csv", nodes={"search": "channel", "email": "channel"})
         assert spend["spend"].sum() == 25
 
     def test_the_columns_of_nodes_in_a_file_of_spend_can_be_named(self, tmp_path):
         (tmp_path / "spend.csv").write_text("medium,where,cost\nm,tv,5\n")
-        spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "kanal", "spend_node": "where"})
+        spend, _ = read_spend(tmp_path / "spend.csv", columns={"node": "medium", "spend_node": "where"})
         assert spend["node_id"].tolist() == ["tv"]
         (tmp_path / "spend.csv").write_text("where,cost\ntv,5\n")
         with pytest.raises(errors.InvalidRequest, match="'spend_node': COLUMN"):

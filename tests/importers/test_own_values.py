@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from attrib_ds import Reading, attribute, errors, read_journeys
-from attrib_ds.importers.own_paths import read_sequences, read_spend
+from attrib_ds.importers.own_paths import read_sequences
+from attrib_ds.importers.own_spend import read_spend
 
 CLICKS = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-01-01"]})
 
@@ -186,13 +187,13 @@ def test_spend_has_the_nodes_of_the_touchpoints(write, node_columns):
 
 
 @pytest.mark.slow
-def test_spend_follows_the_columns_of_the_touchpoints(write):
+def test_spend_follows_the_nodes_of_the_touchpoints(write):
     file = write("spend.csv", "utm_source,utm_medium,utm_campaign,cost\ngoogle,cpc,spring,5\n,,,7\n")
-    for touchpoints, node_id in [
-        ("utm_source", "google"),
-        (["source", "medium"], "google/cpc"),
-        ("channel", "google/cpc/spring"),
+    for nodes in [
+        {"google": "channel"},
+        {"google/cpc": "integration"},
+        {"google/cpc": "integration", "google/cpc/spring": "campaign"},
     ]:
-        spend, rejected = read_spend(file, touchpoint_node=touchpoints)
-        assert spend["node_id"].tolist() == [node_id]
+        spend, rejected = read_spend(file, nodes=nodes)
+        assert spend["node_id"].tolist() == list(nodes)[-1:]
         assert len(rejected) == 1

@@ -162,3 +162,36 @@ def test_a_preview_of_two_months_of_page_views_tells_where_they_came_from():
     roles = by_column(preview, "touchpoints")["role"].to_dict()
     assert roles == {"anonymous_id": "user", "timestamp": "date", "url": "page", "referrer": "referrer"}
     assert again.interactions["nodeId"].tolist() == ["bing/cpc"]
+
+
+def test_spend_is_shown_and_kept_with_the_rest(tmp_path):
+    clicks = pd.DataFrame(
+        {
+            "email": ["a@x.example", "b@x.example"],
+            "utm_source": "google",
+            "utm_medium": "cpc",
+            "utm_campaign": ["Spring", "Brand"],
+            "date": ["2025-03-20T10:00:00Z", "2025-03-21T10:00:00Z"],
+        }
+    )
+    orders = pd.DataFrame(
+        {"email": ["a@x.example"], "date": ["2025-04-01"], "revenue": [90.0], "currency": ["EUR"]}
+    )
+    (tmp_path / "spend.csv").write_text(
+        "Kampagne;Tag;Kosten (EUR)\nSpring;24.03.2025;1.040,00\nBrand;25.03.2025;2,50\n", encoding="utf-8"
+    )
+    preview = at.preview_files(clicks, orders, spend=tmp_path / "spend.csv")
+    spend = by_column(preview, "spend.csv")
+    assert spend["role"].to_dict() == {"Kampagne": "node", "Tag": "date", "Kosten (EUR)": "spend"}
+    assert spend.loc["Kosten (EUR)", ["read_as", "evidence"]].tolist() == ["decimal comma", "1.040,00"]
+    reading = preview.attrs["reading"]
+    assert reading.columns["spend_node"] == "Kampagne"
+    assert reading.columns["spend"] == "Kosten (EUR)"
+    # Read alone, these amounts may have three decimals.
+    (tmp_path / "spend.csv").write_text(
+        "Kampagne;Tag;Kosten (EUR)\nSpring;03.04.2025;1.000\n", encoding="utf-8"
+    )
+    with pytest.raises(InvalidRequest, match="may be in thousands"):
+        at.read_journeys(clicks, orders, spend=tmp_path / "spend.csv")
+    read = at.read_journeys(clicks, orders, spend=tmp_path / "spend.csv", reading=reading)
+    assert read.spend[["node_id", "spend"]].to_numpy().tolist() == [["google/cpc/Spring", 1000.0]]
