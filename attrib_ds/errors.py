@@ -183,7 +183,7 @@ def plain_number(got: object) -> Any:
 
 
 class Unauthorized(AttribError):
-    """No token, or one that no longer works."""
+    """The token is missing or no longer valid."""
 
     status = 401
 
@@ -201,7 +201,7 @@ class NotFound(_OfField, LookupError):
 
 
 class Conflict(_OfField):
-    """A key is taken, or a nonce was used for something else."""
+    """A key is already in use, or a nonce was used for something else."""
 
     status = 409
 
@@ -255,7 +255,7 @@ class ConfoundingWarning(UserWarning):
 
 
 class TruncatedUsers(UserWarning):
-    """The table of observed users lacks users without touchpoints."""
+    """The table of observed users does not list users without touchpoints."""
 
 
 class HoldoutWarning(UserWarning):

@@ -47,7 +47,7 @@ def sync(
     currency: str | None = None,
     timezone: str | None = None,
 ) -> Project:
-    """Mirror a project into an embedded one, or bring its mirror up to date.
+    """Mirror a project into an embedded one, or update its mirror.
 
     The first call reads all records, later calls new and changed ones. After an interruption, even a crash,
     the same call resumes where the last one stopped.
@@ -63,11 +63,11 @@ def sync(
         :func:`attrib_ds.search_interactions`; days are in ``timezone`` if it is given. An existing mirror
         reads the whole period from ``since`` again.
     overlap : str or timedelta, default "2D"
-        How much of the time before the last call to read again, for late records and clock differences; up
-        to 365 days.
+        Length of the period before the last call to read again, for late records and clock differences; up to
+        365 days.
     hits : bool, optional
-        Also mirror the hits of sessions, with one request per session. By default as in earlier calls, at
-        first False. Cannot be turned off for an existing mirror.
+        Also mirror the hits of sessions, with one request per session. By default as in earlier calls; False
+        in the first. Cannot be turned off for an existing mirror.
     personal : bool, optional
         Also mirror ``userData``, ``rawUserData`` and ``rawNodeData`` of interactions; default as for
         ``hits``. Personal values inside events are always mirrored.

@@ -199,7 +199,7 @@ def connect(
     read_only: bool = False,
     allow_insecure: bool = False,
 ) -> Project:
-    """Open a project, embedded or of a remote service.
+    """Open an embedded project, or a project of a remote service.
 
     Parameters
     ----------
@@ -213,23 +213,23 @@ def connect(
         Address of a remote service, with or without ``/api/v1``; by default ``ATTRIB_DS_URL``, then ``url``
         in ``config.toml`` in the user's configuration folder. With ``path`` the project is embedded.
     url_v2, auth_url : str, optional
-        Addresses of its second version, by default beside ``url``, and of its accounts, by default ``/auth``
-        at the same origin. ``ATTRIB_DS_URL_V2`` and ``ATTRIB_DS_AUTH_URL`` apply together with
-        ``ATTRIB_DS_URL``.
+        Addresses of the second version of the service (by default beside ``url``) and of its accounts (by
+        default ``/auth`` at the same origin). ``ATTRIB_DS_URL_V2`` and ``ATTRIB_DS_AUTH_URL`` apply together
+        with ``ATTRIB_DS_URL``.
     key : str, Path or mapping, optional
         The service account's key file, or its content; by default ``ATTRIB_DS_KEY``, then ``key`` in
         ``config.toml``. Services may accept events without one.
     routes : str or Path, optional
-        A TOML file with the methods and paths of a service that differ: ``[list_nodes]``, then
-        ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
+        A TOML file with the methods and paths of a service that differ from the default: ``[list_nodes]``,
+        then ``path = "/projects/{projectId}/sources"``; by default ``ATTRIB_DS_ROUTES``.
     page_size : int, optional
-        Records of a page that is requested of a remote service, 10,000 by default; fewer where the service or
-        a gateway refuses as many.
+        Number of records per request to a remote service, 10,000 by default. If the service or a gateway
+        refuses as many, fewer are requested.
     currency, timezone : str, optional
-        Of a new embedded project: three capital letters (ISO 4217) and an IANA name, by default ``"EUR"`` and
-        ``"UTC"``. They never change: for an existing project, other values are an error.
+        Currency (three capital letters, ISO 4217) and time zone (IANA name) of a new embedded project, by
+        default ``"EUR"`` and ``"UTC"``. They never change: other values are an error for an existing project.
     read_only : bool, default False
-        Open the file of an embedded project read-only; several processes may do so at once.
+        Open the file of an embedded project read-only. Several processes may do this at once.
     allow_insecure : bool, default False
         Allow ``http://`` for the address of another machine, although tokens and data are then readable on
         the network.
@@ -305,8 +305,8 @@ def open_tables(
     ----------
     backend : ibis backend
         An Ibis connection to DuckDB, Spark, PostgreSQL or ClickHouse, such as
-        ``ibis.pyspark.connect(session)`` or ``ibis.postgres.connect(host=..., database=...)``. Its session
-        should be in UTC, since it determines how instants with a time zone are read.
+        ``ibis.pyspark.connect(session)`` or ``ibis.postgres.connect(host=..., database=...)``. Set its
+        session to UTC: it determines how instants with a time zone are read.
     interactions : str or ibis.Table
         ``_id``, ``userId``, ``nodeId`` (text), ``startDate`` (timestamp); optionally ``type``,
         ``isBot``, ``trafficFilterId``, ``hitCount``, ``duration``, and the columns that filters use.
@@ -409,13 +409,13 @@ def open_hits(
         As for :func:`open_tables`. Sessions are kept in temporary tables while the project is in use.
     hits : str or ibis.Table
         ``trackerId``, ``pageUrl`` (text), ``date`` (timestamp), and the optional columns of raw hits as for
-        :func:`load`. Rows that break a rule are left out with a warning; of several with one ``hitId``, the
-        earliest counts.
+        :func:`load`. Rows that break a rule are left out with a warning. If several rows have the same
+        ``hitId``, the earliest counts.
     events : str or ibis.Table, optional
         As for :func:`open_tables`, with ``trackerId``, ``userId`` or both. ``userId`` is the id of a person,
-        such as a customer number, and null where nobody was identified. A session or an event without one
-        belongs to the person whom an event of its browser identified before, else to the first one
-        afterwards, else to the user ``trackerId <id>``.
+        such as a customer number, and null where nobody was identified. Without one, a session or an event
+        belongs to the person whom an earlier event of the same browser identified, else to the first person
+        identified afterwards, else to the user ``trackerId <id>``.
     spend : str or ibis.Table, optional
         As for :func:`open_tables`.
     columns : mapping of str to mapping, optional

@@ -405,39 +405,41 @@ def update_settings(
     ingest_keys : sequence of str, optional
         Keys for events without a token and for hits: a served project then accepts them only with one of
         these in the header ``X-Ingest-Key``, or in the ``data-key`` of the tracking script. A key can only
-        send, so it may stand in a web page. None by default.
+        send, so a web page may contain it. None by default.
     allowed_origins : sequence of str, optional
         Origins, such as ``"https://shop.example"``: a served project then accepts events without a token and
         hits only from pages of these. Any by default.
     excluded_referrers : sequence of str, optional
-        Hosts, with their subdomains, whose visitors return to the site: a hit with such a referrer opens no
-        session, and is direct if it begins one. Payment providers are known; none further by default.
+        Hosts, with their subdomains, from which visitors return to the site. A hit with such a referrer does
+        not open a session; if it begins one, it is direct. Payment providers are included; by default none
+        are added.
     domains : sequence of str, optional
         Domains of the site, with their subdomains, such as ``["shop.example", "checkout.example"]``: visitors
-        who come from one of them open no session, and links between them can carry the tracker id. The
-        registrable domain of the page is always one. None further by default.
+        who come from one of them do not open a session, and links between them can carry the tracker id. The
+        registrable domain of the page is included; by default none are added.
     traffic_filters : sequence of str, optional
         Filters of raw hits: ``"address:203.0.113.0/24"``, ``"referrer:spam.example"`` and
         ``"hostname:test.shop.example"`` with subdomains, ``"userAgent:Monitor"`` (contained, in any case).
         The first one that matches is the ``trafficFilterId`` of hits that arrive from then on, which searches
         leave out by default. None by default.
     anonymous_nodes_per_day : int, optional
-        Most traffic-source nodes that collected hits create on a day (UTC), up to 1,000,000; 10,000 by
-        default. Hits of further sources are credited to the node ``(other)`` below the nearest node there is.
+        Maximum number of traffic-source nodes that collected hits create per day (UTC), up to 1,000,000;
+        10,000 by default. Hits of other sources are credited to the node ``(other)`` below the nearest
+        existing node.
     respect_gpc : bool, optional
-        Whether a served project stores no lasting tracker id of a browser that sends Global Privacy Control:
-        each such hit is a visitor of its own. True by default.
+        Whether a served project respects Global Privacy Control: it stores no lasting tracker id, and each
+        hit of such a browser is a separate visitor. True by default.
     respect_dnt : bool, optional
         The same for browsers that send Do Not Track. False by default.
     visitor_of_the_day : bool, optional
-        Whether a served project recognises browsers that keep no id until the end of the day (in the
+        Whether a served project recognises browsers without a stored id, until the end of the day (in the
         project's time zone), by a hash of address and user agent with a secret of the day. True by default.
-        False makes each page that such a browser loads a visitor of its own.
+        If False, each page that such a browser loads is a separate visitor.
     anonymous_identification : bool, optional
-        Whether events that a served project accepts without a token identify users as those with one do. By
-        default (False) one with an email, phone or vendor's id of a user whom an event with a token has
-        identified is of a user apart, until an event with a token or ``merge_users`` joins them; it never
-        replaces the value of a field.
+        Whether events without a token identify users of a served project, as events with a token do. By
+        default (False), they do not if an event with a token has identified the user with this email, phone
+        or vendor's id: they belong to a separate user until an event with a token or ``merge_users`` joins
+        both. They never replace the value of a field.
 
     Returns
     -------
@@ -677,7 +679,7 @@ def list_audit(
 
 @takes_project
 def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
-    """Check the consistency of a project, and repair what its hits determine.
+    """Check a project's consistency, and repair what can be computed from its hits.
 
     Ids are unique and references exist; each received event is pending, processed or trashed; users,
     locations and counts agree with the records they are computed from; JSON is valid; and every block of the
@@ -723,9 +725,9 @@ def check(project: Project, *, repair: bool = False) -> pd.DataFrame:
 def compact(project: Project) -> pd.Series[Any]:
     """Rewrite the files of a project without the data of erased persons.
 
-    The service does so by itself within a day after :func:`attrib_ds.admin.delete_user`, while it runs.
-    Requests wait meanwhile; a gigabyte takes about 20 seconds, and as much free room on the disk. After a
-    crash the project has its former file or the new one.
+    The service does this within a day after :func:`attrib_ds.admin.delete_user`, while it runs. Requests wait
+    meanwhile; a gigabyte takes about 20 seconds, and as much free room on the disk. After a crash the project
+    has its former file or the new one.
 
     Parameters
     ----------
@@ -763,8 +765,8 @@ def compact(project: Project) -> pd.Series[Any]:
 def back_up(project: Project, path: str | Path) -> Path:
     """Copy a snapshot of a project into a new file.
 
-    Reads and writes continue meanwhile. The file appears once it is complete. It is a project file itself,
-    for ``attrib-ds restore`` and :func:`attrib_ds.connect`.
+    Reads and writes continue during the copy. The file appears once it is complete. It is a project file
+    itself, for ``attrib-ds restore`` and :func:`attrib_ds.connect`.
 
     Parameters
     ----------

@@ -129,8 +129,8 @@ def create_campaign(
     vendor_id : str
         The integration's ``vendorId``.
     campaign_slug : str
-        Its name in the URLs of landing pages, at most 255 characters. It becomes a slug as the text of
-        traffic does, such as ``spring-sale`` for ``Spring Sale``, which is unique in the integration, never
+        Its name in the URLs of landing pages, at most 255 characters. It is converted to a slug, as the text
+        of traffic is: ``Spring Sale`` becomes ``spring-sale``. The slug is unique in the integration, never
         changes, and is in :func:`attrib_ds.get_campaign`.
     name : str
         Display name.

@@ -74,8 +74,8 @@ def conversion_paths(
     event_type : str or sequence of str, optional
         References of the event types whose events are conversions.
     conversion_page : str, optional
-        Instead of ``event_type``: path of the page that tells of a conversion, such as ``"/thank-you"`` or
-        ``"/orders/*/thanks"``. Each visit with a view of it is one conversion, at its first view.
+        Instead of ``event_type``: path of the page that confirms a conversion, such as ``"/thank-you"`` or
+        ``"/orders/*/thanks"``. Each visit that views it is one conversion, at its first view.
     statistic : str, default "event-count"
         Statistic of the events that is credited beside the number of conversions, such as ``"turnover"``. An
         event without it is a conversion of value 0. Changes by later updates count as later amounts, at the
@@ -91,9 +91,9 @@ def conversion_paths(
         one lookback per type of interaction, such as ``{"session": "30D", "offline": "90D"}``, and
         ``"default"`` for the other types.
     where : Predicate, optional
-        On interactions, to select the eligible touchpoints; on events, to select the conversions; or on
-        users, to select those whose conversions and touchpoints count, as in :func:`search_users`. Bots and
-        filtered traffic are never eligible.
+        Condition on interactions, to select the eligible touchpoints; on events, to select the conversions;
+        or on users, to select those whose conversions and touchpoints count, as in :func:`search_users`. Bots
+        and filtered traffic are never eligible.
     audience : Predicate or mapping, optional
         Only conversions and touchpoints of these users: an audience as in :func:`search_users`, or a
         predicate on users beside a ``where`` on interactions or events. Users are selected when the paths are
@@ -111,11 +111,12 @@ def conversion_paths(
         Types of interactions in order of precedence: with ``("session", "offline")``, a window that has a
         session leaves out offline interactions. By default all count.
     reset : {"none", "same", "any"}, default "none"
-        Which earlier events of the user end a window, so that an interaction counts for the first of them
-        only: none; events of ``event_type`` that meet ``state`` and ``where``, in any period; or all events.
+        Which earlier events of the user limit a window, so that an interaction counts only for the first
+        event after it: none; events of ``event_type`` that meet ``state`` and ``where``, in any period; or
+        all events.
     anchor : {"event", "state"}, default "event"
-        Whether a window ends at the date of the event, so that later states do not change its path, or at the
-        date of the state.
+        Date at which a window ends: that of the event, so that later states do not change its path, or that
+        of the state.
     adjustments : sequence of str, optional
         Further statistics that are added to the value as later amounts, such as negative refunds; not
         ``statistic`` itself.
@@ -126,8 +127,8 @@ def conversion_paths(
         ``currency``, ``date`` (first day of the rate) and ``rate`` (value of one unit in ``in_currency``); by
         default the rates of the project, which are to its own currency.
     later_rate : {"original", "own"}, default "original"
-        Whether later amounts are converted at the date of their event, so that a full refund cancels it, or
-        at their own date.
+        Date at which later amounts are converted: that of their event, so that a full refund cancels it, or
+        their own.
 
     Returns
     -------

@@ -58,11 +58,11 @@ def send_events(
     events : DataFrame
         ``eventType`` (reference of an event type), unless ``event_type`` is given; ``eventDate`` (datetime or
         str, UTC without an offset; by default the time of reception; a day without a time stands for its end
-        in the project's time zone); ``trackerId`` (of the browser, which
-        links the event to its interactions); ``nonce``; and the data of the event, by the ``ingestionKey`` of
-        its event type: ``data.email``, ``data.turnover``, ``data.turnover.amount``. A missing cell is a
-        property that is not given. Without the column ``nonce``, a nonce is made of the content of the row,
-        which needs a date then.
+        in the project's time zone); ``trackerId`` (of the browser, which links the event to its
+        interactions); ``nonce``; and the data of the event, by the ``ingestionKey`` of its event type:
+        ``data.email``, ``data.turnover``, ``data.turnover.amount``. A missing cell is a property that is not
+        given. Without the column ``nonce``, a nonce is made from the content of the row, which then needs a
+        date.
     event_type : str, optional
         Event type of all rows.
     wait : bool, default True

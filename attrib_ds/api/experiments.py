@@ -44,8 +44,8 @@ def create_holdout(
     """Withhold a node from a random share of visitors or users.
 
     Afterwards pages ask whether to show its placement, with ``attrib.show(holdout)`` of the tracking script,
-    and :func:`attrib_ds.experiments.assign` draws for lists. Created again, a holdout can grow and change its
-    period: from whom it withheld so far, it still withholds.
+    and :func:`attrib_ds.experiments.assign` draws for lists. If you create it again, a holdout can grow and
+    change its period. It still withholds from the same users.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def create_holdout(
 
 @takes_project
 def list_holdouts(project: Project) -> pd.DataFrame:
-    """List the holdouts that the service draws.
+    """List the holdouts of a project.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def delete_holdout(project: Project, holdout: str) -> int:
 def assign(
     project: Project, ids: Frame | Iterable[str], *, holdout: str, column: str = "user_id"
 ) -> pd.DataFrame:
-    """Draw which ids of a list a holdout withholds its node from.
+    """Decide for each id of a list whether a holdout withholds its node.
 
     Use it for a list of e-mails or a retargeting audience. The draw depends on the project's key, the name of
     the holdout and the id alone, so it is the same each time and the same as that of a page. Nothing is
@@ -176,7 +176,7 @@ def assign(
     project : Project
         From :func:`attrib_ds.connect`.
     ids : DataFrame or iterable of str
-        Ids of users; or of trackers, as pages have them. A DataFrame has them in ``column``.
+        Ids of users, or of trackers, as in pages. A DataFrame has them in ``column``.
     holdout : str
         Name of the holdout, from :func:`attrib_ds.experiments.create_holdout`.
     column : str, default "user_id"

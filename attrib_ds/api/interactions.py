@@ -42,14 +42,14 @@ def search_interactions(
     project : Project
         From :func:`attrib_ds.connect`.
     where : Predicate, optional
-        On interactions: ``interaction("geo.countryCode") == "FR"``.
+        Condition on interactions, such as ``interaction("geo.countryCode") == "FR"``.
     nodes : Predicate, optional
-        On the traffic-source node: ``node("campaignName").contains("brand")``. The nodes below a matching
-        node match too.
+        Condition on the traffic-source node, such as ``node("campaignName").contains("brand")``. The nodes
+        below a matching node match too.
     since, until : datetime, date or str, optional
         Bounds of ``startDate``, both inclusive. A day such as ``"2025-04-01"`` stands for its start in
         ``since`` and for its end in ``until``, in the project's time zone; a remote service that does not
-        tell its time zone is taken to use UTC. Instants without an offset are UTC.
+        report its time zone is assumed to use UTC. Instants without an offset are UTC.
     columns : str or sequence of str, optional
         Properties to return; the name of an object (``"geo"``) stands for all of its properties. ``_id``
         always comes first. By default all but ``userData``, ``rawUserData`` and ``rawNodeData``.
@@ -364,15 +364,15 @@ def page_insights(
     project : Project
         From :func:`attrib_ds.connect`.
     page : str, optional
-        Only this page, such as ``"/thank-you"``, or those that a pattern with ``*`` stands for, such as
+        Only this page, such as ``"/thank-you"``, or the pages that match a pattern with ``*``, such as
         ``"/blog/*"``.
     group_by : str, optional
         What the visits are grouped by: ``"channel"`` or ``"campaign"`` of their source, or a property of
         interactions, such as ``"geo.countryCode"``.
     interval : str, optional
-        As in :func:`attrib_ds.interaction_insights`, but for ``custom``; that of the date of the view.
+        As in :func:`attrib_ds.interaction_insights`, except ``custom``. Intervals use the date of the view.
     where, nodes, filtered, bots
-        On the visits whose views count, as in :func:`attrib_ds.search_interactions`.
+        Conditions on the visits whose views count, as in :func:`attrib_ds.search_interactions`.
     since, until : datetime, date or str, optional
         Bounds of the date of the view, both inclusive. Days and instants are read as in
         :func:`attrib_ds.search_interactions`.
@@ -431,7 +431,7 @@ def funnel(
     filtered: bool | None = False,
     bots: bool | None = False,
 ) -> pd.DataFrame:
-    """Count the users, or visits, that take steps in order.
+    """Count the users or visits that take steps in order.
 
     Parameters
     ----------
@@ -440,13 +440,14 @@ def funnel(
     steps : sequence of str
         2 to 10 steps: pages as in :func:`attrib_ds.page_insights` (with a ``/`` or ``*``), and event types.
     window : str or timedelta, default "1D"
-        Longest time from the first step to the last one, by user: ``"30min"``, ``"12h"``, ``"7D"``; or
+        Longest time from the first to the last step of a user: ``"30min"``, ``"12h"``, ``"7D"``; or
         ``"session"``: all steps within one visit.
     group_by : str, optional
-        As in :func:`attrib_ds.page_insights`; of the visit of the first step.
+        As in :func:`attrib_ds.page_insights`, for the visit of the first step.
     where, nodes, filtered, bots
-        On the visits whose views are steps, as in :func:`attrib_ds.search_interactions`. Events count with
-        any visit, unless the window is a session; they have the group of their own visit if it is selected.
+        Conditions on the visits whose views are steps, as in :func:`attrib_ds.search_interactions`. Unless
+        the window is a session, events count with any visit. They have the group of their own visit if it is
+        selected.
     since, until : datetime, date or str, optional
         Bounds of the date of the first step, both inclusive; the window may end after them.
 

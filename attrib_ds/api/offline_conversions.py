@@ -53,9 +53,9 @@ def send_conversions(
     conversions : DataFrame
         One row per conversion.
     email : str
-        Column with email addresses, in any case: they are sent in lower case, in which users are matched. A
-        conversion without one, or with a placeholder such as ``(not set)``, is stored, but has no
-        touchpoints.
+        Column with email addresses, in any case. They are sent in lower case, because users are matched in
+        lower case. A conversion without one, or with a placeholder such as ``(not set)``, is stored, but has
+        no touchpoints.
     date : str
         Column with the dates of the conversions (datetime or str, UTC without an offset). A day without a
         time, such as ``"2025-01-31"`` or a column of midnights without a time zone, stands for its end in the
@@ -79,8 +79,8 @@ def send_conversions(
         Whether dates such as 03/04/2025 begin with the day (true) or the month (false). By default their rows
         are rejected.
     decimal : {".", ","}, optional
-        Decimal mark of numbers in text. By default a number such as 99,90 or 1,030.50 decides for its
-        column; a column with nothing but numbers such as 1.000 is refused.
+        Decimal mark of numbers in text. By default a number such as 99,90 or 1,030.50 decides for its column;
+        a column with only numbers such as 1.000 is refused.
     dry_run : bool, default False
         Only check the rows: nothing is stored, and no event type is created.
 

@@ -104,7 +104,7 @@ def export_interactions(
     filtered: bool | None = False,
     bots: bool | None = False,
 ) -> Path:
-    """Write interactions of a project to a Parquet file, however many there are.
+    """Write any number of interactions of a project to a Parquet file.
 
     The file appears once it is complete, and then replaces one of the same name.
 
@@ -176,9 +176,9 @@ def export_users(
     audience : str, mapping or Predicate, optional
         The id of an audience, or a condition as in :func:`attrib_ds.search_users`.
     format : {"csv", "xlsx", "parquet"}, optional
-        By default the ending of the file's name. XLSX needs the extra ``[excel]`` where the service runs, and
-        has room for 1,048,575 users. Parquet has the columns and dtypes of :func:`attrib_ds.search_users`,
-        and ignores the arguments below.
+        By default from the ending of the file name. XLSX needs the extra ``[excel]`` where the service runs,
+        and has room for 1,048,575 users. Parquet has the columns and dtypes of
+        :func:`attrib_ds.search_users`, and ignores the arguments below.
     delimiter : {",", ";", "\\t", "|"}, default ","
         Separator of the cells in CSV.
     encoding : {"utf-8", "utf-8-bom"}, default "utf-8"
@@ -364,26 +364,25 @@ def load(
     ----------
     project : Project
         From :func:`connect`. A remote project takes raw hits from a frame, a file or a folder of parts, in
-        portions of 20,000, each loaded once although it may be sent again; the key needs the scope
+        portions of 20,000. Each portion is loaded once, even if it is sent again. The key needs the scope
         ``hits:write``.
     interactions, hits, events, nodes, spend : DataFrame, pyarrow.Table, str or Path, optional
-        Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or
-        NDJSON file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the
-        columns ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``,
-        ``event.<key>`` and ``user.<key>``. They need no event type; only sending events does
-        (:func:`attrib_ds.create_event_type`), and reading them by the same columns instead of as JSON text.
-        Spend is a table of outlays (``campaignId``, ``amount.amount``,
-        ``amount.currency``, ``startDate``, ``endDate``).
+        Rows with the columns of the resources (dotted, ``geo.city``), or the path of a Parquet, CSV or NDJSON
+        file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the columns
+        ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``, ``event.<key>``
+        and ``user.<key>``. You can load them without an event type (:func:`attrib_ds.create_event_type`). You
+        need one to send events, and to read them in the same columns instead of as JSON text. Spend is a
+        table of outlays (``campaignId``, ``amount.amount``, ``amount.currency``, ``startDate``, ``endDate``).
 
-        Hits are of loaded sessions (``sessionId``), or raw: with ``trackerId``, the id of the browser,
+        Hits belong to loaded sessions (``sessionId``), or are raw: with ``trackerId``, the id of the browser,
         ``date`` and ``pageUrl``, and optionally ``hitId`` (a UUID), ``referrer``, ``userAgent``, ``hitType``,
-        ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an
-        :class:`hits.AccessLog`, :class:`hits.GA4` or :class:`hits.Snowplow`. Raw hits become sessions, each
-        with the node of its traffic source and its user, whatever the order in which they are loaded. A hit
-        without ``hitId`` is identified by its content and skipped if it is stored already. Raw hits may also
-        be a folder of Parquet files, such as the parts that ``attrib-ds collect`` writes, or a bucket
-        (``s3://bucket/shop/hits``): each file that the project has not read is loaded, 250,000 rows or more
-        in a transaction that remembers which files they were. ``counts`` has their number as ``parts``.
+        ``timezoneOffset``, ``isBot``, ``ip``, ``geo.*`` and ``asn.*``; or an :class:`hits.AccessLog`,
+        :class:`hits.GA4` or :class:`hits.Snowplow`. Raw hits become sessions, each with the node of its
+        traffic source and its user, whatever the order in which they are loaded. A hit without ``hitId`` is
+        identified by its content and skipped if it is stored already. Raw hits may also be a folder of
+        Parquet files, such as the parts that ``attrib-ds collect`` writes, or a bucket
+        (``s3://bucket/shop/hits``): each file that the project has not read is loaded, in transactions of
+        250,000 rows or more that also record their files. ``counts`` has their number as ``parts``.
     replace : bool, default False
         Whether rows replace stored records with the same ids, unless the stored record has a later change;
         unchanged rows are not counted. By default such rows are rejected.

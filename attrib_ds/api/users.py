@@ -39,8 +39,8 @@ def search_users(
         ``eventCount``, ``interactionCount``, ``firstEventDate`` or ``audienceIds``. ``_id`` always comes
         first.
     where : Predicate, optional
-        On users: ``user("fields.email").contains("@example.com")``. A field with several values matches if
-        any value does; a negative comparison, if none does.
+        Condition on users, such as ``user("fields.email").contains("@example.com")``. A field with several
+        values matches if any value matches. A negative comparison matches if no value does.
     audience : mapping or Predicate, optional
         A condition as in :func:`create_audience`; ``{"type": "audience", "operator": "in", "value": [id]}``
         stands for an existing audience.

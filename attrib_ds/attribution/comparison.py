@@ -37,8 +37,8 @@ def compare_orders(
 ) -> pd.DataFrame:
     """Compare Markov orders by cross-validation over users.
 
-    A chain of higher order always fits the paths it was estimated from better. What counts is the likelihood
-    of the paths of other users, so each group of users is left out in turn.
+    A chain of higher order always fits its own paths better. What counts is the likelihood of the paths of
+    other users, so each group of users is left out in turn.
 
     Parameters
     ----------

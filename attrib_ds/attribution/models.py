@@ -26,7 +26,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class Model:
-    """Base of every attribution model: a frozen value with a name, to compare, hash and print.
+    """Base class of every attribution model: a frozen value to compare, hash and print.
 
     Examples
     --------
@@ -312,7 +312,7 @@ class PositionBased(Model):
 
 @dataclass(frozen=True)
 class Participation(Model):
-    """Credit every node of the path with the whole conversion, once; credits add up to more than one.
+    """Credit every node of the path once with the whole conversion; credits add up to more than one.
 
     Examples
     --------
@@ -555,8 +555,9 @@ class Markov(SequenceModel):
     Parameters
     ----------
     order : int, default 1
-        Number of preceding touchpoints that the next step depends on, 1 to 9. From the length of the longest
-        path on, the removal effect of a node is the share of conversions whose path contains it.
+        Number of preceding touchpoints that the next step depends on, 1 to 9. If the order is at least the
+        length of the longest path, the removal effect of a node is the share of conversions whose path
+        contains it.
     nulls : bool, default True
         Whether to include null paths, if the paths have them. Without them every walk converts, and the
         removal effect of order 1 only measures how many walks reach the node.
@@ -710,8 +711,9 @@ class DiscreteHazard(PathModel):
     step : str or timedelta, default "1D"
         Length of a period, above 0.
     scale : {"auto", "periods", "sessions"}, default "auto"
-        Where people convert. By default, sessions if more than half of the conversions come within 30 minutes
-        of a touchpoint, also of those that the most frequent last node does not precede.
+        Whether people convert in periods or in sessions. By default, in sessions if more than half of the
+        conversions come within 30 minutes of a touchpoint, also of those that the most frequent last node
+        does not precede.
     interactions : bool, default False
         Whether pairs of nodes have interaction terms.
     covariates : tuple of str, optional
@@ -719,8 +721,8 @@ class DiscreteHazard(PathModel):
         values.
     activity : bool, default True
         Whether to adjust for how active users are: for their rate of touchpoints of all kinds so far, as
-        expected of them if rates have a gamma distribution. Active users meet more of everything, and may buy
-        more anyway.
+        expected of them if rates have a gamma distribution. Active users have more touchpoints of all kinds,
+        and may buy more anyway.
     shrinkage : float, default 0.01
         Ridge penalty of a standardised effect, of activity, and of a period's deviation from the trend, per
         conversion; 0 or more.

@@ -396,7 +396,7 @@ def _menu(label: str, options: list[str], chosen: str | None) -> Any:
 
 @takes_project
 def overview(project: Project) -> OverviewPage:
-    """Make a page on what brought the conversions of a period.
+    """Make a page that shows what led to the conversions of a period.
 
     Parameters
     ----------

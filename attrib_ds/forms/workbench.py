@@ -251,7 +251,7 @@ def workbench(query: str = "") -> Workbench:
 
 
 def connection() -> Form:
-    """Make a form that opens an embedded project or one of a remote service.
+    """Make a form that opens an embedded or a remote project.
 
     Returns
     -------

@@ -60,37 +60,36 @@ def read_journeys(
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
         known services are read as they come, with a warning that says which rows count.
     conversions : str, Path or DataFrame, or a list of those, optional
-        One row per conversion; of one in several files, the latest state counts. Without it,
+        One row per conversion. If several files have it, the latest state counts. Without this table,
         touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a
         period without conversions.
     reading : Reading, optional
-        What the values of the files leave open, such as the order of day and month, or what is to be read in
-        another way; :func:`attrib_ds.preview_files` shows how the files are read.
+        How to read the files: what their values leave open, such as the order of day and month, or what you
+        want to change. :func:`attrib_ds.preview_files` shows how they are read.
     currency : str, optional
-        Currency of values that have none: a code of ISO 4217, or a sign of one currency, such as €. Values
-        of unknown currency have no ROAS beside spend in one.
+        Currency of values that have none: a code of ISO 4217, or a sign of one currency, such as €. Values of
+        unknown currency have no ROAS if spend has a currency.
     event_type : str, default "conversion"
         Event type of the conversions in a project.
     channels : DataFrame, optional
-        Rules that assign each node its channel, from :func:`channel_rules`; by default as they are, and the
-        node itself if it is not made of a source and medium.
+        Rules that assign each node its channel, from :func:`channel_rules`; by default unchanged. A node that
+        is not made of a source and medium is its own channel.
     conversion_page : str, optional
-        Path of the page that tells of a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
-        ``touchpoints`` has page views or is an access log: each visit with a view of it is one conversion.
+        Path of the page that confirms a conversion, such as ``"/thank-you"`` or ``"/orders/*/thanks"``, if
+        ``touchpoints`` has page views or is an access log. Each visit that views it is one conversion.
     spend : str, Path or DataFrame, or a list of those, optional
         Spend of nodes, as pipelines and ad platforms write it. The node is the column whose values meet the
         nodes of the touchpoints most; a column of platforms tells campaigns of one name apart. Rows of the
         same node and day in several tables count once. The paths have the spend, so that
-        :func:`attrib_ds.attribute` gives costs and returns. If every row is that of a day,
+        :func:`attrib_ds.attribute` gives costs and returns. If every row has a day,
         :func:`attrib_ds.credit_series` gives them by period.
     aliases : mapping of str to str, optional
-        Present names of campaigns, channels and other nodes by their former names, such as
-        ``{"spring sale": "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and
-        ``_`` do not count. A name that was changed twice has the last one.
+        Present names of campaigns, channels and other nodes by their former names, such as ``{"spring sale":
+        "summer sale"}``, in the touchpoints and in the spend. Case, white space, ``-`` and ``_`` do not
+        count. If a name was changed twice, the last one counts.
     statuses : mapping of str to bool, optional
-        Whether conversions with a status count, by the status, such as ``{"pending": False}``. By
-        default those that were cancelled, refunded, voided, refused, failed, expired or lost do not, nor do
-        tests and drafts.
+        Which statuses count, such as ``{"pending": False}``. By default, conversions that were cancelled,
+        refunded, voided, refused, failed, expired or lost do not count, nor do tests and drafts.
 
     Returns
     -------

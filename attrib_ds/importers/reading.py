@@ -53,10 +53,10 @@ class Formats:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How files of touchpoints, conversions and spend are understood.
+    """How to read files of touchpoints, conversions and spend.
 
-    A reading is what a user decides about files; what it leaves open, the files decide.
-    :func:`attrib_ds.preview_files` and ``journeys.reading`` have the whole one that was found.
+    A reading has the decisions of a user; the files decide the rest. :func:`attrib_ds.preview_files` and
+    ``journeys.reading`` have the complete reading.
 
     Parameters
     ----------
@@ -65,23 +65,23 @@ class Reading:
         ``value``, ``refund``, ``quantity``, ``currency``), for columns that are not found by their names and
         values; ``conversion_user`` and ``conversion_date`` if conversions have others than touchpoints;
         ``spend`` and ``spend_node`` for files of spend. The amounts of ``refund`` are subtracted from the
-        values. By default the users are those of a column that both tables have, if there is one, and devices
-        are used beside users. Several columns for ``node`` make a tree: those of a source, medium, campaign,
-        ad group, ad or keyword as in exports, others as the levels channel, campaign, adset, ad and keyword,
-        in the order given. By default a column of nodes or channels, else the columns of source, medium and
-        campaign. A day and a time of day in two columns are one instant (``{"date": ["day", "clock"]}``).
-        Times without an offset are UTC. Prices of one piece (``price``, ``unit_price``) beside a column of
-        quantities are multiplied; with ``value`` named, only if ``quantity`` is named too.
+        values. By default users are in a column that both tables have, if there is one, and devices are used
+        too. Several columns for ``node`` make a tree: those of a source, medium, campaign, ad group, ad or
+        keyword as in exports, others as the levels channel, campaign, adset, ad and keyword, in the order
+        given. By default a column of nodes or channels, else the columns of source, medium and campaign. A
+        day and a time of day in two columns are one instant (``{"date": ["day", "clock"]}``). Times without
+        an offset are UTC. Unit prices (``price``, ``unit_price``) are multiplied by a column of quantities;
+        if you name ``value``, only if you also name ``quantity``.
     dayfirst : bool or mapping of str to bool, optional
         Whether dates such as 03/04/2025 begin with the day (true) or the month (false), for all files or by
-        file (``"touchpoints"``, ``"conversions"``, ``"spend"``). By default a date that reads one way only
-        decides for its column; if there is none, the dates are refused.
+        file (``"touchpoints"``, ``"conversions"``, ``"spend"``). By default, a date with only one reading
+        decides for its column. Without such a date, the dates are refused.
     decimal : {".", ","} or mapping of str to {".", ","}, optional
         Decimal mark of numbers in text, for all files or by file. By default a number such as 99,90 or
-        1,030.50 decides for its column; a column with nothing but numbers such as 1.000 is refused.
+        1,030.50 decides for its column; a column with only numbers such as 1.000 is refused.
     encoding : str or mapping of str to str, optional
         Encoding of files of text that are neither UTF-8 nor UTF-16, such as ``"cp1252"`` of Windows, for all
-        files or by file. By default the one in which their words are words; ``"utf-8"`` rejects the rows that
+        files or by file. By default the encoding that gives real words; ``"utf-8"`` rejects the rows that
         cannot be read.
     sheet, conversion_sheet, spend_sheet : str, optional
         Sheets of the touchpoints, of the conversions and of the spend in XLSX files; by default the first.

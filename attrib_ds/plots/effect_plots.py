@@ -42,7 +42,7 @@ def effects(
     ----------
     effects : DataFrame
         As ``estimate_effects(...).table()`` returns it: ``node_id``, ``node_name``, ``currency``, ``caused``,
-        ``low``, ``high`` and, to be drawn too, ``credited``; or as ``compare`` returns it, with the column
+        ``low``, ``high`` and optionally ``credited``; or as ``compare`` returns it, with the column
         ``result``. The ``plot()`` of a result calls this function.
     controls : sequence of str, optional
         Negative controls, which stand below the other nodes on a grey background.

@@ -366,7 +366,7 @@ _DELAY: Final = "state-delay-"
 
 
 def funnel(insights: Frame, *, steps: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the number of events and of those that reached each state.
+    """Draw the number of events, and how many reached each state.
 
     Parameters
     ----------

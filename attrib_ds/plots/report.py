@@ -71,11 +71,11 @@ def report(
         Label of the model whose credit is shown first; by default the one nearest to the middle of all
         models, which the report says.
     days : int, optional
-        Length of the period that the report is of, such as 7 for the last week, which is compared with the
-        one before it. It ends on the last day that the paths cover, with their touchpoints and spend. Models
-        are computed anew for it; credits under models with settings, or rolled up, stay those of all days,
-        and the report says so. By default the report is of all days and compares the longest of 364, 182, 84,
-        28 and 7 days that the data hold twice.
+        Number of days that the report covers, such as 7 for the last week, which it compares with the days
+        before. They end on the last day that the paths cover, with their touchpoints and spend. Models are
+        computed again for them. Credits of models with settings, and rolled-up credits, stay those of all
+        days, and the report says so. By default, the report covers all days and compares the longest of 364,
+        182, 84, 28 and 7 days that the data contain twice.
     title : str, default "Credited conversions"
         Heading of the page.
     notes : sequence of str, optional

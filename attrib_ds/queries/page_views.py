@@ -197,7 +197,7 @@ def count_funnel(
     *,
     nodes: ir.Table,
 ) -> Answer:
-    """Count the users, or visits, that take steps in order.
+    """Count the users or visits that take steps in order.
 
     Parameters
     ----------

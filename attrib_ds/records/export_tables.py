@@ -375,7 +375,8 @@ class AccessLog:
         Files in the combined log format of Apache and nginx, also with the virtual host in front and with
         ``.gz``. Files may overlap: a request that was loaded before is not counted again.
     site : str
-        Origin of the pages, such as ``https://shop.example``; of lines with a virtual host, the scheme only.
+        Origin of the pages, such as ``https://shop.example``; for lines with a virtual host, only the scheme
+        counts.
     statuses : tuple of int, default (200, 304)
         Statuses of the responses that are page views.
     static : tuple of str

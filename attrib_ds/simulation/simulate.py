@@ -134,7 +134,7 @@ class Simulation:
 def simulate(
     scenario: str | Scenario, *, users: int, seed: int, holdout: float = 0.0, start: str = "2025-01-01"
 ) -> Simulation:
-    """Simulate journeys with known causal effects, for the evaluation of models.
+    """Simulate journeys with known causal effects, to evaluate models.
 
     Every user is simulated for ``scenario.days`` days: intent rises and falls, channels reach users, users
     search and visit directly, and convert at most once, with a hazard that earlier exposures have raised.

@@ -251,7 +251,7 @@ def default_rules() -> pd.DataFrame:
 
 
 def channel_rules() -> pd.DataFrame:
-    r"""Return the default channel rules, as a table to change and pass on.
+    r"""Return the default channel rules as a table that you can change.
 
     They follow the published definitions of the default channel group of Google Analytics 4, with a channel
     for AI assistants and for webmail. Search engines, social networks and assistants are those of Matomo's
@@ -295,10 +295,10 @@ def assign_channels(
     ----------
     frame : DataFrame or ibis.Table
         With a source, medium, campaign or referrer, under these names, those of UTM parameters, or the names
-        in exports of Snowplow and Segment. A visit with a referrer only has the referrer's host as source
-        and the medium ``referral``.
+        in exports of Snowplow and Segment. If a visit has only a referrer, its source is the referrer's host
+        and its medium is ``referral``.
     rules : DataFrame, optional
-        From :func:`channel_rules`, changed or not; by default as it is.
+        From :func:`channel_rules`, changed or not; by default unchanged.
     columns : mapping of str to str, optional
         Columns of ``source``, ``medium``, ``campaign`` and ``referrer`` with other names.
 

@@ -35,8 +35,8 @@ def report_returns(credits: Frame, spend: Frame) -> pd.DataFrame:
         From :func:`attribute`.
     spend : DataFrame
         One row or more per node, which are summed: ``node_id`` (str), ``spend`` (number, 0 or more) and
-        ``currency`` (str), in every row or in none: without it, spend is in the currency of the conversions,
-        of which there must be one.
+        ``currency`` (str), in every row or in none. Without it, spend is in the currency of the conversions,
+        which must be the only one.
 
     Returns
     -------

@@ -42,7 +42,7 @@ def unavailable(reason: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects:
-    """Conversions that nodes caused, as a model or an experiment estimates them.
+    """Conversions that nodes caused, estimated by a model or an experiment.
 
     Results of :func:`attrib_ds.estimate_effects`, :func:`attrib_ds.experiments.holdout_effects` and of their
     methods. They are frozen and pickle. What a result does not have raises

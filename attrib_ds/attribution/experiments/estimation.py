@@ -61,8 +61,8 @@ def estimate_effects(
     ----------
     paths : Paths
         Paths with dates and null paths, preferably with the observation period of every user
-        (``Paths.from_frames(users=...)``). Without it, or if it lacks the users who were never touched, users
-        count as observed from their first touchpoint to the last date, and conversions without an earlier
+        (``Paths.from_frames(users=...)``). Without it, or if it lacks users without touchpoints, users count
+        as observed from their first touchpoint to the last date, and conversions without an earlier
         touchpoint as baseline.
     model : DiscreteHazard or str, default "discrete_hazard"
         Model of effects, or its name.
@@ -70,7 +70,7 @@ def estimate_effects(
         Negative controls: nodes known to have no effect, such as organic and direct. If the model estimates
         effects for them, it is confounded, and a warning says so.
     covariates : sequence of str, optional
-        Columns of the observed users to adjust for; those of the model by default, which are all.
+        Columns of the observed users to adjust for; by default those of the model, which are all.
     conventional : Model or str, default "linear"
         Model whose credit is reported for comparison, such as a rule.
 

@@ -51,8 +51,8 @@ def holdout_effects(
     withheld : DataFrame or path of a Parquet file
         One row per user and node: ``user_id``, ``node_id`` and optionally
 
-        - ``withheld`` (bool): whether the node was withheld from the user; rows of the others say who took
-          part, as :func:`attrib_ds.experiments.assign` returns them. Without the column, the node was
+        - ``withheld`` (bool): whether the node was withheld from the user; rows with False list the other
+        participants, as :func:`attrib_ds.experiments.assign` returns them. Without the column, the node was
           withheld from all users listed, and all users of ``Paths.from_frames(users=...)`` took part.
         - ``since``, ``until`` (timestamps, both included): the window in which conversions count. Without
           ``withheld``, that of a node's users holds for all others.
@@ -71,10 +71,10 @@ def holdout_effects(
         adjusted.
     cluster : str, optional
         Column of ``Paths.from_frames(users=...)`` whose values were drawn as a whole, such as regions, stores
-        or households: users of a cluster are alike, and few clusters say less than many users. Standard
-        errors are then robust to that, with a t distribution whose degrees of freedom follow from the number
-        of clusters. ``"user_id"`` says that users were drawn one by one; by default, that is assumed unless
-        the data contradict it.
+        or households: users of a cluster are alike, so few clusters say less than many users. Standard errors
+        are robust to that, with a t distribution whose degrees of freedom follow from the number of clusters.
+        ``"user_id"`` says that users were drawn one by one; by default, that is assumed unless the data
+        contradict it.
 
     Returns
     -------

@@ -68,9 +68,8 @@ def plan_holdout(
     confidence : float, default 0.95
         Level of the interval, between 0 and 1.
     cluster : str, optional
-        Column of ``Paths.from_frames(users=...)`` whose values are withheld from as a whole, such as regions.
-        The clusters of the past period show how much they differ; ``share`` and ``withheld`` are then of
-        clusters.
+        Column of ``Paths.from_frames(users=...)`` whose values are withheld as a whole, such as regions. The
+        clusters of the past period show how much they differ. ``share`` and ``withheld`` then count clusters.
 
     Returns
     -------

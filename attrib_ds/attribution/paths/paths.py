@@ -31,7 +31,7 @@ Bound: TypeAlias = datetime | date | str | None
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Paths:
-    """The touchpoints before each conversion, as lazy tables that are computed where the data is.
+    """The touchpoints before each conversion, as lazy tables that are computed where the data are.
 
     Make them with :func:`attrib_ds.conversion_paths`, :meth:`from_frames` or :meth:`from_sequences`, and pass
     them to :func:`attrib_ds.attribute`.
@@ -154,7 +154,8 @@ class Paths:
             Column of conversions; ``"value"`` if it exists.
         currency : str, optional
             Column of conversions, or a code such as ``"EUR"`` for values without a currency; by default the
-            column ``"currency"`` if it exists. Values of unknown currency have no ROAS beside spend in one.
+            column ``"currency"`` if it exists. Values of unknown currency have no ROAS if spend has a
+            currency.
         columns : mapping of str to str, optional
             Further columns by meaning. Of touchpoints: ``"touch"``, unique ids, which order touchpoints of
             the same instant (by default node ids do); ``"type"``, such as click or view (by default a column
