@@ -21,6 +21,25 @@ COMMON_NAMES: Final = {role: names.split() for role, _, names in _ROWS}
 GROUPS: Final = ("country", "device_type")
 
 
+#: Objects in which exports and APIs put a whole row.
+_WRAPPERS: Final = re.compile(
+    r"((_source|_airbyte_data|attributes|properties|event_properties|node|fields|document|record|payload"
+    r"|raw_data|after)\.)+",
+    re.IGNORECASE,
+)
+
+
+def inner(name: str) -> str:
+    """Return the name of a member without those of the objects around the whole row.
+
+    Examples
+    --------
+    >>> inner("attributes.event_properties.utm_source"), inner("customer.id")
+    ('utm_source', 'customer.id')
+    """
+    return _WRAPPERS.sub("", name, count=1) if _WRAPPERS.match(name) else name
+
+
 def folded(name: str) -> str:
-    """Return a name without case and punctuation, which do not matter."""
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+    """Return a name without case, punctuation and the objects around it, which do not matter."""
+    return re.sub(r"[^a-z0-9]", "", inner(name).casefold())

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from attrib_ds import display, sql_results
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.columns import COMMON_NAMES, folded
+from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
 from attrib_ds.records import export_tables, text_files
 from attrib_ds.records.sources import ROW, Source, described, literal, quoted
 from attrib_ds.traffic.agents import is_bot
@@ -177,7 +177,8 @@ def matching(names: str, columns: Iterable[str]) -> list[str]:
     ['Cost', 'Amount spent (EUR)']
     """
     present: dict[str, str] = {}
-    for column in columns:
+    # A member of the row itself goes before one of an object in it.
+    for column in sorted(columns, key=lambda column: column == inner(column)):
         present.setdefault(folded(currency_at_end(column)[0]), column)
         present[folded(column)] = column
     found = (present.get(folded(name)) for name in names.split("|") if name)

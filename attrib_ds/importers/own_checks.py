@@ -15,6 +15,7 @@ from attrib_ds.queries import page_views
 from attrib_ds.records import person_ids, sources, text_files
 from attrib_ds.records.frames import FrameOrPath
 
+_MOSTLY: Final = 0.9
 _AMOUNT: Final = r"[^\d\s]{0,3}\s?-?[\d., ]*\d\s?[^\d\s]{0,3}"
 
 
@@ -112,6 +113,22 @@ def warn_of_negative(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
+def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
+    """Warn if nearly all conversions have no amount or one of zero."""
+    if "value" not in events.column_names or not events.num_rows:
+        return
+    count = pc.sum(pc.equal(pc.fill_null(events["value"], 0), 0)).as_py()
+    if count >= _MOSTLY * events.num_rows and not table.less:
+        value = str(table.columns["value"])
+        cells, _ = table.samples(value, ["value"], 3)
+        shown = ", ".join(map(repr, cells)) or "no value"
+        errors.warn(
+            f"{count:,} of {display.counted(events.num_rows, 'conversions')} in {table.name} have no amount "
+            f"or one of 0 in {value!r} ({shown}). If another column has the amounts, name it with "
+            "reading=Reading(columns={'value': COLUMN})"
+        )
+
+
 def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
     """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
@@ -188,6 +205,9 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     has_kinds = "kind" in events.column_names
     if not has_kinds and not pc.any(pc.less(events["value"], 0)).as_py():
         return events
+    has_ids = "conversion" in events.column_names
+    if not has_ids:
+        events = events.append_column("conversion", pa.nulls(events.num_rows, pa.string()))
     table.connection.register("payments", events)
     query, fates = rows.netted("payments", has_kinds=has_kinds, adds_up=adds_up)
     back, lost, double, void = table.connection.execute(fates).fetchall()[0]
@@ -202,7 +222,7 @@ def net_of_refunds(table: own_table.OwnTable, events: pa.Table, *, adds_up: bool
     if notes := ", ".join(f"{count:,} {words}" for count, words in said if count):
         table.say(notes)
     net = sql_results.read_arrow(table.connection, query)
-    return net.drop_columns("kind") if has_kinds else net
+    return net.drop_columns([*(["kind"] if has_kinds else []), *([] if has_ids else ["conversion"])])
 
 
 def check_swapped(touchpoints: own_table.OwnTable, conversions: own_table.OwnTable) -> None:

@@ -310,7 +310,7 @@ def _read_touchpoints(
     table.take_date(table.find_date(named))
     table.take_word("touch", table.find("touch", named, required=False))
     table.take_groups()
-    table.warn_of_zone()
+    table.take_zone()
     if views is None and "node" not in named:
         table.warn_of_unused()
     are_views = None if views is None else table.rows_of_kind(_VIEWS)
@@ -598,7 +598,7 @@ def _read_conversions(
         named = {**named, "date": named["conversion_date"]}
     table.take_date(table.find_date(named, called=called))
     if has_own_table:
-        table.warn_of_zone()
+        table.take_zone()
         table.take_days()
     identity = None
     if has_own_table or is_among or "conversion" in named or table.format is not None:
@@ -628,13 +628,16 @@ def _read_conversions(
         table.take_less(named)
     if counted_rows.kind:
         table.take_sql("kind", counted_rows.kind)
+    if identity is not None and has_own_table and table.format is None:
+        table.take_references(identity)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
-    if "conversion" in events.column_names and "value" in events.column_names:
+    if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:
         events = own_checks.net_of_refunds(table, events, adds_up=aggregate)
     own_checks.warn_of_negative(table, events)
+    own_checks.warn_of_nothing(table, events)
     if aggregate:
         return _add_up(table, events, rejected, where)
     if "conversion" in events.column_names:

@@ -73,6 +73,7 @@ _ZONES: Final = frozenset(
 #: Names of zones in brackets behind the name of a column.
 _ZONE_IN_NAME: Final = re.compile(r"[(\[](\w{3,4})\b")
 _HALF: Final = 0.5
+_MOSTLY: Final = 0.9
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
@@ -309,7 +310,11 @@ class OwnTable:
             # One column of instants needs no name.
             sure = ("instant", "moment")
             looser = [
-                name for points, name in found if points == 0 and any(map(self.profile[name].holds, sure))
+                name
+                for points, name in found
+                if points == 0
+                and evidence.weight("conversion", name) <= 0
+                and any(map(self.profile[name].holds, sure))
             ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
             self.check_equal(role, looser)
@@ -320,7 +325,12 @@ class OwnTable:
         first, second = columns[:2]
         if evidence.weight(role, first) != evidence.weight(role, second):
             return
-        words = (self.source.word(name) for name in (first, second))
+        words = [self.source.word(name) for name in (first, second)]
+        if role == "date":
+            # The same instants in two ways of writing.
+            words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
+        else:
+            words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
         is_own = role == "date" and self.argument == "conversions"
         called = "conversion_date" if is_own else role
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
@@ -397,7 +407,9 @@ class OwnTable:
             parts = present
         if len(parts) > 1:
             return parts
-        found = self.best([*self.common("part_of_node"), *of_nodes])
+        # A campaign alone is a node of visits, but not of spend, which has the path to it.
+        alone = parts if self.argument == "touchpoints" else []
+        found = self.best([*self.common("part_of_node"), *of_nodes, *alone])
         found = found or self.find("node", named, required=required, called=called)
         return [] if found is None else [found]
 
@@ -471,15 +483,50 @@ class OwnTable:
                 "if they tell where visits come from, name them with reading=Reading(columns={'node': [...]})"
             )
 
-    def warn_of_zone(self) -> None:
-        """Warn of a column of time zones, which is not used."""
+    def take_zone(self) -> None:
+        """Read instants in the zones that the column beside them names.
+
+        Warns
+        -----
+        InputWarning
+            If a column of zones is elsewhere or a zone is not known; then it is not used.
+        """
         used = self.used()
         zones = [name for name in self.source.columns if folded(name) in _ZONES and name not in used]
-        if self.format is None and any(map(self.is_filled, zones)):
+        if self.format is not None or not any(map(self.is_filled, zones)):
+            return
+        given = self.columns["date"]
+        columns = [given] if isinstance(given, str) else [*given]
+        word, at = self.source.word(zones[0]), self._select["date"]
+        if self._has_offsets(columns) or self._are_days(at):
+            return
+        whens = [
+            f"WHEN {sources.literal(zone)} THEN {written_values.in_zone(zone, at)}"
+            for zone in self.scalar(f"list(DISTINCT {word}) FILTER ({word} IS NOT NULL)")
+            if written_values.in_zone(zone, at)
+        ]
+        known = f"CASE {word} {' '.join(whens)} END" if whens else "NULL"
+        order = self.source.columns
+        # Elsewhere it may be the zone of the person.
+        is_beside = order.index(zones[0]) == 1 + max(map(order.index, columns))
+        if (
+            not whens
+            or not is_beside
+            or self.scalar(f"bool_or({word} IS NOT NULL AND {at} IS NOT NULL AND {known} IS NULL)")
+        ):
             errors.warn(
                 f"{self.argument}: the column {zones[0]!r} of {self.name} is not used; "
                 "times without an offset are read as UTC"
             )
+            return
+        self._select["date"] = f"coalesce({known}, {at})"
+        self.say(f"times in the zones of {zones[0]}")
+
+    def _has_offsets(self, columns: Sequence[str]) -> bool:
+        """Return whether some instants in text have an offset of their own, or there are none in text."""
+        texts = [name for name in columns if self.source.types[name] == "VARCHAR"]
+        offsets = [f"regexp_matches(lower({self.source.word(name)}), '{_OFFSET}')" for name in texts]
+        return not texts or bool(self.scalar(f"coalesce(bool_or({' OR '.join(offsets)}), false)"))
 
     def find_views(self, named: Mapping[str, Named]) -> tuple[str, str | None] | None:
         """Return the columns of the page and of the referrer in a table of page views; None of others."""
@@ -985,6 +1032,28 @@ class OwnTable:
     def take_sql(self, role: str, sql: str) -> None:
         """Select an expression."""
         self._select[role] = sql
+
+    def take_references(self, identity: str) -> None:
+        """Give refunds the id of the conversion that they refer to, if a column has it."""
+        is_back = f"{self._select.get('kind', 'NULL')} IN ('refund', 'void')"
+        is_back = f"({is_back}) IS TRUE OR ({self._select.get('value', 'NULL')} < 0) IS TRUE"
+        own, used, relation = self.source.word(identity), self.used(), self.source.relation
+        if not self.scalar(f"coalesce(bool_or({is_back}), false)"):
+            return
+        for each in self.profile.values():
+            word = self.source.word(each.name)
+            if each.name in used or not each.may_be_id("email", "flag"):
+                continue
+            is_known = f"{word} IN (SELECT {own} FROM {relation}) AND {word} <> {own}"
+            if self.scalar(
+                f"count(*) FILTER ({is_back}) > 0 AND count(*) FILTER (({is_back}) AND {is_known}) >= "
+                f"{_MOSTLY} * count(*) FILTER (({is_back}) AND {word} IS NOT NULL) AND "
+                f"count(*) FILTER (({is_back}) AND {word} IS NOT NULL) > 0"
+            ):
+                known = f"CASE WHEN ({is_back}) AND {is_known} THEN {word} ELSE {own} END"
+                self._select["conversion"] = self._stored(known, "VARCHAR")
+                self.say(f"refunds belong to the {identity} in {each.name}")
+                return
 
     def take_rest(self, value: str) -> None:
         """Take what remains of an amount after refunds, if a column has it, in place of the amount."""

@@ -31,6 +31,7 @@ __all__ = [
     "literal",
     "open_source",
     "quoted",
+    "with_members",
 ]
 
 #: What the names of columns begin with that are computed from others.
@@ -449,6 +450,32 @@ def _from_json_lines(
     check_names(dict.fromkeys(name for name, _, _ in properties), argument, least=0)
     return described(
         connection, text_files.replace_table(connection, lines, _pick(properties, lines)), unreadable
+    )
+
+
+def with_members(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> Source:
+    """Return a table with the members of a column of JSON objects in its place, if they are not too many.
+
+    Their names have that of the column and a dot before them.
+    """
+    word = source.word(column)
+    is_object = f"json_valid({word}) AND {word}[1] = '{{'"
+    objects = f"SELECT {quoted(ROW)}, CASE WHEN {is_object} THEN {word} END AS line FROM {source.relation}"
+    lines = f"(SELECT * FROM ({objects}) WHERE line IS NOT NULL)"
+    try:
+        properties = _json_properties(connection, lines, (), column)
+    except InvalidRequest:
+        return source
+    taken = {name.casefold() for name in source.columns}
+    named = [(f"{column}.{name}", pointer, is_mixed) for name, pointer, is_mixed in properties]
+    named = [each for each in named if each[0].casefold() not in taken]
+    query = (
+        f"SELECT whole.* EXCLUDE ({quoted(column)}), members.* EXCLUDE ({quoted(ROW)}) FROM "
+        f"{source.relation} AS whole LEFT JOIN ({_pick(named, lines)}) AS members USING ({quoted(ROW)}) "
+        f"ORDER BY {quoted(ROW)}"
+    )
+    return described(
+        connection, text_files.replace_table(connection, source.relation, query), source.unreadable
     )
 
 

@@ -123,10 +123,15 @@ def copy_delimited(
     encoding = encoding or marked_encoding(path) or _UTF_8
     names, delimiter, above = _header(path, argument, encoding)
     read: dict[str, Any] = {"skip_rows": above}
+    first, last = _unnamed(path, encoding, names, delimiter, above) if tolerant else ([], [])
+    has_row_names = bool(first) or names[:1] == [""]
+    names = [*first, *names, *last]
     if tolerant and "" in names:
         names = [name or f"Unnamed: {at}" for at, name in enumerate(names)]
         read = {"skip_rows": above + 1, "column_names": names}
     nulls = ["", "NULL", "\\N"] if tolerant else [""]
+    # R writes missing values so, without quotation marks.
+    nulls += ["NA"] if tolerant and has_row_names and _is_quoted(path, encoding, above) else []
     check_names(names, argument)
     copied, unreadable = copy_text(
         connection,
@@ -284,6 +289,27 @@ def _header(path: Path, argument: str, encoding: str) -> tuple[list[str], str, i
     if any("\ufffd" in name for name in names):
         raise InvalidRequest(f"{argument}: the header of {path.name!r} is not {encoding.upper()} text")
     return names, delimiter, above
+
+
+def _unnamed(
+    path: Path, encoding: str, names: Sequence[str], delimiter: str, above: int
+) -> tuple[list[str], list[str]]:
+    """Return empty names for a first column of row names, as R writes it, or an empty last column."""
+    with _open_text(path, encoding) as file:
+        lines = list(islice(file, above, above + _LINES_ABOVE))
+    records = [record for record in csv.reader(lines, delimiter=delimiter) if record][1:-1]
+    if not records or any(len(record) != len(names) + 1 for record in records):
+        return [], []
+    if not any(record[-1].strip() for record in records):
+        return [], [""]
+    # A decimal comma that is not quoted makes one more cell, too.
+    are_names = delimiter != "," or lines[-1].startswith('"')
+    return ([""], []) if are_names and len({record[0] for record in records}) == len(records) else ([], [])
+
+
+def _is_quoted(path: Path, encoding: str, above: int) -> bool:
+    with _open_text(path, encoding) as file:
+        return next(islice(file, above, None), "").startswith('"')
 
 
 def _below_title(lines: Sequence[str], delimiter: str) -> tuple[list[str], int, int]:

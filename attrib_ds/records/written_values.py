@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,11 @@ _ZONES: Final = {
     "eest": 3, "msk": 3, "jst": 9, "kst": 9, "est": -5, "edt": -4, "cdt": -5, "mst": -7, "mdt": -6,
     "pst": -8, "pdt": -7,
 }  # fmt: skip
+#: Zones by the first word of their names, such as Eastern Time (US & Canada).
+_ZONES_OF_AMERICA: Final = {
+    "Eastern": "America/New_York", "Central": "America/Chicago", "Mountain": "America/Denver",
+    "Pacific": "America/Los_Angeles",
+}  # fmt: skip
 _OFFSET: Final = r"((?:UTC|GMT)?[+-]\d{1,2}:?\d{0,2}|[A-Z]{3,4}|[Zz])?"
 _CLOCK: Final = (
     r"(?:[\s,T:]*(?:(?:at|um|à|a "
@@ -50,10 +56,10 @@ _WAYS: Final = (
     ),
     (
         "dwyhisfpo",
-        rf"{_DAY_NAME}(\d{{1,2}}){_ORDINAL}[\s/-]+(?:de\s+|of\s+)?(\pL{{3,}})\.?,?[\s/-]+(?:de\s+|del\s+)?"
+        rf"{_DAY_NAME}(\d{{1,2}}){_ORDINAL}[\s/-]*(?:de\s+|of\s+)?(\pL{{3,}})\.?,?[\s/-]*(?:de\s+|del\s+)?"
         rf"(\d{{4}}){_CLOCK}",
     ),
-    ("dwyhisfpo", rf"^(\d{{1,2}})-(\pL{{3}})-(\d{{2}}){_CLOCK}"),
+    ("dwyhisfpo", rf"^(\d{{1,2}})-?(\pL{{3}})-?(\d{{2}}){_CLOCK}"),
     ("wdyhisfpo", rf"{_DAY_NAME}(\pL{{3,}})\.?[\s-]+(\d{{1,2}}){_ORDINAL}[\s-]*(\d{{4}}){_CLOCK}"),
     ("wdhisoy", r"^\pL{3} (\pL{3}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) ([A-Z]{3,4}) (\d{4})$"),
 )
@@ -204,6 +210,19 @@ def moment(word: str) -> str:
 def hours_of(zone: str) -> int | None:
     """Return the offset of a name of a time zone that stands for one."""
     return _ZONES.get(zone.lower())
+
+
+def in_zone(zone: str, at: str) -> str:
+    """Return SQL of the instant of a time in a zone, such as CET or Europe/Paris; empty if unknown."""
+    zone = _ZONES_OF_AMERICA.get(zone.partition(" ")[0], zone) if " Time" in zone else zone
+    if (hours := hours_of(zone)) is not None:
+        return f"{at} - INTERVAL ({hours}) HOUR"
+    return f"make_timestamp(epoch_us(timezone({literal(zone)}, {at})))" if zone in _zone_names() else ""
+
+
+@cache
+def _zone_names() -> frozenset[str]:
+    return frozenset(name for (name,) in duckdb.sql("SELECT name FROM pg_timezone_names()").fetchall())
 
 
 def _month_names(connection: duckdb.DuckDBPyConnection, values: str) -> str:

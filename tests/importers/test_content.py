@@ -372,3 +372,206 @@ def test_an_entry_of_formats_is_checked():
 def test_what_was_left_out_is_said(read):
     with pytest.warns(InputWarning, match="1 repeated header left out, 1 total left out, 1 note below"):
         read(NOTED)
+
+
+ORDER = {"order_id": "7", "email": "ann@x.example", "order_date": "2025-09-03T08:00:00Z", "total": "12.50"}
+OTHER = {"order_id": "8", "email": "bob@x.example", "order_date": "2025-09-04T08:00:00Z", "total": "30"}
+
+
+def of_columns(rows):
+    return {name: {str(at): row[name] for at, row in enumerate(rows)} for name in rows[0]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        of_columns([ORDER, OTHER]),
+        {name: [ORDER[name], OTHER[name]] for name in ORDER},
+        {"columns": [*ORDER], "index": [0, 1], "data": [[*ORDER.values()], [*OTHER.values()]]},
+        {
+            "meta": [{"name": name, "type": "String"} for name in ORDER],
+            "data": [[*ORDER.values()], [*OTHER.values()]],
+        },
+        [[*ORDER], [*ORDER.values()], [*OTHER.values()]],
+        {
+            "schema": {"fields": [{"name": name, "type": "STRING"} for name in ORDER]},
+            "rows": [{"f": [{"v": cell} for cell in row.values()]} for row in (ORDER, OTHER)],
+            "totalRows": "2",
+        },
+        {
+            "schema": {"fields": [{"name": name, "type": "string"} for name in ORDER]},
+            "data": [ORDER, OTHER],
+        },
+        {
+            "took": 3,
+            "hits": {"total": {"value": 2}, "hits": [{"_id": "a", "_source": ORDER}, {"_source": OTHER}]},
+        },
+        {
+            "data": [{"type": "order", "attributes": ORDER}, {"type": "order", "attributes": OTHER}],
+            "included": [{}],
+        },
+        {"orders": {"edges": [{"node": ORDER}, {"node": OTHER}]}},
+        {"-Nx1": ORDER, "-Nx2": OTHER},
+        [
+            {**ORDER, "total": {"$numberDecimal": "12.50"}, "_id": {"$oid": "1"}},
+            {**OTHER, "_id": {"$oid": "2"}},
+        ],
+        [
+            {**ORDER, "order_date": {"$date": {"$numberLong": "1756886400000"}}},
+            {**OTHER, "order_date": {"$date": "2025-09-04T08:00:00Z"}},
+        ],
+        [{"_airbyte_raw_id": "a", "_airbyte_data": json.dumps(ORDER)}, {"_airbyte_data": json.dumps(OTHER)}],
+    ],
+)
+def test_tables_in_json_of_any_shape(read, content):
+    values, journeys = read(json.dumps(content), name="orders.json")
+    assert values == {"7": 12.5, "8": 30}
+    assert journeys.events["eventDate"].min().isoformat() == "2025-09-03T08:00:00+00:00"
+
+
+def test_members_of_objects_in_cells_are_columns(read):
+    values, journeys = read(
+        "Event Time,Event Name,Event Value,Customer User ID\n"
+        '2025-09-03 08:00:00,af_add_to_cart,"{""af_content"": ""x""}",ann@x.example\n'
+        '2025-09-03 09:00:00,af_purchase,"{""af_order_id"": ""a-1"", ""af_revenue"": 27.4}",ann@x.example\n'
+        '2025-09-04 09:00:00,af_purchase,"{""af_order_id"": ""a-2"", ""af_revenue"": 8}",bob@x.example\n'
+    )
+    assert values == {"a-1": 27.4, "a-2": 8}
+    assert "1 af_add_to_cart left out" in journeys.notes[0]
+
+
+def test_a_workbook_in_xml(read):
+    def row(*cells):
+        return (
+            "<Row>"
+            + "".join(f'<Cell{at}><Data ss:Type="String">{cell}</Data></Cell>' for at, cell in cells)
+            + "</Row>"
+        )
+
+    rows = [
+        row(("", "Order ID"), ("", "Coupon"), ("", "Email"), ("", "Order date"), ("", "Total"), ("", "Note")),
+        row(("", "7"), ("", "x"), ("", "ann@x.example"), ("", "2025-09-03"), ("", "12.50"), ("", "-")),
+        row(("", "8"), (' ss:Index="3"', "bob@x.example"), ("", "2025-09-04"), ("", "30")),
+    ]
+    other = "<Worksheet><Table><Row><Cell><Data>1</Data></Cell><Cell><Data>2</Data></Cell></Row></Table></Worksheet>"
+    content = (
+        '<?xml version="1.0"?><Workbook xmlns:ss="urn:schemas-microsoft-com:office:spreadsheet">'
+        f"<Worksheet><Table>{''.join(rows)}</Table></Worksheet>{other}</Workbook>"
+    )
+    assert read(content, name="orders.xml")[0] == {"7": 12.5, "8": 30}
+
+
+def test_row_names_of_r_have_no_header(read):
+    values, _ = read(
+        '"order_id";"email";"date";"coupon";"total"\n"1";"A";"ann@x.example";14MAR2025:16:20:11;NA;12,50\n'
+        '"2";"B";"bob@x.example";15MAR2025:16:20:11;"NA";30,25\n'
+    )
+    assert values == {"A": 12.5, "B": 30.25}
+    assert instants_of("14MAR2025:16:20:11", "02SEP25") == ["2025-03-14 16:20:11", "2025-09-02 00:00:00"]
+
+
+def test_a_decimal_comma_without_quotation_marks_is_no_row_name(read):
+    with pytest.raises(InvalidRequest, match="orders.csv has no"):
+        read(
+            "order_id,email,date,total\n7,ann@x.example,2025-09-03,12,50\n8,bob@x.example,2025-09-04,30,25\n"
+        )
+
+
+def test_types_below_the_header_name_the_zone(read):
+    values, journeys = read(
+        "order_id\temail\tordered\ttotal\nUInt64\tString\tDateTime('Europe/Paris')\tDecimal(10, 2)\n"
+        "7\tann@x.example\t2025-09-03 08:00:00\t12.50\n",
+        name="orders.tsv",
+    )
+    assert values == {"7": 12.5}
+    assert journeys.events["eventDate"].min().isoformat() == "2025-09-03T06:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        (["Europe/Berlin", "PST"], ["2025-09-03T06:00:00+00:00", "2025-09-03T16:00:00+00:00"]),
+        (["Europe/Berlin", "Nowhere"], ["2025-09-03T08:00:00+00:00"] * 2),
+    ],
+)
+def test_a_column_of_zones_beside_the_times_says_what_they_are(read, zones, expected):
+    lines = [f"{at},ann@x.example,2025-09-03 08:00:00,{zone},5" for at, zone in enumerate(zones)]
+    _, journeys = read("\n".join(["order_id,email,date,timezone,total", *lines]))
+    assert sorted(at.isoformat() for at in journeys.events["eventDate"]) == expected
+    apart = [line.replace(":00,", ":00,coupon,") for line in lines]
+    _, others = read("\n".join(["order_id,email,date,coupon,timezone,total", *apart]))
+    assert {at.isoformat() for at in others.events["eventDate"]} == {"2025-09-03T08:00:00+00:00"}
+
+
+def test_refunds_belong_to_the_sale_that_they_refer_to(read):
+    values, journeys = read(
+        "Transaktionscode;Zugehöriger Transaktionscode;Typ;E-Mail;Datum;Brutto\n"
+        "A1;;Zahlung;ann@x.example;03.09.2025 08:00;50,00\nB2;A1;Rückzahlung;ann@x.example;13.09.2025 08:00;-20,00\n"
+        "C3;;Zahlung;bob@x.example;04.09.2025 08:00;10,00\nD4;;Auszahlung;;14.09.2025 08:00;-40,00\n"
+    )
+    assert values == {"A1": 30, "C3": 10}
+    assert "1 refunds subtracted" in journeys.notes[0]
+
+
+def test_refunds_without_ids_are_no_conversions(read):
+    _, journeys = read(
+        "Typ;E-Mail;Datum;Brutto\nZahlung;ann@x.example;23.09.2025 08:00;50,00\n"
+        "Rückzahlung;ann@x.example;24.09.2025 08:00;20,00\n"
+    )
+    assert len(journeys.events) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [
+        ("Unpaid", False), ("nicht bezahlt", False), ("Nieopłacone", False), ("未入金", False), ("Incomplete", False),
+        ("返品", False), ("Pending", True), ("Faturada", True), ("Entregue", True), ("新規受付", True),
+    ],
+)  # fmt: skip
+def test_statuses_of_languages(read, status, counts):
+    values, journeys = read(
+        f"order_id,email,date,total,status\n7,ann@x.example,2025-09-03,12.50,Paid\n8,bob@x.example,2025-09-04,30,{status}\n"
+    )
+    assert ("8" in values) == counts
+    assert counts or f"1 {status} left out" in journeys.notes[0]
+
+
+def test_a_reason_for_an_end_leaves_its_row_out(read):
+    values, _ = read(
+        "Verkaufsbeleg;Auftraggeber;Belegdatum;Nettowert;Stornogrund\n7;ann@x.example;03.09.2025;12,50;\n"
+        "8;bob@x.example;04.09.2025;30,00;zu teuer\n"
+    )
+    assert values == {"7": 12.5}
+
+
+def test_codes_of_statuses_are_told(read):
+    lines = "order_id,email,date,total,status\n7,ann@x.example,2025-09-03,12.50,10\n8,bob@x.example,2025-09-04,30,90\n"
+    with pytest.warns(InputWarning, match=r"10 in 1, 90 in 1 rows.*statuses=\{'10': False\}"):
+        assert read(lines)[0] == {"7": 12.5, "8": 30}
+    assert read(lines, statuses={"90": False})[0] == {"7": 12.5}
+
+
+def test_amounts_that_are_nothing_are_told(read):
+    with pytest.warns(
+        InputWarning, match=r"2 of 2 conversions in orders.csv have no amount or one of 0 in 'total'"
+    ):
+        read("order_id,email,date,total\n7,ann@x.example,2025-09-03,0.00\n8,bob@x.example,2025-09-04,\n")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("amountNet,amountTotal", 12), ("Wartość zamówienia,Kwota zapłacona", 10), ("小計,支払合計", 12),
+        ("Bestellwert,Betrag bezahlt", 10), ("net,gross", 12),
+    ],
+)  # fmt: skip
+def test_the_total_goes_before_the_net_and_the_order_before_the_payment(read, columns, expected):
+    values, _ = read(f"order_id,email,date,{columns}\n7,ann@x.example,2025-09-03,10.00,12.00\n")
+    assert values == {"7": expected}
+
+
+def test_two_ways_of_writing_the_same_instants_are_no_doubt(read):
+    values, _ = read(
+        "order_id,email,erstellt,created,total\n7,ann@x.example,2025-09-03 08:00:00+00:00,1756886400,12.50\n"
+    )
+    assert values == {"7": 12.5}

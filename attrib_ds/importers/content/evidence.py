@@ -11,6 +11,7 @@ from typing import Final
 import duckdb
 
 from attrib_ds.contract.identifiers import CURRENCIES
+from attrib_ds.importers.columns import inner
 from attrib_ds.records import written_values
 from attrib_ds.records.sources import ROW, Source, quoted
 
@@ -46,7 +47,8 @@ _NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(
-    "^(?:(?:utm|session|traffic|marketing|mkt|visit|lead|acquisition|attribution)+)?"
+    "^(?:(?:utm|session|traffic|marketing|mkt|visit|lead|acquisition|attribution|hs|analytics|original|latest"
+    "|first|last|touch)+)?"
 )
 
 
@@ -146,7 +148,7 @@ def words_of(name: str) -> list[str]:
     (['utm', 'source'], ['date', 'achat'], ['wahrg'])
     """
     plain = "".join(
-        c for c in unicodedata.normalize("NFKD", name) if c in _VOICED or not unicodedata.combining(c)
+        c for c in unicodedata.normalize("NFKD", inner(name)) if c in _VOICED or not unicodedata.combining(c)
     )
     plain = unicodedata.normalize("NFKC", plain).translate(
         {ord("ł"): "l", ord("Ł"): "L", ord("ı"): "i", ord("ø"): "o"}
@@ -179,7 +181,7 @@ def weight(role: str, name: str) -> int:
         if each == role and points > best and any(map(pattern.fullmatch, whole if is_whole else parts)):
             best = points
         elif each == role and points < 0 and any(map(pattern.match, parts)):
-            worst = points
+            worst = min(worst, points)
     return best + worst
 
 

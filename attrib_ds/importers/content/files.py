@@ -6,7 +6,7 @@ import re
 import string
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import islice
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from attrib_ds import display
 from attrib_ds.errors import InvalidRequest
-from attrib_ds.importers.content import evidence
+from attrib_ds.importers.content import objects
 from attrib_ds.records import sources, text_files
 from attrib_ds.records.sources import ROW, Source, literal, quoted
 from attrib_ds.records.written_files import WORKBOOKS
@@ -34,11 +34,20 @@ _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
 _TOTAL: Final = (
-    r"^((grand|overall) "
+    r"^\*{1,3}$|^((grand|overall) "
     r")?(totals?|sub-?totals?|summe|gesamt\w*|totale?|totaux|totaal|totalt|suma|razem|toplam"
     r"|合計|合计|总计)( .*|:.*)?$"
 )
+#: Types of columns, which databases print below the header.
+_TYPE: Final = re.compile(
+    r"((Nullable|LowCardinality)\()?(U?Int\d+|Float\d+|String|FixedString|Decimal\d*|DateTime(64)?|Date(32)?"
+    r"|Enum(8|16)|UUID|Bool|IPv[46]|Array|varchar|text|integer|bigint|numeric|timestamp|double( precision)?"
+    r"|boolean|character varying|date|int|float|string|number)(\(.*\))?\)?",
+    re.IGNORECASE,
+)
 _NULLS: Final = ("NULL", "\\N", "")
+#: Elements of pages and of workbooks in XML.
+_CELLS: Final = frozenset(["td", "th", "cell"])
 
 
 def opened(
@@ -61,7 +70,7 @@ def opened(
             source = _from_file(connection, path, argument, encoding, said)
         except (OSError, EOFError, zlib.error) as error:
             raise InvalidRequest(f"{argument}: {path.name!r} cannot be read: {error}") from error
-    return _without_index(connection, source), said
+    return _without_index(connection, objects.unwrapped(connection, source)), said
 
 
 def _from_file(
@@ -126,11 +135,11 @@ def _whole(path: Path, encoding: str | None) -> str:
 
 
 def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, argument: str) -> Source:
-    """Read lines or an array of objects, or the one list of objects below the keys of an object."""
+    """Read lines or an array of objects, or the one table in another value of JSON."""
     first, _, rest = head.partition(b"\n")
-    if head.startswith(b"{") and not (rest.strip() and _decoded(first)):
-        whole = _decoded(_whole(path, None).encode())
-        found = list(_lists_of(whole)) if isinstance(whole, dict) and not _is_record(whole) else []
+    has_lines = head.startswith(b"{") and rest.strip() and objects.decoded(first)
+    if not has_lines and not re.match(rb"\[\s*\{", head):
+        found = objects.tables_in(objects.decoded(_whole(path, None).encode()))
         if len(found) == 1:
             with TemporaryDirectory() as folder:
                 copy = Path(folder) / path.name.removesuffix(".gz")
@@ -143,58 +152,42 @@ def _from_json(connection: duckdb.DuckDBPyConnection, path: Path, head: bytes, a
     return sources.open_source(connection, path, argument=argument, form=".json")
 
 
-def _decoded(text: bytes) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-
-
-def _is_record(value: dict[str, Any]) -> bool:
-    """Return whether an object is a row itself, whose lists are its parts."""
-    return any(
-        "@" in str(each) or evidence.weight("user", name) > 0
-        for name, each in value.items()
-        if not isinstance(each, list | dict)
-    )
-
-
-def _lists_of(value: Any, depth: int = 3) -> Iterator[list[Any]]:
-    """Yield the lists of objects below the keys of an object."""
-    for each in value.values() if isinstance(value, dict) else ():
-        if isinstance(each, list) and each and all(isinstance(row, dict) for row in each):
-            yield each
-        elif depth:
-            yield from _lists_of(each, depth - 1)
-
-
 class _Page(HTMLParser):
-    """The cells of the tables of a page, by row."""
+    """The cells of the tables of a page or of the first sheet of a workbook in XML, by row."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
         self._is_cell = False
+        self._sheets = 0
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  (of HTMLParser)
-        if tag == "tr":
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        tag = tag.removeprefix("ss:")
+        if tag == "worksheet" and len(self.rows) > 1:
+            self._sheets += 1
+        if self._sheets:
+            return
+        if tag in {"tr", "row"}:
             self.rows.append([])
-        elif tag in {"td", "th"} and self.rows:
-            self.rows[-1].append("")
-        self._is_cell = self._is_cell or tag in {"td", "th"}
+        elif tag in _CELLS and self.rows:
+            # Sheets have no empty cells: the next one says where it stands.
+            place = int(dict(attrs).get("ss:index") or 0)
+            self.rows[-1] += [""] * (1 + max(0, place - 1 - len(self.rows[-1])))
+        self._is_cell = self._is_cell or tag in _CELLS
 
     def handle_endtag(self, tag: str) -> None:
-        self._is_cell = self._is_cell and tag not in {"td", "th", "tr"}
+        self._is_cell = self._is_cell and tag.removeprefix("ss:") not in {*_CELLS, "tr", "row"}
 
     def handle_data(self, data: str) -> None:
-        if self._is_cell and self.rows and self.rows[-1]:
+        if self._is_cell and self.rows and self.rows[-1] and not self._sheets:
             self.rows[-1][-1] += data
 
 
 def _of_page(text: str) -> pa.Table | None:
     page = _Page()
     page.feed(text)
-    return _table(page.rows)
+    width = next((len(row) for row in page.rows if len(list(filter(str.strip, row))) > 1), 0)
+    return _table([row + [""] * (width - len(row)) if len(row) > 1 else row for row in page.rows])
 
 
 def _of_log(text: str) -> pa.Table | None:
@@ -330,6 +323,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
     texts = [name for name, kind in source.types.items() if kind == "VARCHAR"]
     if not texts or not source.rows:
         return source
+    source = _without_types(connection, source)
     is_header = " AND ".join(
         f"coalesce(trim({quoted(name)}) = {literal(name.strip())}, false)" for name in texts
     )
@@ -356,6 +350,25 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said.append(f"{display.counted(notes, 'notes')} below the table left out")
         source = replace(source, unreadable=source.unreadable.filter(pc.invert(is_note)))
     return source
+
+
+def _without_types(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
+    """Leave out a first row with the types of the columns, and read instants in the zones that it names."""
+    cells = [f"CAST({quoted(name)} AS VARCHAR)" for name in source.columns]
+    query = f"SELECT {', '.join(cells)} FROM {source.relation} WHERE {quoted(ROW)} = 0"
+    kinds = next(iter(connection.execute(query).fetchall()), ())
+    if not kinds or not all(kind and _TYPE.fullmatch(kind) for kind in kinds):
+        return source
+    changed = []
+    for name, kind in zip(source.columns, kinds, strict=True):
+        zone = re.search(r"'(\w+/\w+)'", kind)
+        if zone is not None:
+            at = f"timezone({literal(zone[1])}, TRY_CAST({quoted(name)} AS TIMESTAMP)) AT TIME ZONE 'UTC'"
+            changed.append(f"strftime({at}, '%Y-%m-%dT%H:%M:%S.%fZ') AS {quoted(name)}")
+    replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
+    query = f"SELECT *{replaced} FROM {source.relation} WHERE {quoted(ROW)} > 0"
+    relation = text_files.replace_table(connection, source.relation, query)
+    return sources.described(connection, relation, source.unreadable)
 
 
 def _is_total(cells: Sequence[str | None]) -> bool:

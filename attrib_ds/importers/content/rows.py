@@ -10,7 +10,7 @@ from typing import Any, Final
 import duckdb
 
 from attrib_ds import display
-from attrib_ds.errors import InvalidRequest
+from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import written_values
 from attrib_ds.records.sources import Source, literal
@@ -20,8 +20,10 @@ _STATES: Final = Path(__file__).with_name("states.tsv").read_text(encoding="utf-
 _MOST_WORDS, _MOST_UNNAMED, _MOST_SAID = 200, 12, 10
 _YES: Final = ("1", "true", "yes", "t", "y", "ja", "oui", "si", "sí", "sim", "tak", "1.0", "wahr", "x")
 _NO: Final = ("0", "false", "no", "f", "n", "nein", "non", "não", "nie", "nee", "nej", "0.0", "")
+#: Statuses without words.
+_STATUS_CODE: Final = re.compile(r"\d{1,4}|[A-Z]\d?")
 #: Which state of a record is the later one.
-_RANKS: Final = {"pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
+_RANKS: Final = {"unpaid": 0, "pending": 0, "done": 1, "partly refunded": 2, "undone": 3}
 #: Words for an end that does not follow a payment.
 _UNRANKED: Final = re.compile(
     "fail|fehlgeschlag|echec|falhou|misslyck|basarisiz|rechaz|recusad|rifiutat|geweigerd|nekad|odrzuc"
@@ -124,13 +126,16 @@ class Rows:
                 classes = {word: "done" if word.lower() in _YES else "pending" for word in words}
             known = [name for name in classes.values() if name]
             of_money = {"authorization", "refund", "void"} | ({"fee"} if column in named else set())
+            of_money |= {"step"} if column in named and "sale" in known else set()
             is_kind = of == "kind" and {*known} & of_money and len(known) == len(classes)
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
             # Without a name three in four words must be known, one that leaves out and one that does not.
             is_status = of == "status" and (
                 2 * len(known) >= len(classes)
                 if column in named
-                else 4 * len(known) >= 3 * len(classes) and (len(known) == len(classes) or len({*known}) > 1)
+                else 4 * len(known) >= 3 * len(classes)
+                and {*known} != {"pending", "undone"}
+                and (len(known) == len(classes) or len({*known}) > 1)
             )
             if is_kind or is_status:
                 found.append((column, classes))
@@ -170,13 +175,13 @@ class Rows:
 
     def by_status(self, counted: Counted, own: Mapping[str, bool]) -> None:
         """Leave out rows whose status says that they were undone, and count those that are pending."""
+        kept_words = {each.casefold(): keep for each, keep in own.items()}
         for column, classes in self.classes("status"):
             counted.columns.add(column)
             word = self.source.word(column)
-            kept = {each.casefold(): keep for each, keep in own.items()}
             undecided: list[str] = []
             for each, name in classes.items():
-                keep = kept.get(each.casefold(), name != "undone")
+                keep = kept_words.get(each.casefold(), name not in {"undone", "unpaid"})
                 if not keep:
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
                 elif name != "done":
@@ -184,9 +189,36 @@ class Rows:
             for each in undecided[:_MOST_SAID]:
                 count = self.scalar(f"count(*) FILTER ({word} = {literal(each)})")
                 counted.others.append(f"{count:,} {each} counted")
+        for column in [name for name in self.named("status") if name not in counted.columns]:
+            self._by_codes(counted, column, own)
+        no_reason = [*_NO, "-", "none", "n/a", *(each for each, keep in kept_words.items() if keep)]
+        for column in [name for name in self.named("reason") if name not in counted.columns]:
+            # A reason tells that its row ended, unless every row has one.
+            word = self.source.word(column)
+            if self.scalar(f"count({word}) < count(*)"):
+                counted.columns.add(column)
+                self._leave_out(counted, f"with {column}", f"lower({word}) NOT IN ({_listed(no_reason)})")
+
+    def _by_codes(self, counted: Counted, column: str, own: Mapping[str, bool]) -> None:
+        """Leave out the rows with the codes that the caller names; warn of codes that nobody explains."""
+        codes, word = self.words(column) or [], self.source.word(column)
+        if not 1 < len(codes) <= _MOST_UNNAMED or not all(map(_STATUS_CODE.fullmatch, codes)):
+            return
+        counted.columns.add(column)
+        for each in codes:
+            if not own.get(each, True):
+                self._leave_out(counted, each, f"{word} = {literal(each)}")
+        if not {*codes} & {*own}:
+            counts = ", ".join(
+                f"{each} in {self.scalar(f'count(*) FILTER ({word} = {literal(each)})'):,}" for each in codes
+            )
+            warn(
+                f"the codes in {column!r} do not say which rows are paid, and all count: {counts} rows. "
+                f"Leave out those that do not count, as with statuses={{{codes[0]!r}: False}}"
+            )
 
     def by_kind(self, counted: Counted, *, has_values: bool) -> None:
-        """Tell sales, authorizations, refunds and voids apart, and leave out fees and payouts.
+        """Tell sales, authorizations, refunds and voids apart, and leave out fees, payouts and steps before.
 
         Without values, only sales count.
         """
@@ -198,7 +230,7 @@ class Rows:
             )
             counted.kind = f"CASE {word} {whens} ELSE 'sale' END" if has_values else ""
             for each, name in classes.items():
-                if name == "fee" or (name != "sale" and not has_values):
+                if name in {"fee", "step"} or (name != "sale" and not has_values):
                     self._leave_out(counted, each, f"{word} = {literal(each)}")
         for column in [name for name in self.named("kind") if name not in counted.columns]:
             words = self.words(column) or []
