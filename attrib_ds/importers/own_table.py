@@ -1207,10 +1207,11 @@ class OwnTable:
     def samples(self, column: str, roles: Sequence[str], count: int) -> tuple[list[str], list[str]]:
         """Return the first values of a column as they stand in the file, and as they are read."""
         word = self.source.word(column)
-        sql = next((self._select[role] for role in roles if role in self._select), word)
-        if column in self._amounts and "value" not in roles:
+        role = next((role for role in roles if role in self._select), "")
+        sql = self._select.get(role, word)
+        if column in self._amounts and role != "value":
             sql = self._amounts[column].sql
-        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if "date" in roles else f"CAST({sql} AS VARCHAR)"
+        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if role == "date" else f"CAST({sql} AS VARCHAR)"
         rows = self.connection.execute(
             f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
             f"FROM {self.source.relation} WHERE {word} IS NOT NULL "

@@ -371,7 +371,7 @@ def test_the_only_id_of_a_table_is_that_of_its_users(tmp_path):
     assert labelled(form.widget, "Device").value == "none (as found)"
     # The columns of a file that is not chosen yet are hidden.
     groups = [part for part in walk(form.widget) if "attrib-columns-found" in part._dom_classes]
-    assert [group.layout.display for group in groups] == ["", "none"]
+    assert [group.layout.display for group in groups] == ["", "none", "none"]
 
 
 def test_a_button_shows_and_hides_the_code(shop):
