@@ -52,7 +52,7 @@ def holdout_effects(
         One row per user and node: ``user_id``, ``node_id`` and optionally
 
         - ``withheld`` (bool): whether the node was withheld from the user; rows with False list the other
-        participants, as :func:`attrib_ds.experiments.assign` returns them. Without the column, the node was
+          participants, as :func:`attrib_ds.experiments.assign` returns them. Without the column, the node was
           withheld from all users listed, and all users of ``Paths.from_frames(users=...)`` took part.
         - ``since``, ``until`` (timestamps, both included): the window in which conversions count. Without
           ``withheld``, that of a node's users holds for all others.
