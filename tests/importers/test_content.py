@@ -575,3 +575,16 @@ def test_two_ways_of_writing_the_same_instants_are_no_doubt(read):
         "order_id,email,erstellt,created,total\n7,ann@x.example,2025-09-03 08:00:00+00:00,1756886400,12.50\n"
     )
     assert values == {"7": 12.5}
+
+
+def test_a_named_status_counts_though_most_of_its_words_are_not_known(read):
+    text = (
+        "Référence,Date de commande,E-mail,Total,Statut\n"
+        "1,2025-09-03,ann@x.example,10.50,Bon à tirer\n"
+        "2,2025-09-04,bob@x.example,20.50,Bleu\n"
+        "3,2025-09-05,bob@x.example,40.50,Annulé\n"
+        "4,2025-09-06,ann@x.example,80.50,Devis envoyé\n"
+        "5,2025-09-07,ann@x.example,160.50,Rouge\n"
+    )
+    # A cancelled order and a quotation are no orders.
+    assert read(text)[0] == {"1": 10.5, "2": 20.5, "5": 160.5}

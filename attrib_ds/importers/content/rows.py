@@ -131,7 +131,7 @@ class Rows:
             is_kind = is_kind and (column in named or evidence.weight("status", column) <= 0)
             # Without a name three in four words must be known, one that leaves out and one that does not.
             is_status = of == "status" and (
-                2 * len(known) >= len(classes)
+                2 * len(known) >= len(classes) or "undone" in known
                 if column in named
                 else 4 * len(known) >= 3 * len(classes)
                 and {*known} != {"pending", "undone"}
