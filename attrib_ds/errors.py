@@ -44,8 +44,9 @@ __all__ = [
 
 #: Maximum number of allowed values in a message.
 _MAX_CHOICES: Final = 10
-#: Packages whose frames a warning passes on the way to the caller; dispatch by type adds one of functools.
-_PASSED: Final = ("attrib_ds", "functools")
+#: Packages whose frames a warning passes on the way to the caller. Dispatch by type adds a frame of
+#: functools, and functions that run in a context one of contextlib.
+_PASSED: Final = ("attrib_ds", "functools", "contextlib")
 
 
 class AttribError(Exception):

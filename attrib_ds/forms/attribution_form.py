@@ -255,9 +255,11 @@ def own_files() -> Form:
 
     def credit() -> None:
         chosen = [files[name].value is not None for name in ("touchpoints", "conversions")]
-        form.show_before(*([reading_of(form)] if all(chosen) else []), *choice.previews.values())
+        form.show_before(*choice.previews.values())
         if form.result is None and all(chosen):
             form.press()
+            if form.result is None:
+                form.show_before(reading_of(form), *choice.previews.values())
 
     for control in files.values():
         control.watch_upload(credit)
@@ -278,7 +280,7 @@ def reading_of(form: Form) -> Any:
         preview = preview_files(
             value["touchpoints"], value["conversions"], spend=value.get("spend"), reading=Reading(**reading)
         )
-        # What is not clear is told beside the choice that answers it.
+        # The form shows each question beside the choice that answers it.
         preview["evidence"] = preview["evidence"].mask(preview["read_as"] == "not clear", "")
         used = preview.loc[preview["role"] != "", list(_READ)]
         shown.value = elements.preview(used.rename(columns=_READ), "How the files are read")

@@ -43,3 +43,8 @@ def inner(name: str) -> str:
 def folded(name: str) -> str:
     """Return a name without case, punctuation and the objects around it, which do not matter."""
     return re.sub(r"[^a-z0-9]", "", inner(name).casefold())
+
+
+def names_of(named: Named) -> list[str]:
+    """Return one column, or several, as a list."""
+    return [named] if isinstance(named, str) else list(named)

@@ -17,7 +17,7 @@ from attrib_ds.contract.identifiers import code_of
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers.columns import COMMON_NAMES, folded, inner
 from attrib_ds.records import export_tables, text_files
-from attrib_ds.records.sources import ROW, Source, described, literal, quoted
+from attrib_ds.records.sources import ROW, Source, literal, quoted, selected
 from attrib_ds.traffic.agents import is_bot
 from attrib_ds.traffic.sessions import TIMEOUT
 
@@ -132,12 +132,12 @@ class Format:
             return source
         best = f"PARTITION BY coalesce({identity}, CAST({quoted(ROW)} AS VARCHAR))"
         rank = f"row_number() OVER ({best} ORDER BY {value} IS NULL, {quoted(ROW)})"
-        return _selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
+        return selected(connection, source, f"SELECT * FROM {source.relation} QUALIFY {rank} = 1")
 
     def _spread(self, connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
         """Return one row per touchpoint, of rows with several or of views of pages."""
         if self.query:
-            return _selected(connection, source, self.query.format(rows=source.relation))
+            return selected(connection, source, self.query.format(rows=source.relation))
         if self.touches:
             people = ", ".join(map(quoted, self.role("user", source.columns)))
             lists = [[matching(name, source.columns)[:1] for name in names] for names in self.touches]
@@ -157,7 +157,7 @@ class Format:
                     )
             rows = f"({' UNION ALL BY NAME '.join(parts)})"
             least = f"min({quoted(ROW)}) AS {quoted(ROW)}"
-            source = _selected(
+            source = selected(
                 connection, source, f"SELECT * EXCLUDE ({quoted(ROW)}), {least} FROM {rows} GROUP BY ALL"
             )
         return source
@@ -241,13 +241,8 @@ def recognised(columns: Sequence[str], argument: str, *, name: str, has_people: 
 
 def _filtered(connection: duckdb.DuckDBPyConnection, source: Source, where: str) -> tuple[Source, int]:
     before = source.rows
-    source = _selected(connection, source, f"SELECT * FROM {source.relation} WHERE {where}")
+    source = selected(connection, source, f"SELECT * FROM {source.relation} WHERE {where}")
     return source, before - source.rows
-
-
-def _selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) -> Source:
-    relation = text_files.replace_table(connection, source.relation, query)
-    return described(connection, relation, source.unreadable)
 
 
 def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: str) -> Source:
@@ -265,7 +260,7 @@ def open_log(connection: duckdb.DuckDBPyConnection, file: str | Path, argument: 
     page = "regexp_replace(pageUrl, '^[a-z]+://site[.]invalid', '')"
     visitor = f"PARTITION BY trackerId ORDER BY date, {quoted(ROW)}"
     begins = f"date - lag(date) OVER ({visitor}) < to_milliseconds({TIMEOUT})"
-    return _selected(
+    return selected(
         connection,
         source,
         f"WITH human AS (SELECT *, {begins} AS goes_on FROM {source.relation} WHERE (userAgent IN ({bots})) "

@@ -1,7 +1,6 @@
 """Check conversions of users' files: lines of orders, values that are not known, statuses and pages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import duckdb
@@ -12,7 +11,7 @@ from attrib_ds import contract, display, errors, sql_results
 from attrib_ds.importers import columns, formats, own_table
 from attrib_ds.importers.content import files, rows
 from attrib_ds.queries import page_views
-from attrib_ds.records import person_ids, sources, text_files
+from attrib_ds.records import person_ids, sources
 from attrib_ds.records.frames import FrameOrPath
 
 _MOSTLY: Final = 0.9
@@ -183,8 +182,7 @@ def count_rows(
     total = table.source.rows
     read.by_kind(counted, has_values=value is not None)
     if identity is not None and (query := read.latest_states(identity, counted, refunds)) is not None:
-        relation = text_files.replace_table(table.connection, table.source.relation, query)
-        table.source = read.source = sources.described(table.connection, relation, table.source.unreadable)
+        table.source = read.source = sources.selected(table.connection, table.source, query)
     read.columns = [name for name in read.columns if name not in counted.columns]
     read.flagged(counted, has_refunds=bool(refunds) and value is not None)
     read.by_status(counted, own)
@@ -257,8 +255,7 @@ def leave_out_lines(table: own_table.OwnTable, value: str | None, conversion: st
             f"{conversions} from {table.source.rows:,} rows; those with an id of "
             f"another row ({conversion}) and no amount ({value}) are its lines"
         )
-        relation = text_files.replace_table(table.connection, table.source.relation, f"SELECT * {query}")
-        table.source = replace(table.source, relation=relation, rows=count)
+        table.source = sources.selected(table.connection, table.source, f"SELECT * {query}")
 
 
 def warn_of_amounts(table: own_table.OwnTable) -> None:

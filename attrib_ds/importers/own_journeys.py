@@ -23,7 +23,7 @@ from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
 from attrib_ds.importers.content import evidence
 from attrib_ds.importers.content import rows as rows_of
-from attrib_ds.importers.reading import Formats, Reading, in_reading
+from attrib_ds.importers.reading import Formats, Reading, telling_readings
 from attrib_ds.records import sources, written_files
 from attrib_ds.records.frames import Frame, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
@@ -160,6 +160,7 @@ class Asked:
     statuses: Mapping[str, bool] = field(default_factory=dict)
 
 
+@telling_readings()
 def read_tables(
     touchpoints: FrameOrPath,
     conversions: FrameOrPath | Sequence[FrameOrPath] | None,
@@ -168,21 +169,6 @@ def read_tables(
     tables: list[own_table.OwnTable],
 ) -> journey_tables.Journeys:
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
-    try:
-        return _read_tables(touchpoints, conversions, reading, asked, tables)
-    except InvalidRequest as error:
-        error.message = in_reading(error.message)
-        error.args = (error.message,)
-        raise
-
-
-def _read_tables(
-    touchpoints: FrameOrPath,
-    conversions: FrameOrPath | Sequence[FrameOrPath] | None,
-    reading: Reading,
-    asked: Asked,
-    tables: list[own_table.OwnTable],
-) -> journey_tables.Journeys:
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
     present_names = Aliases(asked.aliases)
@@ -320,6 +306,7 @@ def _read_touchpoints(
     return points, rejected
 
 
+@telling_readings()
 def read_conversions(
     table: own_table.OwnTable, reading: Reading, asked: Asked, *, has_own: bool, has_views: bool
 ) -> tuple[pa.Table, pd.DataFrame]:

@@ -25,7 +25,7 @@ from attrib_ds.importers.content import evidence
 from attrib_ds.importers.own_paths import merge_case
 from attrib_ds.importers.reading import Formats
 from attrib_ds.importers.spend_nodes import Place, Tree
-from attrib_ds.records import sources, text_files
+from attrib_ds.records import sources
 from attrib_ds.records.frames import TEXT, FrameOrPath, to_pandas
 from attrib_ds.traffic.sources import Traffic
 
@@ -168,13 +168,7 @@ def _replace_signs(table: own_table.OwnTable) -> None:
         if kind == "VARCHAR" and evidence.weight("spend", name) > 0:
             word, column = table.source.word(name), sources.quoted(name)
             spent = f"CASE WHEN {word} IN {_NOTHING} THEN '0' ELSE {column} END AS {column}"
-            _select(table, f"SELECT * REPLACE ({spent}) FROM {table.source.relation}")
-
-
-def _select(table: own_table.OwnTable, query: str) -> None:
-    relation = text_files.replace_table(table.connection, table.source.relation, query)
-    table.source = sources.described(table.connection, relation, table.source.unreadable)
-    table.__dict__.pop("profile", None)
+            table.replace_rows(f"SELECT * REPLACE ({spent}) FROM {table.source.relation}")
 
 
 def _node_of(table: own_table.OwnTable, tree: Tree, named: Mapping[str, Named]) -> list[str]:
@@ -258,7 +252,7 @@ def _leave_out_totals(table: own_table.OwnTable, node: Sequence[str], tree: Tree
     where = f"(({is_total}) AND NOT {is_kept})" + (f" OR ({is_empty})" if table.platform else "")
     count = table.scalar(f"count(*) FILTER ({where})")
     if count:
-        _select(table, f"SELECT * FROM {source.relation} WHERE NOT ({where})")
+        table.replace_rows(f"SELECT * FROM {source.relation} WHERE NOT ({where})")
         table.say(f"{counted(count, 'rows')} of totals left out")
 
 

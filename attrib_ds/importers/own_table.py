@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from attrib_ds import display, errors, sql_results
 from attrib_ds.contract.identifiers import NO_SIGN, SIGNS, code_of
 from attrib_ds.importers import formats as of_services
-from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
+from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded, names_of
 from attrib_ds.importers.content import evidence, files
 from attrib_ds.importers.reading import Formats, in_reading
 from attrib_ds.records import (
@@ -25,7 +25,6 @@ from attrib_ds.records import (
     frames,
     person_ids,
     sources,
-    text_files,
     written_files,
     written_values,
 )
@@ -194,6 +193,11 @@ class OwnTable:
         """What the columns hold."""
         return evidence.profiled(self.connection, self.source)
 
+    def replace_rows(self, query: str) -> None:
+        """Put the rows of a query in place of those of the table, and forget what its columns held."""
+        self.source = sources.selected(self.connection, self.source, query)
+        self.__dict__.pop("profile", None)
+
     def scalar(self, sql: str) -> Any:
         """Return an aggregate of all rows."""
         return self.connection.execute(f"SELECT {sql} FROM {self.source.relation}").fetchall()[0][0]
@@ -289,7 +293,7 @@ class OwnTable:
         if kinds is None:
             return list(named)
         if role == "value":
-            # Instants are no amounts, nor are flags.
+            # Instants and flags are not amounts.
             columns = [
                 each
                 for each in columns
@@ -381,7 +385,7 @@ class OwnTable:
         given = named.get("node")
         if given is not None:
             self._levels.clear()
-            columns = [given] if isinstance(given, str) else list(given)
+            columns = names_of(given)
             if not 1 <= len(columns) <= len(LEVEL_NAMES) or len(set(columns)) < len(columns):
                 raise errors.InvalidRequest(
                     f"node: {given!r} is not allowed; allowed: one column, or up to {len(LEVEL_NAMES)} "
@@ -446,9 +450,7 @@ class OwnTable:
 
     def used(self) -> set[str]:
         """Return the columns that have a role."""
-        return {
-            name for each in self.columns.values() for name in ([each] if isinstance(each, str) else each)
-        }
+        return {name for each in self.columns.values() for name in names_of(each)}
 
     def split_pairs(self) -> None:
         """Make two columns of one with a source and a medium, such as ``google / cpc``, beside a campaign."""
@@ -460,15 +462,13 @@ class OwnTable:
         word = self.source.word(pairs[0])
         halves = f"split_part({word}, ' / ', 1) AS source, split_part({word}, ' / ', 2) AS medium"
         query = f"SELECT * EXCLUDE ({sources.quoted(pairs[0])}), {halves} FROM {self.source.relation}"
-        relation = text_files.replace_table(self.connection, self.source.relation, query)
-        self.source = sources.described(self.connection, relation, self.source.unreadable)
-        del self.profile
+        self.replace_rows(query)
         self.say(f"{pairs[0]} read as source and medium")
 
     def warn_of_unused(self) -> None:
         """Warn of words that may tell where visits come from, beside a campaign alone or unknown names."""
         node = self.columns.get("node", [])
-        levels = [level_of(name) for name in ([node] if isinstance(node, str) else node)]
+        levels = [level_of(name) for name in names_of(node)]
         used = self.used()
         unused = [
             each.name
@@ -496,7 +496,7 @@ class OwnTable:
         if self.format is not None or not any(map(self.is_filled, zones)):
             return
         given = self.columns["date"]
-        columns = [given] if isinstance(given, str) else [*given]
+        columns = names_of(given)
         word, at = self.source.word(zones[0]), self._select["date"]
         if self._has_offsets(columns) or self._are_days(at):
             return
@@ -673,7 +673,7 @@ class OwnTable:
         """
         given = named.get("date")
         if given is not None:
-            columns = [given] if isinstance(given, str) else list(given)
+            columns = names_of(given)
             if not 1 <= len(columns) <= 2 or len(set(columns)) < len(columns):
                 raise errors.InvalidRequest(
                     f"date: {given!r} is not allowed; allowed: one column, or those of the day and of the "
@@ -1137,7 +1137,7 @@ class OwnTable:
     def take_days(self) -> None:
         """Select whether each instant is a day without a time, as those of a column of midnights are."""
         given = self.columns["date"]
-        day, *clocks = [given] if isinstance(given, str) else given
+        day, *clocks = names_of(given)
         kind, word = self.source.types[day], f"lower({self.source.word(day)})"
         is_text = kind == "VARCHAR"
         may_be = is_text or re.fullmatch(r"DATE|TIMESTAMP(_\w+)?", kind) is not None
@@ -1160,7 +1160,7 @@ class OwnTable:
         return {
             role: column
             for role, column in self.columns.items()
-            if role in OPTIONS and {*([column] if isinstance(column, str) else column)} <= self.header
+            if role in OPTIONS and {*names_of(column)} <= self.header
         }
 
     def written(self) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers import own_journeys, own_table
-from attrib_ds.importers.columns import OPTIONS
+from attrib_ds.importers.columns import OPTIONS, names_of
 from attrib_ds.importers.content import evidence
-from attrib_ds.importers.reading import Reading, in_reading
+from attrib_ds.importers.reading import Reading
 from attrib_ds.records.frames import TEXT, FrameOrPath
 
 _COLUMNS: Final = ("file", "column", "role", "read_as", "evidence", "before", "after", "alternative")
@@ -88,7 +88,7 @@ def preview_files(
     rows = [
         _row(table, column, chosen.columns, shared) for table in tables for column in table.source.columns
     ]
-    unclear = [_doubt(tables, in_reading(doubt)) for doubt in dict.fromkeys(doubts)]
+    unclear = [_doubt(tables, doubt) for doubt in dict.fromkeys(doubts)]
     asked_about = {(row.get("file"), row.get("column")) for row in unclear}
     rows = [row for row in rows if (row["file"], row["column"]) not in asked_about] + unclear
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=TEXT).fillna("")
@@ -114,14 +114,14 @@ def _doubt(tables: Sequence[own_table.OwnTable], message: str) -> dict[str, str]
     row = {"read_as": "not clear", "evidence": message, "alternative": " or ".join(_READING.findall(message))}
     for table in tables:
         for role, named in table.columns.items():
-            for column in _listed(named):
+            for column in names_of(named):
                 if table.name in message and f" {column} is not " in message:
                     return row | {"file": table.name, "column": column, "role": role}
     return row
 
 
 def _row(table: own_table.OwnTable, column: str, named: Mapping[str, Any], shared: str) -> dict[str, str]:
-    roles = [role for role, of_role in table.columns.items() if column in _listed(of_role)]
+    roles = [role for role, of_role in table.columns.items() if column in names_of(of_role)]
     row = {"file": table.name, "column": column, "role": ", ".join(roles)}
     before, after = table.samples(column, roles, _SHOWN)
     row |= {"before": "; ".join(before), "after": "; ".join(after) if roles else ""}
@@ -134,7 +134,7 @@ def _row(table: own_table.OwnTable, column: str, named: Mapping[str, Any], share
         row["evidence"] = shared
     if table.format is not None:
         row["evidence"] = f"export of {table.format.name}"
-    if any(column in _listed(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):
+    if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):
         row["evidence"] = "as chosen"
     return row | {"alternative": _alternative(table, column, roles[0])}
 
@@ -152,7 +152,3 @@ def _alternative(table: own_table.OwnTable, column: str, role: str) -> str:
     of_conversions = f"conversion_{role}"
     called = of_conversions if table.argument == "conversions" and of_conversions in OPTIONS else role
     return f"Reading(columns={{{called!r}: {others[0]!r}}})" if others else ""
-
-
-def _listed(named: Any) -> list[str]:
-    return [named] if isinstance(named, str) else list(named)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
 
@@ -183,3 +184,14 @@ def in_reading(message: str) -> str:
     "pass reading=Reading(dayfirst=True), or name it with reading=Reading(columns={'user': COLUMN})"
     """
     return _ARGUMENT.sub(r"reading=Reading(\1)", message)
+
+
+@contextmanager
+def telling_readings() -> Iterator[None]:
+    """Let errors name the :class:`Reading` to pass, instead of its parts."""
+    try:
+        yield
+    except InvalidRequest as error:
+        error.message = in_reading(error.message)
+        error.args = (error.message,)
+        raise

@@ -474,9 +474,7 @@ def with_members(connection: duckdb.DuckDBPyConnection, source: Source, column: 
         f"{source.relation} AS whole LEFT JOIN ({_pick(named, lines)}) AS members USING ({quoted(ROW)}) "
         f"ORDER BY {quoted(ROW)}"
     )
-    return described(
-        connection, text_files.replace_table(connection, source.relation, query), source.unreadable
-    )
+    return selected(connection, source, query)
 
 
 def _array(path: Path, argument: str) -> pa.Table | None:
@@ -578,6 +576,12 @@ def described(
         rows=connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0],
         unreadable=unreadable,
     )
+
+
+def selected(connection: duckdb.DuckDBPyConnection, source: Source, query: str) -> Source:
+    """Return a source with the rows of a query in place of its own."""
+    relation = text_files.replace_table(connection, source.relation, query)
+    return described(connection, relation, source.unreadable)
 
 
 def _texts(values: Sequence[str]) -> str:

@@ -431,8 +431,8 @@ def decimal_mark(
     place: str,
     field: str,
     is_count: bool = False,
-) -> str:
-    """Return the decimal mark of a column of text: one number that is clear decides for all.
+) -> tuple[str, str | None]:
+    """Return the decimal mark of a column of text, and the number that shows it, which decides for all.
 
     Parameters
     ----------
@@ -454,23 +454,6 @@ def decimal_mark(
     InvalidRequest
         If the numbers contradict each other, or none of them is clear.
     """
-    mark, _ = _mark_and_proof(
-        connection, relation, word, decimal=decimal, place=place, field=field, is_count=is_count
-    )
-    return mark
-
-
-def _mark_and_proof(
-    connection: duckdb.DuckDBPyConnection,
-    relation: str,
-    word: str,
-    *,
-    decimal: str | None,
-    place: str,
-    field: str,
-    is_count: bool,
-) -> tuple[str, str | None]:
-    """Return the decimal mark of a column of text, and a number that shows it."""
     if decimal is not None:
         check_choice("decimal", decimal, MARKS)
         return decimal, None
@@ -617,7 +600,7 @@ def amounts(
     signed = _signed(connection, relation, word_of_number)
     if decimal is None and known and {*known.values()} <= _WHOLE:
         return Amounts(f"TRY_CAST(regexp_replace({_joined(signed)}, '[.,]', '', 'g') AS DOUBLE)", currency)
-    written, proof = _mark_and_proof(
+    written, proof = decimal_mark(
         connection, relation, signed, decimal=decimal, place=place, field=field, is_count=is_count
     )
     sql = f"TRY_CAST({plain(signed, written)} AS DOUBLE)"
@@ -660,5 +643,5 @@ def plain_numbers(
 ) -> dict[str, str | None]:
     """Return the numbers of a column by their text, with a decimal point and no other separators."""
     with _table_of(texts) as connection:
-        mark = decimal_mark(connection, "texts", "trim(word)", decimal=decimal, place=place, field=field)
+        mark, _ = decimal_mark(connection, "texts", "trim(word)", decimal=decimal, place=place, field=field)
         return dict(connection.execute(f"SELECT word, {plain('trim(word)', mark)} FROM texts").fetchall())

@@ -586,5 +586,5 @@ def test_a_named_status_counts_though_most_of_its_words_are_not_known(read):
         "4,2025-09-06,ann@x.example,80.50,Devis envoyé\n"
         "5,2025-09-07,ann@x.example,160.50,Rouge\n"
     )
-    # A cancelled order and a quotation are no orders.
+    # Cancelled orders and quotations do not count.
     assert read(text)[0] == {"1": 10.5, "2": 20.5, "5": 160.5}

@@ -41,9 +41,9 @@ _SOURCES: Final = frozenset([
 ])  # fmt: skip
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3])(:[0-5]\d){1,2}(\.\d+)?( ?[AaPp]\.?[Mm]\.?)?|\d\d\.\d\d\.\d\d")
 _MOST: Final = 0.9
-#: Kinds of values that are no ids.
+#: Kinds of values that cannot be ids.
 _NO_IDS: Final = ("instant", "clock", "address", "path", "currency", "medium", "source", "tagged", "pair")
-#: Marks of Japanese letters, which are no accents.
+#: Voicing marks of Japanese letters. Unlike accents, they are kept.
 _VOICED: Final = "\u3099\u309a"
 #: What may stand before the name of a level.
 _BEFORE_LEVEL: Final = re.compile(

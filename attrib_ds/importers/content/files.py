@@ -315,7 +315,7 @@ def _is_eastern(character: str) -> bool:
     )
 
 
-# -- what is no data
+# -- rows and columns without data
 
 
 def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str]) -> Source:
@@ -338,8 +338,7 @@ def tidied(connection: duckdb.DuckDBPyConnection, source: Source, said: list[str
         said += [f"{display.counted(count, word)} left out" for count, word in counts if count]
         is_total = f"{quoted(ROW)} IN ({', '.join(map(str, totals)) or 'NULL'}) IS TRUE"
         query = f"SELECT * FROM {source.relation} WHERE NOT ({is_header} OR {is_total})"
-        relation = text_files.replace_table(connection, source.relation, query)
-        source = sources.described(connection, relation, source.unreadable)
+        source = sources.selected(connection, source, query)
     if not source.unreadable.num_rows:
         return source
     ((end,),) = connection.execute(f"SELECT max({quoted(ROW)}) FROM {source.relation}").fetchall()
@@ -367,8 +366,7 @@ def _without_types(connection: duckdb.DuckDBPyConnection, source: Source) -> Sou
             changed.append(f"strftime({at}, '%Y-%m-%dT%H:%M:%S.%fZ') AS {quoted(name)}")
     replaced = f" REPLACE ({', '.join(changed)})" if changed else ""
     query = f"SELECT *{replaced} FROM {source.relation} WHERE {quoted(ROW)} > 0"
-    relation = text_files.replace_table(connection, source.relation, query)
-    return sources.described(connection, relation, source.unreadable)
+    return sources.selected(connection, source, query)
 
 
 def _is_total(cells: Sequence[str | None]) -> bool:
@@ -394,7 +392,4 @@ def _without_index(connection: duckdb.DuckDBPyConnection, source: Source) -> Sou
     if not gone or len(gone) == len(source.columns):
         return source
     listed = ", ".join(map(quoted, gone))
-    relation = text_files.replace_table(
-        connection, source.relation, f"SELECT * EXCLUDE ({listed}) FROM {source.relation}"
-    )
-    return sources.described(connection, relation, source.unreadable)
+    return sources.selected(connection, source, f"SELECT * EXCLUDE ({listed}) FROM {source.relation}")

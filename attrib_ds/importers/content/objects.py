@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 
 from attrib_ds.importers.content import evidence
-from attrib_ds.records import sources, text_files
+from attrib_ds.records import sources
 from attrib_ds.records.sources import ROW, Source, quoted
 
 Rows = list[dict[str, Any]]
@@ -161,8 +161,7 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
         for name, names in parts.items()
     )
     query = f"SELECT {quoted(ROW)}, {columns} FROM {source.relation}"
-    relation = text_files.replace_table(connection, source.relation, query)
-    return sources.described(connection, relation, source.unreadable)
+    return sources.selected(connection, source, query)
 
 
 def _has_objects(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> bool:

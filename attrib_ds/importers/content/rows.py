@@ -144,7 +144,7 @@ class Rows:
     def flagged(self, counted: Counted, *, has_refunds: bool) -> None:
         """Leave out rows of tests, and those with a flag or an instant of their end.
 
-        Refunds whose amounts are subtracted are no end.
+        A refund does not end an order if its amount is subtracted.
         """
         for role, yes, said in (("test", _YES, "test"), ("live", _NO[:-1], "not live"), ("undone", _YES, "")):
             for column in self.named(role):
@@ -318,8 +318,8 @@ def _listed(words: Iterable[str]) -> str:
 def netted(lines: str, *, has_kinds: bool, adds_up: bool) -> tuple[str, str]:
     """Return a query of conversions less their refunds, and one of the numbers of rows of each fate.
 
-    An authorization beside a sale of the same id is no second payment; a void takes its id back; refunds and
-    amounts below zero are subtracted from the one sale of their id.
+    An authorization and a sale with the same id are one payment. A void cancels its id. Refunds and amounts
+    below zero are subtracted from the sale with their id, if there is only one.
 
     Parameters
     ----------
