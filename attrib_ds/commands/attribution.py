@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,12 +83,8 @@ def attribute(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options)
         return
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            read, credits, rejected = _attributed(options)
-    except errors.InvalidRequest as error:
-        raise errors.InvalidRequest(as_options(error.message)) from error
+    with _in_words_of_the_command() as caught:
+        read, credits, rejected = _attributed(options)
     counts = ", ".join(display.counted(count, kind) for kind, count in read.counts.items())
     # Files first: printing fails where nobody reads on.
     unreadable = _write_rejected(rejected, options.out)
@@ -114,13 +111,32 @@ def attribute(options: argparse.Namespace) -> None:
         show(written)
 
 
+@contextmanager
+def _in_words_of_the_command() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect warnings, and raise errors that name options instead of arguments."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield caught
+    except errors.InvalidRequest as error:
+        raise errors.InvalidRequest(as_options(error.message)) from error
+
+
 def _explain(options: argparse.Namespace) -> None:
     """Print how the files are read."""
     if options.touchpoints is None:
         options.wrong_usage("--explain needs --touchpoints FILE")
-    preview = at.preview_files(
-        options.touchpoints, options.conversions, spend=options.spend, reading=_reading(options)
-    )
+    with _in_words_of_the_command() as caught:
+        preview = at.preview_files(
+            options.touchpoints,
+            options.conversions,
+            spend=options.spend,
+            reading=_reading(options),
+            currency=_currency(options),
+            conversion_page=options.conversion_page,
+        )
+    for warning in caught:
+        show_error(as_options(str(warning.message)))
     for file, rows in preview.groupby("file", sort=False):
         show(f"{file}\n")
         for row in rows.to_dict("records"):

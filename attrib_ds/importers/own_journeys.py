@@ -144,7 +144,7 @@ def read_journeys(
     1  search          0.5
     """
     asked = Asked(event_type, currency, channels, conversion_page, spend, aliases, statuses or {})
-    return read_tables(touchpoints, conversions, Reading() if reading is None else reading, asked, [])
+    return read_tables(touchpoints, conversions, Reading.of(reading), asked, [])
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,8 @@ def _conversions_in(
     if has_views and not table.common("flag"):
         return own_checks.conversions_among(table), True
     if table.format is None:
-        return table.flag(str(table.find("flag", named))), False
+        table.columns["flag"] = flag = str(table.find("flag", named))
+        return table.flag(flag), False
     return "true", False
 
 

@@ -1154,13 +1154,15 @@ class OwnTable:
     # -- what was decided
 
     def decided(self) -> dict[str, Named]:
-        """Return the columns by role, apart from those that were made; known exports have none to decide."""
-        if self.format is not None:
-            return {}
+        """Return the columns by role, apart from those that were made.
+
+        Of known exports, which are recognised again, they are those that touchpoints would decide otherwise.
+        """
+        roles = OPTIONS if self.format is None else ("user", "device", "date")
         return {
             role: column
             for role, column in self.columns.items()
-            if role in OPTIONS and {*names_of(column)} <= self.header
+            if role in roles and {*names_of(column)} <= self.header
         }
 
     def written(self) -> dict[str, Any]:
@@ -1178,6 +1180,8 @@ class OwnTable:
     def way_of(self, column: str, role: str) -> str:
         """Return how a column with a role is written, and what shows it after a colon."""
         if role == "date":
+            if self.profile[column].holds("clock"):
+                return "time of day"
             if column in self._instants:
                 return self._instants[column].said
             return "day" if self.source.types[column] == "DATE" else "instant"

@@ -38,12 +38,14 @@ def preview_files(
     *,
     spend: FrameOrPath | Sequence[FrameOrPath] | None = None,
     reading: Reading | None = None,
+    currency: str | None = None,
+    conversion_page: str | None = None,
 ) -> pd.DataFrame:
     """Show how files are read: what each column is, how it is written, and why.
 
     Parameters
     ----------
-    touchpoints, conversions, spend, reading
+    touchpoints, conversions, spend, reading, currency, conversion_page
         As for :func:`attrib_ds.read_journeys`.
 
     Returns
@@ -75,8 +77,8 @@ def preview_files(
     ['value', 'decimal comma', '1.020,00', '1020.0']
     """
     tables: list[own_table.OwnTable] = []
-    chosen = Reading() if reading is None else reading
-    asked = own_journeys.Asked(spend=spend)
+    chosen = Reading.of(reading)
+    asked = own_journeys.Asked(spend=spend, currency=currency, conversion_page=conversion_page)
     doubts: list[str] = []
     try:
         own_journeys.read_tables(touchpoints, conversions, chosen, asked, tables)
@@ -86,7 +88,9 @@ def preview_files(
         doubts = [error.message, *_doubts_of_conversions(tables, chosen, asked, conversions is not None)]
     shared = own_journeys.people_in_common(tables)
     rows = [
-        _row(table, column, chosen.columns, shared) for table in tables for column in table.source.columns
+        _row(tables, table, column, chosen.columns, shared)
+        for table in tables
+        for column in table.source.columns
     ]
     unclear = [_doubt(tables, doubt) for doubt in dict.fromkeys(doubts)]
     asked_about = {(row.get("file"), row.get("column")) for row in unclear}
@@ -111,16 +115,27 @@ def _doubts_of_conversions(
 
 def _doubt(tables: Sequence[own_table.OwnTable], message: str) -> dict[str, str]:
     """Return the row of a question: its column, if the message names one, and the readings that answer it."""
-    row = {"read_as": "not clear", "evidence": message, "alternative": " or ".join(_READING.findall(message))}
+    readings = list(dict.fromkeys(_READING.findall(message)))
+    row = {"read_as": "not clear", "evidence": message, "alternative": " or ".join(readings)}
     for table in tables:
         for role, named in table.columns.items():
             for column in names_of(named):
                 if table.name in message and f" {column} is not " in message:
+                    if any("dayfirst" in each.written() for each in tables if each is not table):
+                        # The other file is clear, and may have another order.
+                        of_file = rf"dayfirst={{{table.argument!r}: \1}}"
+                        row["alternative"] = re.sub(r"dayfirst=(\w+)", of_file, row["alternative"])
                     return row | {"file": table.name, "column": column, "role": role}
     return row
 
 
-def _row(table: own_table.OwnTable, column: str, named: Mapping[str, Any], shared: str) -> dict[str, str]:
+def _row(
+    tables: Sequence[own_table.OwnTable],
+    table: own_table.OwnTable,
+    column: str,
+    named: Mapping[str, Any],
+    shared: str,
+) -> dict[str, str]:
     roles = [role for role, of_role in table.columns.items() if column in names_of(of_role)]
     row = {"file": table.name, "column": column, "role": ", ".join(roles)}
     before, after = table.samples(column, roles, _SHOWN)
@@ -136,19 +151,34 @@ def _row(table: own_table.OwnTable, column: str, named: Mapping[str, Any], share
         row["evidence"] = f"export of {table.format.name}"
     if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):
         row["evidence"] = "as chosen"
-    return row | {"alternative": _alternative(table, column, roles[0])}
+    return row | {"alternative": _alternative(tables, table, column, roles[0])}
 
 
-def _alternative(table: own_table.OwnTable, column: str, role: str) -> str:
-    """Return the reading in which another column has a role."""
+def _alternative(
+    tables: Sequence[own_table.OwnTable], table: own_table.OwnTable, column: str, role: str
+) -> str:
+    """Return the reading in which another column has a role, and that of the other file stays."""
     if role not in {"user", "date", "value", "conversion"} or table.format is not None:
+        return ""
+    if role == "date" and column != names_of(table.columns["date"])[0]:
         return ""
     if role == "date" and table.way_of(column, role).endswith(_WITH_DOTS):
         return f"Reading(dayfirst={{{table.argument!r}: False}})"
     candidates = [each.name for each in table.people()] if role == "user" else table.common(role)
     if role == "user":
         candidates = [name for name in candidates if evidence.weight("user", name) > 0]
-    others = [name for name in candidates if name != column and table.is_filled(name)]
+    used = table.used()
+    others = [
+        name
+        for name in candidates
+        if name not in used and table.is_filled(name) and not table.profile[name].holds("clock")
+    ]
+    if not others:
+        return ""
     of_conversions = f"conversion_{role}"
-    called = of_conversions if table.argument == "conversions" and of_conversions in OPTIONS else role
-    return f"Reading(columns={{{called!r}: {others[0]!r}}})" if others else ""
+    columns: dict[str, Any] = {role: others[0]}
+    if of_conversions in OPTIONS and table.argument == "conversions":
+        columns = {of_conversions: others[0]}
+    elif of_conversions in OPTIONS and len(tables) > 1 and role in tables[1].columns:
+        columns[of_conversions] = tables[1].columns[role]
+    return f"Reading(columns={columns!r})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias
@@ -28,6 +28,21 @@ _ARGUMENT: Final = re.compile(
     r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)|(?:aggregate|ignore_case)=(?:True|False)"
     r"|(?:decimal|encoding|sheet|conversion_sheet|spend_sheet)='[^']*')"
 )
+
+
+def _is_named(column: object) -> bool:
+    """Return whether a value is a column, or a list of columns."""
+    return isinstance(column, str) or (
+        isinstance(column, list | tuple) and all(isinstance(each, str) for each in column)
+    )
+
+
+#: What says how files are written: whether a value is allowed, and what is.
+_WAYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "dayfirst": (lambda value: isinstance(value, bool), "True, False or None"),
+    "decimal": (lambda value: value in (".", ","), "'.' or ','"),
+    "encoding": (lambda value: isinstance(value, str), "name of an encoding"),
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +137,10 @@ class Reading:
     stitch: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", dict(self.columns or {}))
+        given = self.columns
+        if not isinstance(given, Mapping | None) or not all(map(_is_named, (given or {}).values())):
+            raise InvalidRequest.value("columns", given, "column, or list of columns, by role")
+        object.__setattr__(self, "columns", dict(given or {}))
         for role, column in self.columns.items():
             if folded(role) in _ACCOUNTS:
                 raise InvalidRequest(
@@ -131,10 +149,28 @@ class Reading:
                     field="columns",
                 )
             check_choice("columns", role, OPTIONS)
-        for name in ("dayfirst", "decimal", "encoding"):
-            if isinstance(given := getattr(self, name), Mapping):
-                for file in given:
-                    check_choice(name, file, _FILES)
+        for name, (is_allowed, allowed) in _WAYS.items():
+            way = getattr(self, name)
+            for file in way if isinstance(way, Mapping) else ():
+                check_choice(name, file, _FILES)
+            for each in way.values() if isinstance(way, Mapping) else (way,):
+                if each is not None and not is_allowed(each):
+                    raise InvalidRequest.value(name, each, allowed)
+        for name in ("sheet", "conversion_sheet", "spend_sheet"):
+            if not isinstance(sheet := getattr(self, name), str | None):
+                raise InvalidRequest.value(name, sheet, "name of a sheet")
+        for name in ("aggregate", "ignore_case", "stitch"):
+            if not isinstance(flag := getattr(self, name), bool):
+                raise InvalidRequest.value(name, flag, "True or False")
+
+    @classmethod
+    def of(cls, reading: object) -> Reading:
+        """Return a reading, or the default for None; refuse anything else."""
+        if reading is None:
+            return cls()
+        if not isinstance(reading, Reading):
+            raise InvalidRequest.value("reading", reading, "a Reading, such as Reading.from_json(text)")
+        return reading
 
     def formats(self, file: File) -> Formats:
         """Return how one of the files is written."""
@@ -161,7 +197,7 @@ class Reading:
         """
         try:
             chosen: Any = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidRequest(f"reading: not JSON: {error}", field="reading") from error
         names = [each.name for each in fields(cls)]
         if not isinstance(chosen, dict):

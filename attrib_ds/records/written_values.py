@@ -197,7 +197,7 @@ def _said_of(tally: Mapping[int, int]) -> str:
     if not clear:
         return ""
     number = max(clear, key=clear.__getitem__)
-    is_in_words = number < len(_WAYS) and "w" in _WAYS[number][0]
+    is_in_words = 0 <= number < len(_WAYS) and "w" in _WAYS[number][0]
     return "month in words" if is_in_words else "year, month, day"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -55,7 +56,9 @@ def test_what_is_not_clear_is_a_row_with_the_readings_that_answer_it(files):
     assert (doubt["file"], doubt["column"], doubt["role"]) == ("may.csv", "Datum", "date")
     assert "3 April 2025" in doubt["evidence"]
     assert "4 March 2025" in doubt["evidence"]
-    assert doubt["alternative"].split(" or ")[-2:] == ["Reading(dayfirst=True)", "Reading(dayfirst=False)"]
+    # The dates of the orders are clear, and stay as they are.
+    first, second = "Reading(dayfirst={'touchpoints': True})", "Reading(dayfirst={'touchpoints': False})"
+    assert doubt["alternative"] == f"{first} or {second}"
     # The other file is shown as well.
     assert by_column(preview, "orders.csv").loc["Summe", "role"] == "value"
     chosen = at.preview_files(
@@ -195,3 +198,131 @@ def test_spend_is_shown_and_kept_with_the_rest(tmp_path):
         at.read_journeys(clicks, orders, spend=tmp_path / "spend.csv")
     read = at.read_journeys(clicks, orders, spend=tmp_path / "spend.csv", reading=reading)
     assert read.spend[["node_id", "spend"]].to_numpy().tolist() == [["google/cpc/Spring", 1000.0]]
+
+
+@pytest.mark.parametrize("name", ["shopify", "woocommerce", "stripe"])
+def test_the_reading_of_a_known_export_reads_it_again(name):
+    visits = pd.DataFrame(
+        {
+            "email": ["anna@example.com", "x@example.com"],
+            "utm_source": ["google", "bing"],
+            "visited": ["2024-12-01", "2024-12-24"],
+        }
+    )
+    orders = Path(__file__).parent / "data" / "exports" / f"{name}.csv"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = at.read_journeys(visits, orders)
+        again = at.read_journeys(visits, orders, reading=at.Reading.from_json(read.reading.to_json()))
+    assert len(read.events)
+    pd.testing.assert_frame_equal(again.events, read.events)
+    pd.testing.assert_frame_equal(again.interactions, read.interactions)
+
+
+def test_an_answer_for_one_file_leaves_the_other(files):
+    (files / "american.csv").write_text("user,channel,date\nu,tv,03/25/2025\nu,mail,04/02/2025\n")
+    (files / "open.csv").write_text("user,date,revenue\nu,05/04/2025,3.50\n")
+    preview = at.preview_files(files / "american.csv", files / "open.csv")
+    (doubt,) = preview[preview["read_as"] == "not clear"].to_dict("records")
+    first, second = "Reading(dayfirst={'conversions': True})", "Reading(dayfirst={'conversions': False})"
+    assert doubt["alternative"] == f"{first} or {second}"
+    reading = at.Reading(dayfirst={"conversions": True})
+    read = at.read_journeys(files / "american.csv", files / "open.csv", reading=reading)
+    assert read.interactions["startDate"].dt.strftime("%d %B").tolist() == ["25 March", "02 April"]
+    assert read.events["eventDate"].dt.strftime("%d %B").tolist() == ["05 April"]
+
+
+@pytest.mark.parametrize(
+    "written", ["2025-03-01T10:00:00", "2025-03-01 10:00:00", "2025-03-01T10:00:00.000Z"]
+)
+def test_an_instant_of_iso_8601_is_called_so(written):
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": [written]})
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "revenue": [5.0]})
+    assert by_column(at.preview_files(clicks, orders), "touchpoints").loc["date", "read_as"] == (
+        "year, month, day"
+    )
+
+
+def test_a_day_and_its_clock_are_told_apart():
+    clicks = pd.DataFrame({"user": ["u"], "channel": ["tv"], "date": ["2025-03-01"], "time": ["10:00"]})
+    orders = pd.DataFrame({"user": ["u"], "date": ["2025-03-05"], "time": ["15:00"], "revenue": [5.0]})
+    preview = at.preview_files(clicks, orders)
+    assert preview.loc[preview["column"] == "time", ["read_as", "alternative"]].to_numpy().tolist() == [
+        ["time of day", ""],
+        ["time of day", ""],
+    ]
+    assert set(preview.loc[preview["column"] == "date", "alternative"]) == {""}
+
+
+def test_an_alternative_of_visits_leaves_the_date_of_conversions():
+    clicks = pd.DataFrame(
+        {"user_id": ["u"], "channel": ["tv"], "date": ["2025-01-01"], "started_at": ["2025-01-02"]}
+    )
+    orders = pd.DataFrame({"user_id": ["u"], "order_date": ["2025-01-03"], "revenue": [3.5]})
+    other = by_column(at.preview_files(clicks, orders), "touchpoints").loc["date", "alternative"]
+    columns = {"date": "started_at", "conversion_date": "order_date"}
+    assert other == f"Reading(columns={columns})"
+    read = at.read_journeys(clicks, orders, reading=at.Reading(columns=columns))
+    assert read.interactions["startDate"].dt.day.tolist() == [2]
+
+
+def test_the_flag_of_a_single_file_is_shown_and_kept():
+    visits = pd.DataFrame(
+        {
+            "user": ["u", "u"],
+            "channel": ["tv", "tv"],
+            "date": ["2025-01-01", "2025-01-02"],
+            "converted": [0, 1],
+        }
+    )
+    preview = at.preview_files(visits)
+    assert "flag" in set(preview.loc[preview["column"] == "converted", "role"])
+    assert preview.attrs["reading"].columns["flag"] == "converted"
+
+
+def test_a_page_that_tells_of_conversions_is_known_to_the_preview(capsys, tmp_path):
+    pages = pd.DataFrame(
+        {
+            "user": ["a", "a"],
+            "timestamp": ["2025-01-01T10:00:00Z", "2025-01-01T10:05:00Z"],
+            "url": ["https://shop.example/?utm_source=bing&utm_medium=cpc", "https://shop.example/thanks"],
+            "referrer": ["https://www.bing.com/", "https://shop.example/"],
+        }
+    )
+    with pytest.warns(at.errors.InputWarning):
+        preview = at.preview_files(pages, conversion_page="/thanks")
+    assert "not clear" not in set(preview["read_as"])
+    path = tmp_path / "pages.csv"
+    pages.to_csv(path, index=False)
+    command = ["attribute", "--touchpoints", str(path), "--conversion-page", "/thanks", "--explain"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "?" not in [line.strip()[:1] for line in printed.out.splitlines()]
+    assert "attrib-ds: pages.csv: 1 visit from 2 page views\n" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dayfirst": "no"}, "dayfirst: 'no' is not allowed; allowed: True, False or None"),
+        ({"dayfirst": {"conversions": "false"}}, "dayfirst: 'false' is not allowed"),
+        ({"decimal": ";"}, "decimal: ';' is not allowed; allowed: '.' or ','"),
+        ({"encoding": 5}, "encoding: 5 is not allowed"),
+        ({"aggregate": "no"}, "aggregate: 'no' is not allowed; allowed: True or False"),
+        ({"ignore_case": None}, "ignore_case: None is not allowed"),
+        ({"sheet": 1}, "sheet: 1 is not allowed"),
+        ({"columns": "user"}, "columns: 'user' is not allowed"),
+        ({"columns": {"user": 3}}, "columns: {'user': 3} is not allowed"),
+    ],
+)
+def test_what_says_nothing_about_files_is_refused_at_once(options, message):
+    with pytest.raises(InvalidRequest) as caught:
+        at.Reading(**options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("reading", [{"dayfirst": True}, "reading.json"])
+@pytest.mark.parametrize("function", [at.read_journeys, at.preview_files])
+def test_something_else_is_not_taken_for_a_reading(function, reading, files):
+    with pytest.raises(InvalidRequest, match=r"reading: .* is not allowed; allowed: a Reading"):
+        function(files / "visits.csv", files / "orders.csv", reading=reading)
