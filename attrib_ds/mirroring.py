@@ -590,13 +590,27 @@ def copy_users(copier: Copier) -> None:
             users, left = _users(copier, where, limit=_BATCH)
             total = total or left
             if not users.num_rows:
-                return
+                break
             _copy_events(copier, users)
             copier.mirror.send("mirror_records", resource="users", records=users)
             copier.save_progress(users=max(users["_id"].to_pylist()))
             advance(users.num_rows)
             if users.num_rows >= left:
-                return
+                break
+    if copier.changed is not None and not copier.has_nodes and (copier.scope, copier.until) == (None, None):
+        _copy_late_events(copier)
+
+
+def _copy_late_events(copier: Copier) -> None:
+    """Copy events of users whose number of events differs: another service may not date such a user anew."""
+    counts = [
+        project.send("search_users", columns=["eventCount"], sort="_id").read().select(["_id", "eventCount"])
+        for project in (copier.source, copier.mirror)
+    ]
+    differing = counts[0].join(counts[1], ["_id", "eventCount"], join_type="left anti")
+    ids = differing.filter(pc.greater(differing["eventCount"], 0))["_id"].to_pylist()
+    for start in range(0, len(ids), _BATCH):
+        copier.load("events", _events_of(copier, ids[start : start + _BATCH]))
 
 
 def _within(copier: Copier) -> Predicate | None:

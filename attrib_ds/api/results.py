@@ -113,11 +113,15 @@ def knows_additions(project: Project) -> bool:
     def read() -> bool:
         try:
             project.send("get_settings")
-        except AttribError as error:
-            return not isinstance(error, NotFound | NotSupported)
+        except (Forbidden, NotFound, NotSupported) as error:
+            return isinstance(error, Forbidden)
         return True
 
-    return project.transport.timezone is not None or project.remembered("additions", read)
+    try:
+        return project.transport.timezone is not None or project.remembered("additions", read)
+    except AttribError:
+        # The next call may find out.
+        return False
 
 
 def warn_of_addition(project: Project, function: str, argument: str, effect: str) -> None:

@@ -29,6 +29,8 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?
 _AN_ID: Final = re.compile(r"(?=.*[0-9])[\w.~:-]{1,128}")
 #: Header of our own service: the record that was to be created existed already.
 _EXISTING: Final = "X-Existing"
+#: Ids that a warning names.
+_MOST_NAMED: Final = 5
 #: Bytes within which a web page says that it is one.
 _HEAD: Final = 1_024
 _SHORT: Final = frozenset({"record", "id", "modified"})
@@ -169,7 +171,7 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         return
     except errors.ServiceFailure as failure:
         problem, is_transient = failure.message, False
-    except (Unreadable, errors.InvalidRequest, pa.ArrowException) as error:
+    except (ValueError, pa.ArrowException) as error:
         is_page = "html" in response.media
         # A truncated response may be complete the next time.
         is_transient = not is_page and (response.media == ARROW or "truncated" in str(error))
@@ -340,9 +342,9 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
     places = pa.table({"key": table[name], "place": pa.array(range(table.num_rows))})
     found = places.group_by("key").aggregate([("place", "min"), ("place", "count")])
     repeated = found.filter(pc.greater(found["place_count"], 1))["key"].to_pylist()
-    ids = json_values.listed(tuple(map(json_values.shown, repeated)))
+    ids = ", ".join(map(json_values.shown, repeated[:_MOST_NAMED]))
     errors.warn(
-        f"{operation.name}: the response repeats records; each is returned once: {name} {ids}. "
+        f"{operation.name}: the response repeats records; each of {len(repeated)} is returned once: {name} {ids}. "
         f"On the machine of the service, `attrib-ds check {project_id} --repair` repairs the project"
     )
     return table.take(found["place_min"].sort())

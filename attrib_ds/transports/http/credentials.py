@@ -350,8 +350,8 @@ def _read_failure(response: Response, members: dict[str, Any], assertion: Secret
     status = response.status
     values = [members.get(name) for name in ("error", "error_description", "message")]
     values = [value for value in values if isinstance(value, str) and value] or [told(members)]
-    parts = [assertion.redact(value)[:_LONGEST_DESCRIPTION] for value in values if value]
-    text = f"the token route answered {status}{': ' if parts else ''}{': '.join(dict.fromkeys(parts))}"
+    said = assertion.redact(": ".join(dict.fromkeys(filter(None, values))))[:_LONGEST_DESCRIPTION]
+    text = f"the token route answered {status}{': ' if said else ''}{said}"
     if status in (408, 429) or status >= 500:
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):

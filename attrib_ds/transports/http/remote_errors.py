@@ -50,9 +50,9 @@ _MAY_LACK: Final = frozenset({301, 302, 303, 307, 308, 400, 406, 415, 422, 500, 
 _REPLACEABLE: Final = frozenset({"create_events", "search_events"})
 _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|many)", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
-#: Members with the text of an error, the most telling first.
+#: Words in the names of members with the text of an error, the most telling first.
 _TELLING: Final = (
-    "error_description",
+    "description",
     "message",
     "msg",
     "detail",
@@ -61,12 +61,13 @@ _TELLING: Final = (
     "reason",
     "title",
     "fault",
-    "faultstring",
+    "exception",
 )
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
-_LONGEST: Final = 4_000
+#: Characters of a message of our own service, and of what another service says.
+_LONGEST: Final = 1_000
+_LONGEST_FOREIGN: Final = 300
 _MOST_PARTS: Final = 100
-_LONGEST_FOREIGN: Final = 200
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
 _LONGEST_HEAD: Final = 8_192
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
@@ -120,7 +121,7 @@ def read_failure(
     elif message:
         text = _with_arguments(operation, message)
         if not is_ours:
-            more = told(body.get("errors"), is_of_fields=True)
+            more = told(body.get("errors"))
             text += f" ({more})" if more and more not in text else ""
             is_named = _field([], text, operation) is not None
             text = text if is_named else f"{operation.name}: {text}"
@@ -217,8 +218,9 @@ def _error(
 def _message(body: Mapping[str, Any]) -> str:
     message = body.get("message")
     if isinstance(message, list):
-        return "; ".join(part[:_LONGEST] for part in message[:_MOST_PARTS] if isinstance(part, str))
-    return message if isinstance(message, str) else ""
+        message = "; ".join(part for part in message[:_MOST_PARTS] if isinstance(part, str))
+    longest = _LONGEST if "requestId" in body else _LONGEST_FOREIGN
+    return message[:longest] if isinstance(message, str) else ""
 
 
 def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, Any]:
@@ -246,26 +248,32 @@ def _foreign_error(body: Mapping[str, Any]) -> str:
     return f": {text}" if text else ""
 
 
-def told(body: Any, *, is_of_fields: bool = False) -> str:
-    """Return what an error says, in one line; with ``is_of_fields``, all of a map of fields to errors.
+def told(body: Any, *, is_all: bool = False) -> str:
+    """Return what an error says, in one line: its most telling member, or else its lists by field.
+
+    With ``is_all``, as inside of such a member, all others are shown too.
 
     Examples
     --------
     >>> told({"error": {"code": 7, "message": "no such shop"}}), told({"errors": ["a", {"detail": "b"}]})
     ('no such shop', 'a; b')
+    >>> told({"code": 7, "limit": ["is too large"]})
+    'limit: is too large'
     """
     if isinstance(body, Mapping):
-        named = {str(name).lower(): value for name, value in body.items()}
-        text = next((text for name in _TELLING if (text := told(named.get(name), is_of_fields=True))), "")
-        place = named.get("loc")
+        telling = dict.fromkeys(name for word in _TELLING for name in body if word in name.lower())
+        text = next((text for name in telling if (text := told(body[name], is_all=True))), "")
+        place = body.get("loc")
         if text and isinstance(place, list):
             return f"{'/'.join(str(part) for part in place[:_MOST_PARTS])}: {text}"[:_LONGEST_FOREIGN]
-        if text or not is_of_fields:
+        if text:
             return text
-        parts = [f"{name}: {text}" for name, value in body.items() if (text := told(value))]
+        shown = [name for name in body if name not in telling and (is_all or isinstance(body[name], list))]
+        parts = [f"{name}: {text}" for name in shown if (text := told(body[name], is_all=is_all))]
         return "; ".join(parts[:_MOST_PARTS])[:_LONGEST_FOREIGN]
     if isinstance(body, list):
-        return "; ".join(filter(None, map(told, body[:_MOST_PARTS])))[:_LONGEST_FOREIGN]
+        parts = [text for part in body[:_MOST_PARTS] if (text := told(part, is_all=is_all))]
+        return "; ".join(parts)[:_LONGEST_FOREIGN]
     return " ".join(body.split())[:_LONGEST_FOREIGN] if isinstance(body, str) else ""
 
 
@@ -276,7 +284,7 @@ def _with_arguments(operation: Operation, message: str) -> str:
         is_attribute = match[1] in operation.request.model_fields
         return operation.argument(f"{match[1]}{match[2]}") if is_attribute else match[0]
 
-    return _POINTER.sub(argument, message[:_LONGEST])
+    return _POINTER.sub(argument, message)
 
 
 def _details(body: Mapping[str, Any], operation: Operation) -> list[dict[str, Any]]:

@@ -36,6 +36,10 @@ _SHORTEST_REPORTED: Final = 2.0
 #: Seconds between two checks whether a waiting thread should continue.
 _POLL_INTERVAL: Final = 0.25
 _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
+#: Halves of characters in JSON, in which texts end that a service has cut; what the group matches is right.
+_HALVES: Final = re.compile(
+    rb"(\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}", re.DOTALL
+)
 UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
 
 #: Bytes of an id, a number, counts, an access token or an error.
@@ -232,6 +236,8 @@ class Response:
         if charset and charset[1].lower() not in ("utf-8", "utf8"):
             with suppress(LookupError, UnicodeDecodeError):
                 content = content.decode(charset[1]).encode()
+        if b"\\ud" in content or b"\\uD" in content:
+            content = _HALVES.sub(lambda match: match[1] or b"\\ufffd", content)
         return content.removeprefix(codecs.BOM_UTF8)
 
 
@@ -435,6 +441,8 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
         advice = "request fewer records (limit=, since=) or try again later"
         return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True
+    if any(isinstance(cause, urllib3.exceptions.DecodeError) for cause in chain):
+        return f"{where}: the response is not compressed as its Content-Encoding says", "if safe", True
     is_late = isinstance(error, requests.exceptions.ConnectTimeout)
     if is_late or any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in chain):
         problem = "no connection " + (f"within {timeouts.connect:g} s" if is_late else f"({_cause(chain)})")

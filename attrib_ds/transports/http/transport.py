@@ -60,8 +60,8 @@ _COSTS: Final = {
 #: Properties that a search returns by default, by name: the default set of another service may lack some.
 _DEFAULT: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in projected(None)))
 #: Fields that a warning names, and characters of each.
-_MOST_NAMES: Final = 20
-_LONGEST_NAME: Final = 80
+_MOST_NAMES: Final = 10
+_LONGEST_NAME: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True)
