@@ -302,6 +302,7 @@ def _metrics(text: str | None) -> str | None:
     if text is None or not _ODD_METRIC.search(text):
         return text
     metrics = json_numbers.load_exact(text)
+    metrics = [*metrics.values()] if isinstance(metrics, dict) else metrics
     for metric in metrics if isinstance(metrics, list) else ():
         data = metric.get("data") if isinstance(metric, dict) else None
         if not isinstance(data, dict) or isinstance(current := data.get("current"), dict | list | None):
@@ -314,10 +315,17 @@ def _metrics(text: str | None) -> str | None:
 
 
 _ODD_METRIC: Final = re.compile(
-    r'"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
+    r'^\s*\{|"current"\s*:\s*(?:true|false|"|[-\d.]+[^}]*"currency")|"currency"[^{}]*"current"\s*:\s*[-\d]'
 )
 _STATES: Final = {"true": 1, "1": 1, "false": 0, "0": 0}
-_REPAIRS: Final = {"EventType": {"fields": _fields}, "Event": {"metrics": _metrics}}
+_REPAIRS: Final = {
+    "EventType": {"fields": _fields},
+    # Some services write an empty object as a list.
+    "Event": {
+        "metrics": _metrics,
+        **dict.fromkeys(("event", "user"), lambda text: text if text != "[]" else None),
+    },
+}
 
 
 def check_keys(table: pa.Table) -> None:
@@ -344,7 +352,8 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
     repeated = found.filter(pc.greater(found["place_count"], 1))["key"].to_pylist()
     ids = ", ".join(map(json_values.shown, repeated[:_MOST_NAMED]))
     errors.warn(
-        f"{operation.name}: the response repeats records; each of {len(repeated)} is returned once: {name} {ids}. "
+        f"{operation.name}: the response repeats {len(repeated):,} records; each is returned once: {name} "
+        f"{ids}{', …' if len(repeated) > _MOST_NAMED else ''}. "
         f"On the machine of the service, `attrib-ds check {project_id} --repair` repairs the project"
     )
     return table.take(found["place_min"].sort())

@@ -53,6 +53,7 @@ def shaped(kind, record, variation):
             variation.event_object
         )
         record |= {"event": {k: form(v) for k, v in record["event"].items()} if form else {}}
+        record |= {"event": [], "user": []} if variation.event_object == "list" else {}
         record |= {"metrics": [shaped("metrics", metric, variation) for metric in kept]}
     essential, hidden = SERVICE["essential"][kind], {}
     for pattern in variation.missing if mark % variation.missing_every == 0 else ():

@@ -9,6 +9,7 @@ from support.scripted_service import RESET, Reply, page
 
 import attrib_ds as at
 from attrib_ds import errors
+from attrib_ds.api.results import knows_additions
 
 ID = "5f0c0ffee0ddba11ad0be123"
 UUID = "00000000-0000-7000-8000-00000000000a"
@@ -658,6 +659,13 @@ def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, s
     mirrored(shop)
     again = [asked.path for asked in service.asked[before:]]
     assert not [path for path in again if path.endswith(("/settings", "/nodes", "/events/search"))]
+
+
+def test_a_failure_for_a_moment_does_not_tell_whether_a_service_has_additions(shop, service):
+    service.script = [*[Reply(503)] * 6, Reply(404), Reply(404)]
+    assert not knows_additions(shop)
+    assert not knows_additions(shop)
+    assert len(service.asked) == 7
 
 
 def test_a_failure_of_all_operations_is_no_missing_addition(shop, service):

@@ -155,7 +155,7 @@ def test_the_newest_come_first_from_a_service_without_an_order(served):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("variation", ["duration-off", "duration-absent", "no-node"])
+@pytest.mark.parametrize("variation", ["duration-off", "duration-absent", "no-node", "event-object-list"])
 def test_a_mirror_holds_every_record(served, variation):
     world = served.vendor.world
     with connected(served, variation) as shop, at.sync(shop, ":memory:", integrations=[]) as mirror:
@@ -176,6 +176,20 @@ def test_what_a_mirror_lacks_is_counted(served):
     assert 0 < len(kept) < len(visits)
     assert check["records"].tolist() == [len(visits) - len(kept)]
     assert "userId" in check["problem"].item()
+
+
+def test_events_that_come_late_are_mirrored_though_their_users_keep_their_dates(served, tmp_path):
+    world = served.vendor.world
+    user = next(user for user in world.complete_users().values() if user["eventCount"])
+    old = next(one for one in world.events.values() if one["userId"] == user["_id"])
+    sent = {"nonce": "late", "eventType": old["eventType"], "eventDate": old["eventDate"]}
+    sent["data"] = {"mail": user["fields"]["email"][0]["current"], "orderId": "late"}
+    with connected(served) as shop:
+        at.sync(shop, tmp_path / "mirror.duckdb", integrations=[]).close()
+        world.add_event(sent, served.vendor.now())
+        world.complete = None
+        with at.sync(shop, tmp_path / "mirror.duckdb", integrations=[]) as mirror:
+            assert set(at.search_events(mirror)["_id"]) == set(world.events)
 
 
 # 4. Exports

@@ -116,6 +116,32 @@ def test_messages_of_other_services(shop, service):
     assert error.message.endswith(": the slug is taken")
 
 
+LONG = "x" * 5_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"message": LONG},
+        {"message": [LONG] * 50, "errors": {"sort": [LONG]}},
+        {"errors": {LONG: [LONG] * 9}},
+        LONG.encode(),
+        f"<html><title>{LONG}</title>".encode(),
+        {"message": "no", "details": [{"attribute": LONG, "problem": LONG}]},
+    ],
+)
+def test_what_a_service_says_is_bounded(shop, service, body):
+    error = failing(shop, service, Reply(403, body, headers={"X-Request-Id": LONG}))
+    assert len(str(error)) < 1_000
+
+
+def test_what_the_token_route_says_is_bounded(shop, service):
+    service.tokens = [Reply(400, dict.fromkeys(("error", "error_description", "message"), LONG))]
+    with pytest.raises(errors.Unauthorized) as caught:
+        shop.send("search_interactions")
+    assert len(str(caught.value)) < 600
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -127,6 +153,10 @@ def test_messages_of_other_services(shop, service):
         ),
         ({"errors": {"sort": ["too big"], "offset": "too small"}}, ": sort: too big; offset: too small"),
         ({"secret": "abc"}, "/search"),
+        ({"sort": ["too big"], "secret": "abc"}, ": sort: too big"),
+        ({"code": 7, "errorMessage": "too big"}, ": too big"),
+        ({"odata.error": {"message": {"lang": "en", "value": "too big"}}}, ": lang: en; value: too big"),
+        ({"errors": {"body": {"sort": ["too big"]}}}, ": body: sort: too big"),
         (
             {"message": "Validation failed", "errors": {"sort": ["too big"]}},
             "search_interactions: Validation failed (sort: too big)",

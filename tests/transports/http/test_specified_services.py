@@ -195,6 +195,25 @@ def test_values_of_metrics_may_be_written_in_other_ways(shop, service):
     found = at.list_user_events(shop, ID).iloc[0]
     assert found[["statistics.turnover.amount", "states.won", "states.lost"]].tolist() == [12.5, 1, 0]
     assert pd.isna(found["metrics"])
+    serve(service, events=page({"_id": UUID, "metrics": dict(enumerate(metrics))}), event_types=types)
+    assert at.list_user_events(shop, ID)["statistics.turnover.amount"].item() == 12.5
+
+
+def test_halves_of_characters_are_no_reason_to_lose_a_page(shop, service):
+    body = rb'{"total": 1, "data": [{"_id": "a", "geo": {"city": "\ud83d\ude00 \\ud83d \uD83D", "state": "x\udc00y"}}]}'
+    service.script = [Reply(body=body)]
+    found = at.search_interactions(shop).iloc[0]
+    assert (found["geo.city"], found["geo.state"]) == ("\N{GRINNING FACE} \\ud83d \ufffd", "x\ufffdy")
+
+
+def test_a_number_of_thousands_of_digits_is_refused(shop, service):
+    body = b'{"_id": "%s", "metrics": [{"data": {"current": true, "raw": %s}}]}' % (
+        UUID.encode(),
+        b"9" * 5_000,
+    )
+    service.script = [Reply(body=body)]
+    with pytest.raises(errors.ServiceFailure, match="too many digits"):
+        at.get_event(shop, UUID)
 
 
 def test_fields_that_are_no_objects_are_named(shop, service):
