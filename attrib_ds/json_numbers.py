@@ -85,11 +85,15 @@ def exact_integer(text: str) -> int | ExtremeNumber:
     """
     if len(text) > _LONGEST:
         raise ValueError("the integer has too many digits")
+    return _integer(text)
+
+
+def _integer(text: str) -> int | ExtremeNumber:
     return int(text) if len(text) <= _LONGEST_INTEGER else ExtremeNumber(text)
 
 
 def load_exact(text: str | bytes) -> Any:
-    """Parse JSON text that the project stored, with exact numbers.
+    """Parse JSON text that the project stored or a service sent, with exact numbers of any length.
 
     Examples
     --------
@@ -100,7 +104,7 @@ def load_exact(text: str | bytes) -> Any:
 
 
 #: As `json.loads`, which makes a decoder for each text.
-_DECODER: Final = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
+_DECODER: Final = json.JSONDecoder(parse_float=exact_number, parse_int=_integer)
 
 
 def whole(value: object) -> int | None:

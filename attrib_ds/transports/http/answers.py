@@ -171,7 +171,7 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         return
     except errors.ServiceFailure as failure:
         problem, is_transient = failure.message, False
-    except (ValueError, pa.ArrowException) as error:
+    except (Unreadable, errors.InvalidRequest, pa.ArrowException) as error:
         is_page = "html" in response.media
         # A truncated response may be complete the next time.
         is_transient = not is_page and (response.media == ARROW or "truncated" in str(error))

@@ -23,9 +23,8 @@ from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
-from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, title, told
-from attrib_ds.transports.http.session import AttemptFailed, Call, Response, Session
+from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, read_body, told
+from attrib_ds.transports.http.session import SMALL, AttemptFailed, Call, Response, Session
 
 #: A path, or the content as a secret.
 KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
@@ -51,6 +50,7 @@ _MARGIN: Final = 0.1
 #: Characters that a header can carry; slightly more than RFC 6750, section 2.1 allows.
 _TOKEN: Final = re.compile(r"[!-~]{1,65536}")
 _LONGEST_DESCRIPTION: Final = 300
+_MEMBERS_OF_ERRORS: Final = ("error", "error_description", "message")
 
 
 @dataclass(frozen=True)
@@ -320,23 +320,20 @@ def _is_refusal(result: object) -> bool:
 
 def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str], float] | AttemptFailed:
     """Return the token and its lifetime; a failure is not raised: its traceback would hold both."""
-    content = response.beginning()
-    try:
-        body = decode(content)
-    except InvalidRequest:
-        body = {"title": title(content.decode("utf-8", "replace"))} if content.lstrip()[:1] == b"<" else None
-    members = body if isinstance(body, dict) else {}
     if not 200 <= response.status < 300:
-        return _read_failure(response, members, assertion)
+        return _read_failure(response, read_body(response.beginning(), assertion.redact))
+    members = read_body(response.content(SMALL), assertion.redact)
     token: Any = members.get("access_token")
     token_type = members.get("token_type") or "Bearer"
     problem = None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         problem = "without an access_token; check auth_url="
-    elif not isinstance(token_type, str) or token_type.lower() != "bearer":
+    elif not isinstance(token_type, str) or token_type.strip().lower() != "bearer":
         problem = "with a token_type other than Bearer"
     if problem is not None:
-        said = "" if token else assertion.redact(told(members))[:_LONGEST_DESCRIPTION]
+        # Anything else may be the token.
+        quotable = {*_MEMBERS_OF_ERRORS, *(["title"] if "html" in response.media else [])}
+        said = told({name: value for name, value in members.items() if name in quotable})
         text = f"the token route answered {problem}{f': {said}' if said else ''}"
         return AttemptFailed(ServiceFailure(text), "never")
     seconds: Any = members.get("expires_in")
@@ -346,13 +343,13 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
     return Secret(token), float(min(seconds, _LONGEST_LIFETIME)) if is_lifetime else _DEFAULT_LIFETIME
 
 
-def _read_failure(response: Response, members: dict[str, Any], assertion: Secret[str]) -> AttemptFailed:
+def _read_failure(response: Response, members: dict[str, Any]) -> AttemptFailed:
     status = response.status
-    values = [members.get(name) for name in ("error", "error_description", "message")]
+    values = [members.get(name) for name in _MEMBERS_OF_ERRORS]
     values = [value for value in values if isinstance(value, str) and value] or [told(members)]
-    said = assertion.redact(": ".join(dict.fromkeys(filter(None, values))))[:_LONGEST_DESCRIPTION]
+    said = ": ".join(dict.fromkeys(values))[:_LONGEST_DESCRIPTION]
     text = f"the token route answered {status}{': ' if said else ''}{said}"
-    if status in (408, 429) or status >= 500:
+    if status in (408, 425, 429) or status >= 500:
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")
     if 300 <= status < 400 or status in (404, 405):
         location = response.headers.get("Location", "").partition("?")[0][:_LONGEST_DESCRIPTION]

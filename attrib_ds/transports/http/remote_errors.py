@@ -65,7 +65,7 @@ _TELLING: Final = (
 )
 _BARE: Final = frozenset({"Bad Request", "Internal Server Error", "Not Found"})
 #: Characters of a message of our own service, and of what another service says.
-_LONGEST: Final = 1_000
+_LONGEST: Final = 600
 _LONGEST_FOREIGN: Final = 300
 _MOST_PARTS: Final = 100
 #: Characters of a web page in which its title is searched; in longer ones, a search could take minutes.
@@ -105,7 +105,7 @@ def read_failure(
         Its error has the same message as in an embedded project if the service sends one.
     """
     redact = str if token is None else token.redact
-    body = _read_body(response, redact)
+    body = read_body(response.beginning(), redact)
     status = response.status
     message = _message(body)
     if 300 <= status < 400:
@@ -223,14 +223,15 @@ def _message(body: Mapping[str, Any]) -> str:
     return message[:longest] if isinstance(message, str) else ""
 
 
-def _read_body(response: Response, redact: Callable[[str], str]) -> dict[str, Any]:
-    content = redact(response.beginning().decode("utf-8", "replace"))
-    if content.lstrip().startswith("<"):
-        return {"title": title(content)}
+def read_body(content: bytes, redact: Callable[[str], str]) -> dict[str, Any]:
+    """Return the members of a body, without a secret; what is no JSON object is the member of one."""
+    text = redact(content.decode("utf-8", "replace"))
+    if text.lstrip().startswith("<"):
+        return {"title": title(text)}
     try:
-        body = decode(content.encode())
+        body = decode(text.encode())
     except errors.InvalidRequest:
-        body = content
+        body = text
     return body if isinstance(body, dict) else {"errors": body}
 
 

@@ -55,7 +55,9 @@ class Variation:
     dates: str = "z"  # z, plain, offset, mixed, lower, nanoseconds or naive
     ids: str = "hex"  # where the specification says string: hex, numeric or strange
     builtins: bool = True  # event-count and delays of states among the metrics of an event
-    event_object: str = "values"  # content of `event`: values, metric (raw and current), empty, or list (an empty one)
+    event_object: str = (
+        "values"  # content of `event`: values, metric (raw and current), empty, or list (an empty one)
+    )
     keys: str = "nested"  # of projections: nested, or flat such as geo.city
     always_id: bool = True  # _id beside a projection that does not name it
     reduced: bool = True  # a field of several values is reduced to an array of one
