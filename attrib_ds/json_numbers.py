@@ -107,6 +107,17 @@ def load_exact(text: str | bytes) -> Any:
 _DECODER: Final = json.JSONDecoder(parse_float=exact_number, parse_int=_integer)
 
 
+def count(value: object) -> int | None:
+    """Return a count, which some services write as text; None for anything else.
+
+    Examples
+    --------
+    >>> count("7"), count(7.5)
+    (7, None)
+    """
+    return int(value) if isinstance(value, str) and value.isdecimal() else whole(value)
+
+
 def whole(value: object) -> int | None:
     """Return a whole number, also one written as ``1.0`` or ``1e0``; None for anything else.
 

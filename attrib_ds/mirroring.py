@@ -373,16 +373,9 @@ _RESOURCES: Final = {
 
 
 def list_all(project: Project, operation: str, **arguments: Any) -> pa.Table:
-    """Return all pages of a list in one table, in the columns of its schema."""
-    parts: list[pa.Table] = []
-    count = 0
-    while True:
-        with closing(project.stream(operation, offset=count, **arguments)) as answer:
-            part = answer.read()
-        parts.append(part)
-        count += part.num_rows
-        if not part.num_rows or answer.total is None or count >= answer.total:
-            return pa.concat_tables(parts)
+    """Return all records of a list in one table, in the columns of its schema."""
+    with closing(project.stream(operation, **arguments)) as answer:
+        return answer.read()
 
 
 def copy_nodes(copier: Copier) -> None:
@@ -565,8 +558,7 @@ def _copy_hits(copier: Copier, page: pa.Table, *, is_first: bool) -> None:
         return is_first or copier.mirror.send("list_hits", first_hit_id=opening).count != count
 
     def hits_of(opening: str) -> pa.Table:
-        with closing(copier.source.stream("list_hits", first_hit_id=opening)) as answer:
-            return answer.read()
+        return list_all(copier.source, "list_hits", first_hit_id=opening)
 
     counts = zip(page["firstHitId"].to_pylist(), page["hitCount"].to_pylist(), strict=True)
     missing = [first for first, count in counts if first is not None and count != 0 and lacks(first, count)]

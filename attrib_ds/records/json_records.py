@@ -233,7 +233,7 @@ _NOT_UTF8: Final = "it is not UTF-8"
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 #: What some services write in place of an object that is absent.
 _NOTHING: Final = (b"[]", b'""', b"false")
-_COUNTERS: Final = frozenset({"offset", "count", "total"})
+_COUNTERS: Final = ("offset", "limit", "count", "total")
 #: Names of the list of a page whose form the specification does not show.
 _LISTS: Final = ("items", "results", "records", "metrics", "values")
 _FLAGS: Final = {"true": True, "false": False, "1": True, "0": False}
@@ -249,6 +249,7 @@ class Unreadable(ValueError):
 class _Paged(msgspec.Struct):
     data: list[msgspec.Raw] | None
     offset: Any = None
+    limit: Any = None
     count: Any = None
     total: Any = None
 
@@ -263,8 +264,8 @@ class Page:
         One row per record. After the requested columns follow those of members outside the schema, as JSON
         text, named by their dotted paths (a key with a dot is quoted).
     counters : mapping of str to int, optional
-        ``offset``, ``count`` and ``total`` of a page, None where they are not stated; None for an array or a
-        single record.
+        ``offset``, ``limit``, ``count`` and ``total`` of a page, None where they are not stated; None for an
+        array or a single record.
     """
 
     table: pa.Table
@@ -327,7 +328,7 @@ def read_page(
             raise Unreadable(str(error)) from None
     counters = None
     if isinstance(answer, _Paged):
-        counters = {name: _count(getattr(answer, name)) for name in ("offset", "count", "total")}
+        counters = {name: json_numbers.count(getattr(answer, name)) for name in _COUNTERS}
     records = [answer] if is_record else (answer.data or []) if isinstance(answer, _Paged) else answer
     if any(is_deeper(bytes(record)) for record in records):
         raise Unreadable(_TOO_DEEP)
@@ -349,17 +350,12 @@ def _wrapped(content: bytes) -> _Paged | None:
         [name] = [name for name in _LISTS if bytes(members.get(name, b"")).startswith(b"[")]
         page: _Paged = msgspec.convert(
             {"data": msgspec.json.decode(members[name], type=list[msgspec.Raw])}
-            | {name: json_numbers.load_exact(bytes(members[name])) for name in members.keys() & _COUNTERS},
+            | {name: json_numbers.load_exact(bytes(members[name])) for name in members.keys() & {*_COUNTERS}},
             _Paged,
         )
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
     return page
-
-
-def _count(value: Any) -> int | None:
-    """Return a counter, which some services write as text."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else json_numbers.whole(value)
 
 
 def _parts(name: str) -> list[str]:

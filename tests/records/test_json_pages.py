@@ -397,8 +397,8 @@ def test_blanks_around_a_page():
 
 def test_counters_of_a_page():
     page = read(paged("{}", "{}", counters='"offset":20,"limit":null,"count":2,"total":22,'), CITIES)
-    assert page.counters == {"offset": 20, "count": 2, "total": 22}
-    assert read(paged("{}"), CITIES).counters == dict.fromkeys(["offset", "count", "total"])
+    assert page.counters == {"offset": 20, "limit": None, "count": 2, "total": 22}
+    assert read(paged("{}"), CITIES).counters == dict.fromkeys(["offset", "limit", "count", "total"])
     assert read(b"[{}]", CITIES).counters is None
     later = b'{"data":[{"_id":"a"}],"next":{"x":[1]},"total":5.0}'
     assert read(later, CITIES).counters["total"] == 5
@@ -471,15 +471,16 @@ def test_flat_keys_are_the_nested_ones():
 
 
 @pytest.mark.parametrize(
-    ("content", "counters"),
+    ("content", "total"),
     [
-        ('{"data":null,"total":"12","count":"x"}', {"offset": None, "count": None, "total": 12}),
-        ('{"items":[],"total":2.0,"next":null}', {"offset": None, "count": None, "total": 2}),
+        ('{"data":null,"total":"12","count":"x"}', 12),
+        ('{"items":[],"total":2.0,"next":null}', 2),
     ],
 )
-def test_counters_may_be_text_and_lists_null_or_named_otherwise(content, counters):
+def test_counters_may_be_text_and_lists_null_or_named_otherwise(content, total):
     page = read_page(content.encode(), CITIES)
-    assert (page.table.num_rows, page.counters) == (0, counters)
+    assert page.table.num_rows == 0
+    assert page.counters == {"offset": None, "limit": None, "count": None, "total": total}
 
 
 @pytest.mark.parametrize(

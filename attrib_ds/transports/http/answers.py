@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -189,7 +188,7 @@ def _readable(response: session.Response, operation: Operation) -> Iterator[None
         unreadable.message += session.UNKNOWN
         unreadable.is_unknown = True
     if remote_errors.may_be_lacking(operation):
-        unreadable.details.append({"type": remote_errors.LACKS, "status": response.status})
+        unreadable.details.append({"type": remote_errors.LACKS, "value": response.status})
     raise session.AttemptFailed(unreadable, "if safe" if is_transient else "never")
 
 
@@ -207,7 +206,7 @@ def _written(response: session.Response, operation: Operation, request: Request)
         body = body["data"]
     if kind == "modified":
         count = body.get("modifiedCount") if isinstance(body, dict) else body
-        return Answer(value=_count(count))
+        return Answer(value=json_numbers.count(count))
     id = _id_of(body, operation) or _id_of(_last_part(response.headers.get("Location", "")), operation)
     if kind != "record":
         return Answer(value=id)
@@ -261,10 +260,8 @@ def _records(response: session.Response, operation: Operation, request: Request)
         total = None
         if page is not None and read.counters is not None:
             total = _total(read.counters, page.offset, table.num_rows)
-            if (
-                total == page.offset + table.num_rows < page.offset + most
-                and _limit(content) == table.num_rows
-            ):
+            is_full = read.counters["limit"] == table.num_rows < most
+            if is_full and total == page.offset + table.num_rows:
                 # A full page of a smaller limit: the total may be that of the page.
                 total = None
         check_keys(table)
@@ -351,9 +348,9 @@ def without_repeats(table: pa.Table, operation: Operation, project_id: str) -> p
     found = places.group_by("key").aggregate([("place", "min"), ("place", "count")])
     repeated = found.filter(pc.greater(found["place_count"], 1))["key"].to_pylist()
     ids = ", ".join(map(json_values.shown, repeated[:_MOST_NAMED]))
+    ids += f", … ({len(repeated):,} in all)" if len(repeated) > _MOST_NAMED else ""
     errors.warn(
-        f"{operation.name}: the response repeats {len(repeated):,} records; each is returned once: {name} "
-        f"{ids}{', …' if len(repeated) > _MOST_NAMED else ''}. "
+        f"{operation.name}: the response repeats records; each is returned once: {name} {ids}. "
         f"On the machine of the service, `attrib-ds check {project_id} --repair` repairs the project"
     )
     return table.take(found["place_min"].sort())
@@ -373,17 +370,6 @@ def _total(counters: Mapping[str, int | None], asked: int, rows: int) -> int | N
             f"its offset {offset} and its total {total}"
         )
     return None if total is not None and (total < 0 or (rows and total < asked + rows)) else total
-
-
-class _Echo(msgspec.Struct):
-    limit: Any = None
-
-
-def _limit(content: bytes) -> int | None:
-    """Return the limit that a page says to have."""
-    with suppress(msgspec.MsgspecError):
-        return _count(msgspec.json.decode(content, type=_Echo).limit)
-    return None
 
 
 class _ArrowStream:
@@ -534,14 +520,9 @@ def _value(response: session.Response, operation: Operation, request: Any) -> ob
     return value
 
 
-def _count(value: Any) -> int | None:
-    """Return a count, which some services write as text."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else json_numbers.whole(value)
-
-
 _MEMBERS: Final[dict[str, tuple[str, Callable[[Any], Any], str]]] = {
     "id": ("id", lambda value: value if isinstance(value, str) else None, "id"),
-    "modified": ("modifiedCount", _count, "whole number in modifiedCount"),
+    "modified": ("modifiedCount", json_numbers.count, "whole number in modifiedCount"),
     "errors": ("errors", lambda value: value if isinstance(value, list) else None, "errors"),
 }
 

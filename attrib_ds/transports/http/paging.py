@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from attrib_ds.contract import Answer, Operation
 from attrib_ds.errors import AttribError, ServiceFailure, warn
 from attrib_ds.transports.http.answers import read_answer
-from attrib_ds.transports.http.remote_errors import smaller_page
+from attrib_ds.transports.http.remote_errors import PAGE_TOO_LARGE, noted
 from attrib_ds.transports.http.session import Response
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Search:
             try:
                 return self.fetch(self.operation, request.model_copy(update={"limit": size}), read)
             except AttribError as error:
-                smaller = smaller_page(error)
+                smaller = noted(error, PAGE_TOO_LARGE)
                 if smaller is None:
                     raise
                 self.page_size = smaller

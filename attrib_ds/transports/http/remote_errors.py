@@ -40,7 +40,7 @@ _ADVICE: Final[dict[int, str]] = {
     429: "send fewer requests",
 }
 #: Type of the entry in the details of an error that a smaller page may avoid.
-_PAGE_TOO_LARGE: Final = "page-too-large"
+PAGE_TOO_LARGE: Final = "page-too-large"
 #: Type of the entry in the details of an error that may mean that the service lacks an operation.
 LACKS: Final = "operation-lacking"
 LACKING: Final = frozenset({401, 403, 404, 405, 410, 501})
@@ -143,14 +143,14 @@ def read_failure(
         status in (413, 504) or (status == 400 and not details and _NAMES_LIMIT.search(told_of))
     ):
         named = [int(number) for number in _NUMBER.findall(told_of) if 0 < int(number) < limit]
-        error.details.append({"type": _PAGE_TOO_LARGE, "size": max(named, default=limit // 2)})
+        error.details.append({"type": PAGE_TOO_LARGE, "value": max(named, default=limit // 2)})
         retry = "never"
     # Our own service names its request when it forbids one, and the argument of what it does not find.
     is_own = "requestId" in body and status in {403, *_MAY_LACK}
     is_own |= status == 404 and error.field is not None
     lacking = LACKING | _MAY_LACK if may_be_lacking(operation) else LACKING
     if operation.extension and status in lacking and not is_own:
-        error.details.append({"type": LACKS, "status": status})
+        error.details.append({"type": LACKS, "value": status})
     if any(entry.get("type") == DEADLINE_EXCEEDED for entry in error.details):
         # The same request would exceed the deadline again.
         retry = "never"
@@ -174,14 +174,9 @@ def may_be_lacking(operation: Operation) -> bool:
     return operation.extension and (operation.method == "GET" or operation.name in _REPLACEABLE)
 
 
-def lacking_status(error: errors.AttribError) -> int | None:
-    """Return the status by which a service may say that it lacks an operation, or None."""
-    return next((entry["status"] for entry in error.details if entry.get("type") == LACKS), None)
-
-
-def smaller_page(error: errors.AttribError) -> int | None:
-    """Return the number of records of a page that may succeed, or None if its size is not the problem."""
-    return next((entry["size"] for entry in error.details if entry.get("type") == _PAGE_TOO_LARGE), None)
+def noted(error: errors.AttribError, kind: str) -> int | None:
+    """Return the size of a page that may succeed, or the status that says that an operation is lacking."""
+    return next((entry["value"] for entry in error.details if entry.get("type") == kind), None)
 
 
 def item_error(body: Mapping[str, Any], operation: Operation) -> errors.AttribError:

@@ -211,7 +211,7 @@ class Http:
         try:
             answer = self._fetch(operation, request, answers.read_answer)
         except errors.AttribError as error:
-            smaller = remote_errors.smaller_page(error)
+            smaller = remote_errors.noted(error, remote_errors.PAGE_TOO_LARGE)
             if not is_page or smaller is None:
                 raise
             self._page_sizes[operation.name] = smaller
@@ -317,7 +317,7 @@ class Http:
 
     def _lacks(self, operation: Operation, request: Any, error: errors.AttribError) -> bool:
         """Return whether an error says that the service lacks an addition to the specification."""
-        status = remote_errors.lacking_status(error)
+        status = remote_errors.noted(error, remote_errors.LACKS)
         if status is None:
             return False
         is_doubtful = status not in remote_errors.LACKING
