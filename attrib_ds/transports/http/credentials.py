@@ -23,8 +23,8 @@ from attrib_ds.contract.administration import JWT_BEARER
 from attrib_ds.contract.json_values import is_deeper
 from attrib_ds.errors import AttribError, InvalidRequest, ServiceFailure, Unauthorized, Unavailable
 from attrib_ds.keys import FULL_ACCESS, Secret
-from attrib_ds.transports.http.remote_errors import PROXY_ADVICE, read_body, told
-from attrib_ds.transports.http.session import SMALL, AttemptFailed, Call, Response, Session
+from attrib_ds.transports.http.remote_errors import read_body, told
+from attrib_ds.transports.http.session import PROXY_ADVICE, SMALL, AttemptFailed, Call, Response, Session
 
 #: A path, or the content as a secret.
 KeySource: TypeAlias = str | Path | Secret[Mapping[str, Any]] | Secret[str]
@@ -345,9 +345,8 @@ def _read_grant(response: Response, assertion: Secret[str]) -> tuple[Secret[str]
 
 def _read_failure(response: Response, members: dict[str, Any]) -> AttemptFailed:
     status = response.status
-    values = [members.get(name) for name in _MEMBERS_OF_ERRORS]
-    values = [value for value in values if isinstance(value, str) and value] or [told(members)]
-    said = ": ".join(dict.fromkeys(values))[:_LONGEST_DESCRIPTION]
+    values = {told(members.get(name)): None for name in _MEMBERS_OF_ERRORS}
+    said = (": ".join(filter(None, values)) or told(members))[:_LONGEST_DESCRIPTION]
     text = f"the token route answered {status}{': ' if said else ''}{said}"
     if status in (408, 425, 429) or status >= 500:
         return AttemptFailed(Unavailable(text, retry_after=response.retry_after), "always")

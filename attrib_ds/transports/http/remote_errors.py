@@ -10,7 +10,7 @@ from attrib_ds import errors, keys
 from attrib_ds.contract import Operation, Request
 from attrib_ds.contract.operation import DEADLINE_EXCEEDED
 from attrib_ds.records.json_records import decode
-from attrib_ds.transports.http.session import AttemptFailed, Response, Retry
+from attrib_ds.transports.http.session import PROXY_ADVICE, AttemptFailed, Response, Retry
 
 _KINDS: Final[dict[int, type[errors.AttribError]]] = {
     401: errors.Unauthorized,
@@ -30,9 +30,6 @@ _KINDS: Final[dict[int, type[errors.AttribError]]] = {
 }
 #: Statuses of transient failures, after which a retry may succeed.
 _TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
-PROXY_ADVICE: Final = (
-    "the proxy asks for a password; write it into HTTPS_PROXY: http://user:password@proxy.example:3128"
-)
 _ADVICE: Final[dict[int, str]] = {
     401: "the access token was rejected; check that the key is not revoked",
     403: "the service account lacks permission in this project; ask for the grant or the scope",

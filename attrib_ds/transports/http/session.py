@@ -40,6 +40,9 @@ _CHARSET: Final = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
 _HALVES: Final = re.compile(
     rb"(\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}", re.DOTALL
 )
+PROXY_ADVICE: Final = (
+    "the proxy asks for a password; write it into HTTPS_PROXY: http://user:password@proxy.example:3128"
+)
 UNKNOWN: Final = "; the request may have been carried out, so check before you send it again"
 
 #: Bytes of an id, a number, counts, an access token or an error.
@@ -433,11 +436,8 @@ def _diagnose(error: Exception, call: Call, timeouts: Timeouts) -> tuple[str, Re
     if isinstance(error, requests.exceptions.ProxyError):
         problem = f"the proxy refused the connection ({_cause(chain)})"
         is_locked = any("407" in str(cause) for cause in chain)
-        advice = (
-            "it asks for a password: http://user:password@proxy.example:3128" if is_locked else "check it"
-        )
-        retry: Retry = "never" if is_locked else "always"
-        return f"{host}: {problem}; HTTPS_PROXY: {advice}", retry, False
+        advice = PROXY_ADVICE if is_locked else "check HTTPS_PROXY"
+        return f"{host}: {problem}; {advice}", "never" if is_locked else "always", False
     if any(isinstance(cause, urllib3.exceptions.ReadTimeoutError) for cause in chain):
         advice = "request fewer records (limit=, since=) or try again later"
         return f"{where}: no response within {timeouts.read:g} s; {advice}", "if safe", True

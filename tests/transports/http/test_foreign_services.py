@@ -661,6 +661,12 @@ def test_an_addition_that_a_service_lacks_in_its_own_way_is_done_without(shop, s
     assert not [path for path in again if path.endswith(("/settings", "/nodes", "/events/search"))]
 
 
+@WARNS
+def test_events_of_users_who_have_some_are_read_from_a_service_that_answers_any_path(shop, service):
+    keep(service, absent=Reply(body=[]), events=[order()])
+    assert len(mirrored(shop)[1]) == 1
+
+
 def test_a_failure_for_a_moment_does_not_tell_whether_a_service_has_additions(shop, service):
     service.script = [*[Reply(503)] * 6, Reply(404), Reply(404)]
     assert not knows_additions(shop)
