@@ -304,6 +304,7 @@ def test_totals_may_be_absent_text_or_estimates(shop, service, total):
     else:
         frames.append(at.search_interactions(shop, columns=["startDate"], sort="startDate"))
     assert frames[0]["_id"].tolist() == [record["_id"] for record in records]
+    assert frames[0].attrs["total"] == (100 if total == 100 else 12)
 
 
 HALVES = [10_000, 5_000, 2_500, 1_250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
