@@ -71,14 +71,8 @@ def extended(record, mark=0, kind=None):
     objects = {*SERVICE["vocabulary"]["nested"], *(["data"] if kind == "metrics" else [])} - {"values"}
     record = {k: extended(v, mark) if k in objects and isinstance(v, dict) else v for k, v in record.items()}
     mixed = (7, "seven", [1, "a", {"b": None}], {"deep": {"er": [True]}}, None, 1.5, True)[mark % 7]
-    return record | {
-        "__v": 0,
-        "xMixed": mixed,
-        "x.dotted name": "x",
-        "xObject": {},
-        "xList": [],
-        "tags": ["a", 1],
-    }
+    others = {"__v": 0, "xMixed": mixed, "x.dotted name": "x", "xObject": {}, "xList": []}
+    return record | others | {"tags": ["a", 1]}
 
 
 def refusal(status, message, form, headers=None):
@@ -114,9 +108,8 @@ def exported(columns, rows, kind, filename, variation):
     else:
         csv.writer(text, delimiter=";" if variation.export_dialect == "semicolon" else ",").writerows(table)
         buffer.write(text.getvalue().encode("utf-8-sig" if variation.export_dialect == "bom" else "utf-8"))
-    media = (
-        {"csv": "text/csv", "xlsx": XLSX}[kind] if variation.export_type is None else variation.export_type
-    )
+    default = {"csv": "text/csv", "xlsx": XLSX}[kind]
+    media = default if variation.export_type is None else variation.export_type
     headers = {"Content-Disposition": f'attachment; filename="{filename}.{kind}"'}
     return Response(buffer.getvalue(), 200, headers, media or None)
 
@@ -127,6 +120,5 @@ def cell(value, variation):
         return ", ".join(str(cell(member, variation)) for member in value)
     if isinstance(value, dict):
         return cell(value["current"], variation) if "current" in value else json_text(value, variation)
-    return (
-        date_text(value, variation.dates) if isinstance(value, datetime) else "" if value is None else value
-    )
+    text = date_text(value, variation.dates) if isinstance(value, datetime) else value
+    return "" if text is None else text

@@ -48,16 +48,8 @@ def serving(folder: Path, variation: Variation | str = "plain", **data):
         thread.start()
         try:
             assert ready.wait(60)
-            prefix = variation.prefix
-            base = vendor.address
-            yield Serving(
-                f"{base}/api/v1{prefix}",
-                f"{base}/api/v2{prefix}",
-                f"{base}/auth{prefix}",
-                vendor.world.project,
-                key,
-                vendor,
-            )
+            bases = (f"{vendor.address}{base}{variation.prefix}" for base in ("/api/v1", "/api/v2", "/auth"))
+            yield Serving(*bases, vendor.world.project, key, vendor)
         finally:
             server.should_exit = True
             thread.join(60)

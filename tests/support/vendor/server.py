@@ -47,6 +47,13 @@ def keys_of(ways):
     return [(partial(lookup, path=name), way) for name, way in ways.items()]
 
 
+def bounded(rows, given, path):
+    """Return the rows whose date is within since and until, where they are given."""
+    since, until = (instant(given[k], k) if given.get(k) else None for k in ("since", "until"))
+    rows = [row for row in rows if since is None or lookup(row, path) >= since]
+    return [row for row in rows if until is None or lookup(row, path) <= until]
+
+
 @dataclass
 class Call:
     """A request; in a log, with the status of its answer (or lost, dropped, cut)."""
@@ -171,6 +178,8 @@ class Vendor:
             call.body = self.checked(call, body)
             if kind := call.spec.get("one"):  # a record by its id alone
                 answer = self.got(kind, call.parameters["id"], call.spec.get("id", ".+"))
+            elif kind := call.spec.get("list"):
+                answer = self.listed(kind, getattr(self.world, kind).values(), call)
             else:
                 answer = getattr(self, call.operation)(call)
             if call.spec.get("write") and not getattr(answer, "repeated", False) and answer.status_code < 300:
@@ -249,16 +258,21 @@ class Vendor:
 
     def listed(self, kind, rows, call):
         """Answer a page of a list: within the bounds, in the order and of the size that the query asks for."""
-        query, sorts, date = call.query, call.spec.get("sorts", {}), call.spec.get("date")
-        since, until = (instant(query[k], k) if date and query.get(k) else None for k in ("since", "until"))
-        rows = [row for row in rows if since is None or lookup(row, date) >= since]
-        rows = [row for row in rows if until is None or lookup(row, date) <= until]
+        query, spec, sorts = call.query, call.spec, call.spec.get("sorts", {})
+        wanted = {path: call.parameters[name] for path, name in spec.get("of", {}).items()}
+        wanted |= {path: query.get(name) for path, name in spec.get("equals", {}).items()}
+        wanted |= {name: call.flag(name) for name in spec.get("flags", ())}
+        rows = [row for row in rows if all(v in (None, row[path]) for path, v in wanted.items())]
+        for name, paths in spec.get("like", {}).items():
+            text = query.get(name, "").lower()
+            rows = [row for row in rows if any(text in row[path].lower() for path in paths)]
+        rows = bounded(rows, query, spec["date"]) if "date" in spec else rows
         order, names = query.get("order", "ASC"), [name for name in query.get("sort", "").split(",") if name]
         if sorts and (not set(names) <= set(sorts) or order not in ("ASC", "DESC")):
             raise RefusedError(400, f"sort must be one of: {', '.join(sorts)}, and order ASC or DESC")
         ways = {sorts.get(name, name.lstrip("-")): "DESC" if name[0] == "-" else order for name in names}
         rows = self.ordered(rows, keys_of(ways))
-        return self.page(rows, query, partial(self.records, kind), call.spec.get("echo", True))
+        return self.page(rows, query, partial(self.records, kind), spec.get("echo", True))
 
     def page(self, rows, given, present, echo=True):
         """Return a page of rows; `present` turns its rows into records."""
@@ -285,9 +299,8 @@ class Vendor:
         """Return the record of an id with the same values; a malformed or an unknown id is refused."""
         if not re.fullmatch(pattern, id_, re.DOTALL):
             raise RefusedError(self.variation.malformed, f"id must match {pattern}")
-        users = (
-            self.world.complete_users() if kind in ("users", "interactions") else {}
-        )  # it numbers interactions
+        # Completing users numbers their interactions.
+        users = self.world.complete_users() if kind in ("users", "interactions") else {}
         records = users if kind == "users" else getattr(self.world, kind)
         record = records.get(id_, records.get(id_.lower()))
         if record is None or any(record[name] != value for name, value in same.items()):
@@ -303,14 +316,12 @@ class Vendor:
     def selected(self, body):
         """Return the interactions that a search or an insight selects."""
         self.world.complete_users()  # numbers the interactions of each user
-        since, until = (instant(body[k], k) if body.get(k) else None for k in ("since", "until"))
         filtered, bots = body.get("filtered", False), body.get("isBot", False)
         if not {filtered, bots} <= {True, False, None}:
             raise RefusedError(400, "filtered and isBot must be boolean values or null")
         rows = [r for r in self.world.interactions.values() if bots in (None, r["isBot"])]
         rows = [r for r in rows if filtered in (None, r["trafficFilterId"] is not None)]
-        rows = [r for r in rows if since is None or r["startDate"] >= since]
-        rows = [r for r in rows if until is None or r["startDate"] <= until]
+        rows = bounded(rows, body, "startDate")
         if node := body.get("interactionFilter"):
             rows = [row for row in rows if matches(node, lambda rule, row=row: [lookup(row, rule["field"])])]
         if node := body.get("nodeFilter"):
@@ -377,10 +388,6 @@ class Vendor:
     def create_event_sync(self, call):
         """Store an event and answer when it is processed."""
         return self.create_event(call, sync=True)
-
-    def list_trashed_events(self, call):
-        """List the events that could not be processed."""
-        return self.listed("trashed_events", self.world.trashed_events.values(), call)
 
     def event_insights(self, call):
         """Sum metrics of events."""
@@ -492,13 +499,9 @@ class Vendor:
 
     def list_event_types(self, call):
         """List event types."""
-        query, search = call.query, call.query.get("search", "").lower()
-        archived, rows = bool(call.flag("archived")), list(self.world.event_types.values())
-        rows = [one for one in rows if (one["archivedAt"] is not None) == archived]
-        rows = [one for one in rows if search in one["name"].lower() or search in one["reference"].lower()]
-        rows = [one for one in rows if query.get("reference") in (None, one["reference"])]
-        if key := query.get("storageKey"):
-            rows = [one for one in rows if key in [f["storageKey"] for f in one["fields"]]]
+        archived, key = bool(call.flag("archived")), call.query.get("storageKey")
+        rows = [t for t in self.world.event_types.values() if (t["archivedAt"] is not None) == archived]
+        rows = [t for t in rows if not key or key in [field["storageKey"] for field in t["fields"]]]
         return self.listed("event_types", rows, call)
 
     def create_event_type(self, call):
@@ -517,11 +520,8 @@ class Vendor:
 
     def list_campaigns(self, call):
         """List the campaigns of an integration."""
-        query, like = call.query, call.query.get("nameLike", "").lower()
-        wanted = self.integration(call) | {name: call.flag(name) for name in ("active", "explicit")}
-        wanted |= {"id": query.get("campaignId"), "campaignSlug": query.get("campaignSlug")}
-        rows = [c for c in self.world.campaigns.values() if like in c["name"].lower()]
-        rows = [c for c in rows if all(value in (None, c[name]) for name, value in wanted.items())]
+        owner = self.integration(call)["integrationId"]
+        rows = [one for one in self.world.campaigns.values() if one["integrationId"] == owner]
         return self.listed("campaigns", rows, call)
 
     def create_campaign(self, call):
@@ -546,12 +546,6 @@ class Vendor:
             return answer
         known |= {k: v for k, v in call.body.items() if k in ("name", "active")} | {"updatedAt": self.now()}
         return self.written(call, "campaigns", known, known["id"])
-
-    def list_outlays(self, call):
-        """List the outlays of a campaign."""
-        campaign = call.parameters["parentCampaignId"]
-        rows = [o for o in self.world.outlays.values() if o["campaignId"] == campaign]
-        return self.listed("outlays", rows, call)
 
     def outlay(self, call):
         """Return the outlay of a path."""

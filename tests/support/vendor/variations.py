@@ -16,9 +16,7 @@ CALLS = {"always": range(1, 10**9), "thirds": range(3, 10**9, 3)}
 class Fault:
     """A failure of some calls."""
 
-    answer: (
-        int | str
-    )  # a status, or lost (carried out, no answer), dropped (not even that), cut (half an answer)
+    answer: int | str  # a status, or lost (carried out, no answer), dropped, or cut (half an answer)
     on: str = "all"  # all, reads, writes, token or the name of an operation
     calls: Container[int] = (1,)  # counted from 1, per operation or per equal request
     per: str = "operation"
@@ -46,9 +44,7 @@ class Variation:
     malformed: int = 400  # a malformed id where both 400 and 404 are listed
     faults: tuple[Fault, ...] = ()
     extra: bool = False  # unknown fields in every record, page and nested object
-    missing: tuple[
-        str, ...
-    ] = ()  # patterns such as interactions.nodeId, or *.* for all that are not [essential]
+    missing: tuple[str, ...] = ()  # patterns such as interactions.nodeId; *.* leaves what is [essential]
     missing_as: str = "absent"  # absent or null
     missing_every: int = 1  # in one of about so many records
     duration: str = "exact"  # of sessions: exact, off (by a millisecond), whole (seconds) or absent
@@ -84,12 +80,8 @@ class Variation:
 
 
 def _read(row):
-    faults = [
-        Fault(**(f | ({"calls": CALLS[f["calls"]]} if "calls" in f else {}))) for f in row.pop("faults", [])
-    ]
-    return Variation(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}, faults=tuple(faults)
-    )
+    faults = tuple(Fault(**f | {"calls": CALLS.get(f.get("calls"), (1,))}) for f in row.pop("faults", []))
+    return Variation(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}, faults=faults)
 
 
 def _table():

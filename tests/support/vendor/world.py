@@ -10,14 +10,7 @@ from uuid import UUID
 SERVICE = tomllib.loads((Path(__file__).parent / "service.toml").read_text(encoding="utf-8"))
 SAMPLES = SERVICE["samples"]
 START, NOW = datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 4, 1, tzinfo=UTC)
-OPTIONAL = [
-    "externalId",
-    "partialResolvedVendorId",
-    "vendorUpdateDate",
-    "trafficFilterId",
-    "referrer",
-    "referrerType",
-]
+OPTIONAL = SERVICE["vocabulary"]["optional"]
 
 
 class World:
@@ -198,14 +191,9 @@ class World:
             known = self.users[user]["fields"].setdefault(key, [])
             known += [] if value["current"] in [one["current"] for one in known] else [value | source]
         types = {one["storageKey"]: one["type"] for one in fields if one["entity"] == "event"}
-        event = ids | {
-            "userId": user,
-            "eventDate": date,
-            "eventType": reference,
-            "types": types,
-            "user": person,
-        }
-        event |= {"attributable": bool(tracker), "expirationPolicy": None, "createdAt": now, "updatedAt": now}
+        event = ids | {"userId": user, "eventDate": date, "eventType": reference, "types": types}
+        event |= {"user": person, "attributable": bool(tracker), "expirationPolicy": None}
+        event |= {"createdAt": now, "updatedAt": now}
         content = {key: values[key] for key in types if values[key] is not None}
         self.events[id_] = event | {"metrics": {}, "event": content}
         self.set_metric(self.events[id_], "event-count", "number", 1, date, now)
