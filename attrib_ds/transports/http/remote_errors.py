@@ -49,10 +49,10 @@ _NAMES_LIMIT: Final = re.compile(r"\blimit|page.?size|per.?page|too (?:large|man
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,9}(?![\w.])")
 #: Words in the names of members with the text of an error, the most telling first.
 _TELLING: Final = (
-    "description",
     "message",
     "msg",
     "detail",
+    "description",
     "errors",
     "error",
     "reason",
