@@ -272,13 +272,20 @@ def test_an_export_that_is_no_file_of_these_users_is_not_saved(
 
 
 @pytest.mark.parametrize(
-    "content", [b'"_id";"eventCount"\r\n', b"\xef\xbb\xbf_id,eventCount\n1,2\n", b"eventCount\t_id"]
+    ("content", "saved"),
+    [
+        (b'"_id";"eventCount"\r\n', b"_id,eventCount\r\n"),
+        (b"\xef\xbb\xbf_id,eventCount\n1,2\n", b"_id,eventCount\r\n1,2\r\n"),
+        (b"eventCount\t_id", b"eventCount,_id\r\n"),
+    ],
 )
 @pytest.mark.parametrize("media", [None, "application/octet-stream", "text/csv; charset=utf-8"])
-def test_exports_of_every_dialect_are_saved(shop, service, tmp_path, content, media):
-    service.script = [Reply(body=content, media=media)]
+def test_exports_of_every_dialect_are_saved_in_the_one_asked_for(
+    shop, service, tmp_path, content, saved, media
+):
+    service.script = [Reply(404), Reply(body=content, media=media)]
     file = at.export_users(shop, tmp_path / "users.csv", columns=["_id", "eventCount"])
-    assert file.read_bytes() == content
+    assert file.read_bytes() == saved
 
 
 @pytest.mark.parametrize("total", [None, "12", 12.0, 3, 100, ...])
