@@ -20,7 +20,7 @@ _WORDS: Final = (
 #: Others, of R, Hive, spreadsheets and tag managers.
 _OTHERS: Final = (
     "na", "n.a.", "nat", r"\n", "--", "?", "not set", "not available", "not provided", "unset", "#null!",
-    "#ref!", "#value!", "#name?", "#div/0!", "k.a.", "k. a.", "n. a.",
+    "#ref!", "#value!", "#name?", "#div/0!", "#num!", "#calc!", "#error!", "k.a.", "k. a.", "n. a.",
 )  # fmt: skip
 #: Words that may be ids, but not in brackets.
 _BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
@@ -62,6 +62,9 @@ _PATTERN: Final = (
 )
 #: Numbers that a spreadsheet shows with an exponent.
 ROUNDED: Final = "^[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}$"
+#: Numbers beyond 2^53 that were floats: with an exponent, or with a decimal point behind all of their digits.
+_LONG: Final = "(9(00[7-9]|0[1-9][0-9]|[1-9][0-9]{2})[0-9]{12}|[1-9][0-9]{16,})"
+LOST: Final = f"^[0-9]([.,][0-9]+[eE][+]?|[eE][+])(1[6-9]|[2-9][0-9])$|^{_LONG}[.,]0+$"
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
 _SHARE: Final = 0.1
@@ -193,6 +196,15 @@ def inexact(argument: str, column: str, value: float, *, size: int = 8) -> error
     return errors.InvalidRequest(
         f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Read "
         f"the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        field=argument,
+    )
+
+
+def lost(argument: str, column: str, example: str) -> errors.InvalidRequest:
+    """Return the error of text ids that were floats too large to tell them from their neighbours."""
+    return errors.InvalidRequest(
+        f"{argument}: {column!r} has ids that were numbers above 2^53, whose last digits are lost: "
+        f"{printable(example)} may stand for several ids. Export the data anew, with that column as text",
         field=argument,
     )
 
