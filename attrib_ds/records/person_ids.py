@@ -40,9 +40,11 @@ _HASHES: Final = sorted(
 )
 #: What programs write for one part of an id, and the version of a cookie before it, as in GA1.2.undefined.
 _PART: Final = "(undefined|null|nan|none)"
-_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|]{_PART})*"
-#: Names of variables that a template did not fill in, such as {{user_id}} or %user_id%.
-_TEMPLATE: Final = r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}"
+_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|@]{_PART})*"
+#: Names of variables that a template did not fill in, such as {{user_id}}, [USER_ID] or %user_id%.
+_TEMPLATE: Final = (
+    r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}|[{\[][a-z]+([_.][a-z]+)+[}\]]|<%.*%>"
+)
 #: What may stand around an id: quotes, and spaces that engines do not trim.
 _AROUND: Final = "[\t\u00a0\u200b\u200c\u200d\u2060\ufeff\"' ]*"
 
@@ -194,8 +196,8 @@ def inexact(argument: str, column: str, value: float, *, size: int = 8) -> error
     pairs = ((int(value) + low, int(value) + low + 1) for low in (0, -1, -2, 1))
     first, other = next(pair for pair in pairs if kind(pair[0]) == kind(pair[1]))
     return errors.InvalidRequest(
-        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Read "
-        f"the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Export "
+        f"and read the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
         field=argument,
     )
 

@@ -23,10 +23,10 @@ NOBODY = [
     "guest@shop.invalid", "x@invalid", "NA", "n.a.", "\\N", "(null)", "<null>", "[unknown]", "(not provided)", "(Anonymous)",
     "(blank)", "#REF!", "#NUM!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
     "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined", "'fb.1.undefined'",
-    "undefined-undefined", "null_null", "\u2060",
+    "undefined-undefined", "null_null", "undefined@undefined", "{user_id}", "[USER_ID]", "<%= user.id %>", "\u2060",
 ]  # fmt: skip
 SOMEBODY = [
-    "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
+    "nancy", "{ann}", "[ann-1]", "{u_1}", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
     "{1a2b}", "50%", "u-undefined", "GA1.2.77", "GA1.2.null", "nan-cy", "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
 ]  # fmt: skip
 
@@ -208,6 +208,21 @@ def test_ids_of_single_precision_have_fewer_digits(way):
     with pytest.raises(InvalidRequest, match=r"floats above 2\^24.*: 16777216 and 16777217 are both"):
         FRAMES[way](clicks, orders)
     assert credited(FRAMES[way](clicks[2:], orders.assign(value=1.0, currency="EUR")[2:])) == {"a": 1.0}
+
+
+@pytest.mark.parametrize("extra", [[], ["kim"]], ids=["numbers", "numbers and text"])
+def test_a_workbook_has_rounded_long_numbers(tmp_path, extra):
+    """Excel holds 15 digits: 1760000000000000001 is the float 1.76e18."""
+    clicks, orders = frames("x", rows=2)
+    paths = []
+    for name, table in (("clicks", clicks), ("orders", orders)):
+        ids = [1760000000000000001 + number for number in range(len(table))]
+        paths.append(tmp_path / f"{name}.xlsx")
+        table.assign(
+            user_id=[*ids[: len(ids) - len(extra)], *extra], date=table["date"].dt.tz_localize(None)
+        ).to_excel(paths[-1], index=False)
+    with pytest.raises(InvalidRequest, match=r"2\^53"):
+        at.read_journeys(*paths)
 
 
 def test_loaded_hits_of_nobody_and_of_rounded_trackers_are_rejected():

@@ -400,6 +400,16 @@ class Input:
             self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
 
+    def require_amounts(self, name: str, *, maximum: float) -> None:
+        """Refuse a column of another type than numbers, and numbers that are not finite or too large."""
+        kind = self.table[name].type()
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null()):
+            self._refuse(name, kind, "numbers")
+        self.require_finite(name)
+        self.suspect(
+            name, f"is beyond {maximum:g} in size", self.table[name].cast("float64").abs() >= maximum
+        )
+
     def require_finite(self, name: str) -> None:
         """Refuse NaN and infinity, which numbers with a fixed scale have in PostgreSQL alone."""
         values = self.table[name]
