@@ -6,6 +6,7 @@ import json
 import pandas as pd
 import pytest
 
+import attrib_ds as at
 from attrib_ds import (
     connect,
     create_event_type,

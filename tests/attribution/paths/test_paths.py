@@ -480,5 +480,5 @@ def test_lengths_of_time_may_be_those_of_numpy():
     for hours, count in ((23, 0), (25, 1)):
         paths = Paths.from_frames(clicks, orders, lookback=np.timedelta64(hours, "h"))
         assert paths.to_pandas()["node_id"].notna().sum() == count
-    with pytest.raises(InvalidRequest, match="lookback: "):
+    with pytest.raises(errors.InvalidRequest, match="lookback: "):
         Paths.from_frames(clicks, orders, lookback=np.timedelta64("NaT"))
