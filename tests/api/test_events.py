@@ -496,7 +496,7 @@ def test_g253_a_day_of_loaded_events_is_its_end_in_the_time_zone_of_the_project(
     rows = pd.DataFrame({"userId": ["a" * 24, "b" * 24], "eventType": "order"})
     days, instants = (
         pd.to_datetime(["2025-03-05", "2025-03-05"]),
-        pd.to_datetime(["2025-03-05", "2025-03-05T10:00"]),
+        pd.to_datetime(["2025-03-05T00:00", "2025-03-05T10:00"]),
     )
     ends = []
     for dates in (days, instants):
