@@ -98,6 +98,20 @@ def counted(count: float, plural: str) -> str:
     return f"{number} {re.sub('s$', '', re.sub('ies$', 'ys', plural)) if number == '1' else plural}"
 
 
+def worth(totals: Mapping[str | None, float | None]) -> str:
+    """Return what conversions are worth in each currency, to be put behind their number.
+
+    Examples
+    --------
+    >>> worth({"EUR": 100.0, "USD": 1050.0}), worth({None: 150.0}), worth({"EUR": None})
+    (', worth 100.00 EUR and 1,050.00 USD,', ', worth 150.00,', '')
+    """
+    known = sorted((code or "", total) for code, total in totals.items() if total is not None)
+    return (
+        f", worth {' and '.join(f'{total:,.2f} {code}'.strip() for code, total in known)}," if known else ""
+    )
+
+
 def and_others(count: int, most: int) -> str:
     """Return how many of ``count`` names are left after the first ``most``, to be put behind those.
 

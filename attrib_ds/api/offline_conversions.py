@@ -13,7 +13,7 @@ import pandas as pd
 
 from attrib_ds.api.events import create_event_type, get_event_type, send_events
 from attrib_ds.contract.identifiers import code_of
-from attrib_ds.display import counted
+from attrib_ds.display import counted, worth
 from attrib_ds.errors import AttribError, Conflict, InvalidRequest, NotFound, closest, warn
 from attrib_ds.project import Project, takes_project
 from attrib_ds.records.frames import TEXT, Frame, read_frame, read_rows
@@ -147,6 +147,7 @@ def send_conversions(
     for column in columns:
         reader = conversion_cells.reader(column.kind, table[column.name], decimal=decimal)
         data[f"data.{column.key}"] = cells.read(column.name, reader)
+    codes: Sequence[str | None] = [None] * len(rows)
     amounts = [None] * len(rows) if value is None else data[f"data.{columns[1].key}"]
     if value is not None and currency is not None:
         _require_money(columns[1], event_type)
@@ -161,7 +162,7 @@ def send_conversions(
     is_fit = np.array([problem is None for problem in cells.problems], dtype=bool)
     results = pd.DataFrame({"status": "rejected", "id": None, "error": cells.problems}, dtype=TEXT)
     results.index = table.index
-    _warn_of_nobody(email, data[f"data.{columns[0].key}"], amounts, is_fit)
+    _warn_of_nobody(email, data[f"data.{columns[0].key}"], amounts, codes, is_fit)
     if existing is None and (dry_run or not is_fit.any()):
         return results.assign(status=results["status"].mask(is_fit, "valid"))
     if existing is None:
@@ -221,16 +222,23 @@ def _rows(conversions: pd.DataFrame, named: Mapping[str, str]) -> list[dict[str,
 
 
 def _warn_of_nobody(
-    email: str, addresses: Sequence[str | None], amounts: Sequence[Any], is_fit: Iterable[bool]
+    email: str,
+    addresses: Sequence[str | None],
+    amounts: Sequence[Any],
+    codes: Sequence[str | None],
+    is_fit: Iterable[bool],
 ) -> None:
     """Warn of conversions that are stored without a user."""
-    rows = zip(addresses, amounts, is_fit, strict=True)
-    lost = [amount for address, amount, fits in rows if fits and address is None]
+    rows = zip(addresses, amounts, codes, is_fit, strict=True)
+    lost = [(code, amount) for address, amount, code, fits in rows if fits and address is None]
     if lost:
-        known = [amount for amount in lost if amount is not None]
-        worth = f", worth {sum(known):,.2f}," if known else ""
+        totals: dict[str | None, float | None] = {}
+        for code, amount in lost:
+            if amount is not None:
+                totals[code] = (totals.get(code) or 0) + amount
         verb = "is" if len(lost) == 1 else "are"
-        warn(f"conversions: {counted(len(lost), 'rows')} without a {email!r}{worth} {verb} unattributed")
+        rows_said = counted(len(lost), "rows")
+        warn(f"conversions: {rows_said} without a {email!r}{worth(totals)} {verb} unattributed")
 
 
 def _existing_fields(project: Project, event_type: str) -> list[dict[str, Any]] | None:

@@ -36,6 +36,7 @@ from attrib_ds.records.frames import TEXT, Frame, FrameOrPath, read_frame, to_pa
 from attrib_ds.records.ga4_events import GA4Hits
 from attrib_ds.records.snowplow_events import SnowplowHits
 from attrib_ds.records.written_files import ParquetSpool, escaped, write_excel
+from attrib_ds.sending.conversion_cells import with_day_ends
 
 
 def given(parameters: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -454,8 +455,9 @@ def load(
         file; NDJSON may be nested. ``_id`` is optional for interactions and events. Events have the columns
         ``states.<key>``, ``statistics.<key>``, ``statistics.<key>.amount`` and ``.currency``, ``event.<key>``
         and ``user.<key>``. You can load them without an event type (:func:`attrib_ds.create_event_type`). You
-        need one to send events, and to read them in the same columns instead of as JSON text. Spend is a
-        table of outlays (``campaignId``, ``amount.amount``, ``amount.currency``, ``startDate``, ``endDate``).
+        need one to send events, and to read them in the same columns instead of as JSON text. A day in the
+        ``eventDate`` of a DataFrame stands for its end, as in :func:`attrib_ds.send_events`. Spend is a table
+        of outlays (``campaignId``, ``amount.amount``, ``amount.currency``, ``startDate``, ``endDate``).
 
         Hits belong to loaded sessions (``sessionId``), or are raw: with ``trackerId``, the id of the browser,
         ``date`` and ``pageUrl``, and optionally ``hitId`` (a UUID), ``referrer``, ``userAgent``, ``hitType``,
@@ -514,6 +516,9 @@ def load(
         raise InvalidRequest(f"load: nothing to load; give at least one of {', '.join(sorted(loaded))}")
     if hits is None and (geo, asn) != (None, None):
         raise InvalidRequest("geo and asn: only raw hits have addresses to look up; give hits=")
+    if isinstance(events, pd.DataFrame) and "eventDate" in events.columns:
+        dates = with_day_ends(events["eventDate"], project.timezone)
+        tables["events"] = events if dates is events["eventDate"] else events.assign(eventDate=dates)
     counts: dict[str, int] = {}
     rejected = []
     for resource, source in tables.items():

@@ -178,13 +178,13 @@ def counted_in_part(
 _ALLOWED = "allowed: a positive length of time such as '30D', '36h' or a timedelta"
 
 
-def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
+def parse_duration(value: str | timedelta | np.timedelta64, *, argument: str) -> timedelta:
     """Read a positive length of time.
 
     Parameters
     ----------
-    value : str or timedelta
-        Text as pandas reads it (``"7D"``, ``"36h"``), or a ``timedelta``.
+    value : str, timedelta or numpy.timedelta64
+        Text as pandas reads it (``"7D"``, ``"36h"``), or a length of time.
     argument : str
         Name of the argument, for the error.
 
@@ -205,7 +205,9 @@ def parse_duration(value: str | timedelta, *, argument: str) -> timedelta:
     """
     try:
         # pandas reads numbers as nanoseconds, and empty text as NaT.
-        if not isinstance(value, str | timedelta) or (isinstance(value, str) and value.strip().isdigit()):
+        if not isinstance(value, str | timedelta | np.timedelta64) or (
+            isinstance(value, str) and value.strip().isdigit()
+        ):
             raise ValueError(value)
         length = pd.Timedelta(value).to_pytimedelta()
     except (AttributeError, ValueError, OverflowError) as error:

@@ -212,7 +212,7 @@ def _create_ga4_conversions(
     transaction = ", ".join(
         f"nullif({column}, '(not set)')" for column in ("transaction", "p_transaction_id")
     )
-    revenue, is_broken, in_usd = _ga4_amount("purchase_revenue", "revenue_in_usd")
+    revenue, is_broken, in_usd = _ga4_amount("purchase_revenue", "revenue_in_usd", currency)
     columns = {
         "source_id": f"coalesce({transaction}, event_key)",
         "kind": journeys.reference_sql("event_name", by_name),
@@ -225,7 +225,7 @@ def _create_ga4_conversions(
     }
     is_conversion = f"{columns['kind']} IS NOT NULL"
     refund, is_broken_refund, refund_in_usd = _ga4_amount(
-        "refund_value", "coalesce(refund_in_usd, items_refund_in_usd)", items="items_refund"
+        "refund_value", "coalesce(refund_in_usd, items_refund_in_usd)", currency, items="items_refund"
     )
     is_refund = f"{ga4_events.IS_REFUND} AND NOT {is_conversion}"
     connection.execute(
@@ -247,15 +247,21 @@ def _create_ga4_conversions(
     )
     notes = _subtract_ga4_refunds(connection, currency)
     if in_dollars:
-        notes = (*notes, f"{display.counted(in_dollars, 'conversions')} with revenue in USD only")
+        counted = display.counted(in_dollars, "conversions")
+        notes = (*notes, f"{counted} with revenue in USD, since the events name no other currency")
     return notes
 
 
-def _ga4_amount(name: str, in_usd: str, *, items: str = "NULL") -> tuple[str, str, str]:
-    """Return SQL for an amount, whether it is not a number, and whether it is in USD."""
+def _ga4_amount(name: str, in_usd: str, currency: str | None, *, items: str = "NULL") -> tuple[str, str, str]:
+    """Return SQL for an amount, whether it is not a number, and whether it is in USD.
+
+    The amount in USD counts where there is no other, or nothing tells the currency of the other.
+    """
     own = f"coalesce({name}, p_value, {items})"
-    has_own = f"coalesce({name}, {items}) IS NOT NULL"
-    is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR (p_currency IS NULL AND {has_own})))"
+    is_unknown = (
+        f"p_currency IS NULL AND coalesce({name}, {items}) IS NOT NULL" if currency is None else "false"
+    )
+    is_usd = f"({in_usd} IS NOT NULL AND ({own} IS NULL OR ({is_unknown})))"
     amount = f"CASE WHEN {is_usd} THEN {in_usd} ELSE {own} END"
     return amount, f"({amount} IS NOT NULL AND try_cast({amount} AS DOUBLE) IS NULL)", is_usd
 

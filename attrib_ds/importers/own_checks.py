@@ -128,20 +128,15 @@ def warn_of_nothing(table: own_table.OwnTable, events: pa.Table) -> None:
         )
 
 
-def warn_of_rounded_ids(table: own_table.OwnTable) -> None:
-    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12: several of them may be one."""
+def check_rounded_ids(table: own_table.OwnTable) -> None:
+    """Warn of ids that a spreadsheet has rounded, such as 1.23E+12; refuse those beyond 2^53."""
     for column in filter(None, map(table.columns.get, ("user", "device", "conversion", "touch"))):
         word = table.source.word(str(column))
-        is_rounded = f"regexp_full_match({word}, '{person_ids.ROUNDED}')"
+        if lost := table.scalar(f"min({word}) FILTER (regexp_matches({word}, '{person_ids.LOST}'))"):
+            raise person_ids.lost(f"{table.argument}: {table.name}", str(column), lost)
+        is_rounded = f"regexp_matches({word}, '{person_ids.ROUNDED}')"
         if count := table.scalar(f"count(*) FILTER ({is_rounded})"):
             example = table.scalar(f"min({word}) FILTER ({is_rounded})")
-            if float(example.replace(",", ".")) > 2**53:
-                raise errors.InvalidRequest(
-                    f"{table.argument}: in {str(column)!r} of {table.name}, digits are lost: "
-                    f"{example} may stand for "
-                    "several ids. Export the file anew, with that column as text",
-                    field=table.argument,
-                )
             person_ids.warn_of_rounded(table.name, str(column), count, example)
 
 

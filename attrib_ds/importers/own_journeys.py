@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attrib_ds import sql_results
-from attrib_ds.display import counted
+from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
 from attrib_ds.importers import exports, own_checks, own_paths, own_spend, own_table
 from attrib_ds.importers import journeys as journey_tables
@@ -302,7 +302,7 @@ def _read_touchpoints(
     are_views = None if views is None else table.rows_of_kind(_VIEWS)
     points, rejected = table.read(where=are_views or "true")
     own_checks.warn_of_copies(table)
-    own_checks.warn_of_rounded_ids(table)
+    own_checks.check_rounded_ids(table)
     return points, rejected
 
 
@@ -619,7 +619,7 @@ def _read_conversions(
     if identity is not None and has_own_table and table.format is None:
         table.take_references(identity)
     table.take_currency(table.find_currency(named, value), currency)
-    own_checks.warn_of_rounded_ids(table)
+    own_checks.check_rounded_ids(table)
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
     if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:
@@ -879,11 +879,13 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
     people = [name for name in ("user", "device") if name in events.column_names]
     lost = events.filter(reduce(pc.and_, [pc.is_null(events[name]) for name in people]))
     if lost.num_rows:
-        value = pc.sum(lost["value"]).as_py() if "value" in lost.column_names else None
-        worth = "" if value is None else f", worth {value:,.2f},"
+        if "currency" not in lost.column_names:
+            lost = lost.append_column("currency", pa.nulls(lost.num_rows, pa.string()))
+        sums = lost.group_by("currency").aggregate([("value", "sum")] if "value" in lost.column_names else [])
+        said = worth({row["currency"]: row.get("value_sum") for row in sums.to_pylist()})
         named = " and ".join(repr(table.columns[name]) for name in people)
         warn(
-            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{worth} "
+            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{said} "
             f"which {'is' if lost.num_rows == 1 else 'are'} unattributed"
         )
 

@@ -196,8 +196,9 @@ class Reading:
             If the text is not JSON, or has a name that a reading has not.
         """
         try:
-            chosen: Any = json.loads(text)
-        except (TypeError, ValueError) as error:
+            # Editors on Windows begin files with a mark of their encoding.
+            chosen: Any = json.loads(text.removeprefix("\ufeff"))
+        except (AttributeError, TypeError, ValueError) as error:
             raise InvalidRequest(f"reading: not JSON: {error}", field="reading") from error
         names = [each.name for each in fields(cls)]
         if not isinstance(chosen, dict):

@@ -167,6 +167,11 @@ def _without_nobody(connection: duckdb.DuckDBPyConnection, table: str, argument:
     """Return a query for a table without ids of people and devices that stand for nobody."""
     replaced = {}
     for name in ("device", "account"):
+        ((lost,),) = connection.execute(
+            f"SELECT min({name}) FROM {table} WHERE regexp_matches({name}, {literal(person_ids.LOST)})"
+        ).fetchall()
+        if lost is not None:
+            raise person_ids.lost(argument, name, lost)
         words = person_ids.strangers(connection, table, name)
         is_nobody = person_ids.nobody_sql(name)
         if words:

@@ -174,9 +174,10 @@ def _deduplicate_events(connection: duckdb.DuckDBPyConnection) -> None:
             SELECT * EXCLUDE (params, has_invalid_params, {flat}), {parameters},
                 {has_collected} AS has_collected, coalesce(device, account) AS visitor FROM records
         ), marked AS (
+            -- A page sends events of several transactions at one instant.
             SELECT *, {marks}, try_cast(p_ga_session_id AS BIGINT) AS session,
-                concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index)
-                    AS event_key
+                concat_ws('.', visitor, event_name, micros, bundle, page_index, ordering, event_index,
+                    coalesce(transaction, p_transaction_id)) AS event_key
             FROM parsed
         )
         SELECT *, make_timestamp(micros) AS occurred,

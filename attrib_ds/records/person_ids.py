@@ -20,7 +20,7 @@ _WORDS: Final = (
 #: Others, of R, Hive, spreadsheets and tag managers.
 _OTHERS: Final = (
     "na", "n.a.", "nat", r"\n", "--", "?", "not set", "not available", "not provided", "unset", "#null!",
-    "#ref!", "#value!", "#name?", "#div/0!", "k.a.", "k. a.", "n. a.",
+    "#ref!", "#value!", "#name?", "#div/0!", "#num!", "#calc!", "#error!", "k.a.", "k. a.", "n. a.",
 )  # fmt: skip
 #: Words that may be ids, but not in brackets.
 _BRACKETED: Final = ("deleted", "unknown", "anonymous", "guest", "empty", "blank", "missing", "data deleted")
@@ -40,9 +40,11 @@ _HASHES: Final = sorted(
 )
 #: What programs write for one part of an id, and the version of a cookie before it, as in GA1.2.undefined.
 _PART: Final = "(undefined|null|nan|none)"
-_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|]{_PART})*"
-#: Names of variables that a template did not fill in, such as {{user_id}} or %user_id%.
-_TEMPLATE: Final = r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}"
+_PARTS: Final = rf"([a-z]{{2,3}}[.]?[0-9]([.][0-9])*[.]undefined|{_PART})([-._:|@]{_PART})*"
+#: Names of variables that a template did not fill in, such as {{user_id}}, [USER_ID] or %user_id%.
+_TEMPLATE: Final = (
+    r"([{]{2}|[#$%][{]|(%7b){2})[^{}]*(}|%7d)+|%{1,2}[a-z_.: -]+%{1,2}|[{\[][a-z]+([_.][a-z]+)+[}\]]|<%.*%>"
+)
 #: What may stand around an id: quotes, and spaces that engines do not trim.
 _AROUND: Final = "[\t\u00a0\u200b\u200c\u200d\u2060\ufeff\"' ]*"
 
@@ -62,6 +64,9 @@ _PATTERN: Final = (
 )
 #: Numbers that a spreadsheet shows with an exponent.
 ROUNDED: Final = "^[0-9]([.,][0-9]+[eE][+]?|[eE][+])[0-9]{2}$"
+#: Numbers beyond 2^53 that were floats: with an exponent, or with a decimal point behind all of their digits.
+_LONG: Final = "(9(00[7-9]|0[1-9][0-9]|[1-9][0-9]{2})[0-9]{12}|[1-9][0-9]{16,})"
+LOST: Final = f"^[0-9]([.,][0-9]+[eE][+]?|[eE][+])(1[6-9]|[2-9][0-9])$|^{_LONG}[.,]0+$"
 #: Rows of a table below which no share is taken, and the share of them.
 FEW: Final = 100
 _SHARE: Final = 0.1
@@ -191,8 +196,17 @@ def inexact(argument: str, column: str, value: float, *, size: int = 8) -> error
     pairs = ((int(value) + low, int(value) + low + 1) for low in (0, -1, -2, 1))
     first, other = next(pair for pair in pairs if kind(pair[0]) == kind(pair[1]))
     return errors.InvalidRequest(
-        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Read "
-        f"the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        f"{argument}: {column!r} {merges(size)}: {first} and {other} are both {float(kind(first))!r}. Export "
+        f"and read the column as text, such as pd.read_csv(…, dtype={{{column!r}: 'str'}})",
+        field=argument,
+    )
+
+
+def lost(argument: str, column: str, example: str) -> errors.InvalidRequest:
+    """Return the error of text ids that were floats too large to tell them from their neighbours."""
+    return errors.InvalidRequest(
+        f"{argument}: {column!r} has ids that were numbers above 2^53, whose last digits are lost: "
+        f"{printable(example)} may stand for several ids. Export the data anew, with that column as text",
         field=argument,
     )
 

@@ -44,6 +44,8 @@ _WIDEST: Final = 60
 _MEASURED_CELLS: Final = 1_000
 #: Maximum number of rows of titles above a header.
 _ROWS_ABOVE: Final = 40
+#: Workbooks hold numbers as floats, which are exact up to here.
+_MOST_EXACT: Final = 2**53
 
 
 def escaped(text: str) -> str:
@@ -252,7 +254,16 @@ def read_sheet(path: Path, sheet: str | None = None, *, argument: str, called: s
         raise errors.InvalidRequest(
             f"{argument}: the sheet {sheet or names[0]!r} of {path.name!r} is empty{others}"
         )
+    for place, kind in enumerate(rows.dtypes):
+        cells = rows.iloc[:, place].tolist() if kind.kind in "iO" else []
+        if any(map(_is_rounded, cells)):
+            # As the float that the workbook holds, not as the integer that it seems.
+            rows.isetitem(place, [float(cell) if _is_rounded(cell) else cell for cell in cells])
     return rows
+
+
+def _is_rounded(cell: object) -> bool:
+    return isinstance(cell, int) and abs(cell) > _MOST_EXACT
 
 
 def sheet_columns(path: Path) -> dict[str, list[str]]:

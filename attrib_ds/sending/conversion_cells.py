@@ -179,6 +179,9 @@ def number(cell: Any) -> Any:
     if isinstance(cell, str):
         try:
             cell = Decimal(cell.strip())
+            # The largest float is below 1E+309.
+            if cell.adjusted() > _LARGEST_EXPONENT:
+                raise Unfit(_NUMBER)
         except InvalidOperation:
             raise Unfit(_NUMBER) from None
         cell = int(cell) if cell.is_finite() and cell == cell.to_integral_value() else float(cell)
@@ -205,6 +208,8 @@ def currency(cell: Any) -> str:
     return code
 
 
+#: Of the largest float.
+_LARGEST_EXPONENT: Final = 307
 _READERS: Final[Mapping[str, Callable[[Any], Any]]] = {"string": identifier, "message": text, "email": email}
 _NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {"number": number, "currency": amount}
 
@@ -283,6 +288,8 @@ def _day_of(cell: Any, *, is_day: bool, argument: str) -> date | None:
 def with_day_ends(dates: pd.Series[Any], timezone: Callable[[], str]) -> pd.Series[Any]:
     """Return dates of events, with the last instant of each day that has no time; others stay as they are."""
     are_days = _holds_days(dates)
+    if not are_days and isinstance(dates.dtype, np.dtype | pd.DatetimeTZDtype) and dates.dtype.kind == "M":
+        return dates
 
     def day_of(cell: Any) -> date | None:
         try:

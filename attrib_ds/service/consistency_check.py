@@ -177,7 +177,9 @@ def _as_table(findings: list[_Finding]) -> pa.Table:
 
 def _damages(cursor: Connection) -> Iterator[_Finding]:
     """Read all blocks, which verifies their checksums, up to the first damaged one."""
-    for (table,) in cursor.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall():
+    # Hits that are being written have tables of their own, in another catalog.
+    listed = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY 1"
+    for (table,) in cursor.execute(listed).fetchall():
         try:
             cursor.execute(f"SELECT count(hash(whole)) FROM {quoted(table)} AS whole").fetchall()
         except duckdb.Error as error:

@@ -6,6 +6,7 @@ import json
 import pandas as pd
 import pytest
 
+import attrib_ds as at
 from attrib_ds import (
     connect,
     create_event_type,
@@ -488,3 +489,29 @@ def test_clicks_keep_a_type_that_is_declared(orders_shop):
     archive_event_type(orders_shop, "outbound-link")
     orders_shop.send("create_event", event_type="outbound-link", nonce="c-2", data={"url": "x"})
     assert len(list_trashed_events(orders_shop)) == 1
+
+
+def test_g253_a_day_of_loaded_events_is_its_end_in_the_time_zone_of_the_project():
+    """The end of 5 March in New York is 4:59:59.999 of 6 March in UTC; midnights beside other instants are instants."""
+    rows = pd.DataFrame({"userId": ["a" * 24, "b" * 24], "eventType": "order"})
+    days, instants = (
+        pd.to_datetime(["2025-03-05", "2025-03-05"]),
+        pd.to_datetime(["2025-03-05T00:00", "2025-03-05T10:00"]),
+    )
+    ends = []
+    for dates in (days, instants):
+        with at.connect("shop", path=":memory:", timezone="America/New_York") as shop:
+            assert at.load(shop, events=rows.assign(eventDate=dates)).counts["events"] == 2
+            ends.append(sorted(at.search_events(shop)["eventDate"].dt.strftime("%d %H:%M:%S.%f")))
+    assert ends[0] == ["06 04:59:59.999000"] * 2
+    assert ends[1] == ["05 00:00:00.000000", "05 10:00:00.000000"]
+
+
+def test_a_value_beyond_all_floats_is_rejected_with_its_row():
+    rows = pd.DataFrame(
+        {"m": ["a@x.example", "b@x.example"], "d": "2025-03-01", "i": ["1", "2"], "v": ["1e999", "5"]}
+    )
+    with at.connect("shop", path=":memory:") as shop:
+        sent = at.send_conversions(shop, rows, email="m", date="d", id="i", value="v")
+    assert sent["status"].tolist() == ["rejected", "processed"]
+    assert "1e999" in sent["error"][0]

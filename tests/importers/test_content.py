@@ -351,7 +351,7 @@ class TestRefused:
             read("day,sessions,total\n2025-09-03,100,84.03\n2025-09-04,50,42.02\n")
 
     def test_ids_that_lost_digits(self, read):
-        with pytest.raises(InvalidRequest, match="digits are lost"):
+        with pytest.raises(InvalidRequest, match="last digits are lost"):
             read(
                 "id,user,date,total\n1,1.002003004005006e+17,2025-09-03,5\n",
                 visits=VISITS.replace("email", "user"),

@@ -369,7 +369,7 @@ def test_other_orders_of_one_transaction_are_named():
 def test_revenue_that_is_in_usd_only_is_taken():
     order = {"transaction_id": "T1", "purchase_revenue_in_usd": 4.6}
     event = happening("purchase", texts={"currency": "EUR"}, ecommerce=order)
-    with pytest.warns(errors.InputWarning, match="1 conversion with revenue in USD only"):
+    with pytest.warns(errors.InputWarning, match="1 conversion with revenue in USD, since"):
         events = at.read_ga4(pd.DataFrame([event])).events
     assert events["statistics.revenue.amount"].tolist() == [4.6]
     assert events["statistics.revenue.currency"].tolist() == ["USD"]
@@ -530,3 +530,36 @@ def test_revenue_that_is_no_number_is_rejected(column):
     assert journeys.rejected[["row", "reason"]].to_numpy().tolist() == [
         [0, "the revenue of a conversion is not a number: '120,5'"]
     ]
+
+
+def _events(*named, device="a.1", at_second=1740823200):
+    """Events of one device at one instant: their name and their ecommerce record."""
+    session = {"key": "ga_session_id", "value": {"int_value": 1740823200}}
+    source = {"key": "source", "value": {"string_value": "google"}}
+    return pd.DataFrame(
+        [
+            {"event_timestamp": at_second * 1_000_000, "event_name": name, "user_pseudo_id": device,
+             "event_params": [session, source], "ecommerce": record}
+            for name, record in named
+        ]
+    )  # fmt: skip
+
+
+def test_transactions_of_one_instant_are_told_apart():
+    """A batch has one time: 10 + 20 + 5, of which 3 and 5 are given back."""
+    sold = [("purchase", {"transaction_id": f"T{number}", "purchase_revenue": amount})
+            for number, amount in enumerate([10.0, 20.0, 5.0])]  # fmt: skip
+    given = [("refund", {"transaction_id": "T1", "refund_value": 3.0}), ("refund", {"transaction_id": "T2"})]
+    events = _events(("session_start", None), *sold, *given)
+    journeys = at.read_ga4(pd.concat([events, events]), currency="EUR")
+    assert sorted(journeys.events["statistics.revenue.amount"]) == [0.0, 10.0, 17.0]
+    assert len(journeys.refunds) == 2
+
+
+def test_revenue_without_a_currency_has_the_one_that_is_passed():
+    events = _events(("session_start", None), ("purchase", {"transaction_id": "T1", "purchase_revenue": 18.0,
+                                                            "purchase_revenue_in_usd": 20.0}))  # fmt: skip
+    credits = at.attribute(at.read_ga4(events, currency="EUR").paths(), "linear")
+    assert credits[["value", "currency"]].to_numpy().tolist() == [[18.0, "EUR"]]
+    credits = at.attribute(at.read_ga4(events).paths(), "linear")
+    assert credits[["value", "currency"]].to_numpy().tolist() == [[20.0, "USD"]]

@@ -225,7 +225,7 @@ def order_lines():
 
 
 def in_dollars(frame):
-    with pytest.warns(errors.InputWarning, match="2 conversions with revenue in USD only"):
+    with pytest.warns(errors.InputWarning, match="2 conversions with revenue in USD, since"):
         return at.read_ga4(frame)
 
 

@@ -21,12 +21,12 @@ NOBODY = [
     hashlib.md5(b"").hexdigest(), hashlib.sha1(b"").hexdigest(), hashlib.sha256(b"").hexdigest().upper(),
     hashlib.md5(b"undefined").hexdigest(), hashlib.sha256(b"null").hexdigest(), hashlib.sha1(b"NULL").hexdigest(),
     "guest@shop.invalid", "x@invalid", "NA", "n.a.", "\\N", "(null)", "<null>", "[unknown]", "(not provided)", "(Anonymous)",
-    "(blank)", "#REF!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
+    "(blank)", "#REF!", "#NUM!", "NaT", "'null'", '"undefined"', '""', "\u00a0", "\u200bnull", "\t(not set)\t", "--", "?",
     "k.A.", "{{user_id}}", "${user_id}", "%user_id%", "%%USER_ID%%", "%7B%7Buser.id%7D%7D", "GA1.2.undefined", "'fb.1.undefined'",
-    "undefined-undefined", "null_null", "\u2060",
+    "undefined-undefined", "null_null", "undefined@undefined", "{user_id}", "[USER_ID]", "<%= user.id %>", "\u2060",
 ]  # fmt: skip
 SOMEBODY = [
-    "nancy", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
+    "nancy", "{ann}", "[ann-1]", "{u_1}", "nullable", "0", "00", "0" * 15, "f" * 15, "ff", "undefined1", "ann@valid.example", "ann@invalid.example",
     "{1a2b}", "50%", "u-undefined", "GA1.2.77", "GA1.2.null", "nan-cy", "notset", "na1", "nat.king", "(ann)", "#1", "unset-1", "'ann'", "00000000-0000-0000-0000-000000000001", hashlib.md5(b"ann").hexdigest(), "guest", "test", "-1",
 ]  # fmt: skip
 
@@ -105,16 +105,56 @@ def test_words_count_as_nobody_where_many_rows_share_them(way):
 
 @pytest.mark.parametrize("way", FRAMES)
 def test_ids_that_a_spreadsheet_rounded_are_named(way):
-    clicks, orders = frames("1.2E+18", rows=2)
-    if way == "files":
-        with pytest.raises(InvalidRequest, match="digits are lost: 1.2E\\+18 may stand for several ids"):
-            FRAMES[way](clicks, orders)
-        return
+    clicks, orders = frames("1.2E+12", rows=2)
     with pytest.warns(InputWarning) as caught:
         FRAMES[way](clicks, orders)
     said = [str(each.message).split(":")[0] for each in caught if "rounded" in str(each.message)]
-    assert said == [f"{name} with an id such as 1.2E+18 in 'user_id'" for name in
-                    ("touchpoints has 2 rows", "conversions has 1 row")]  # fmt: skip
+    assert len(said) == 2
+    for each, count in zip(said, ("2 rows", "1 row"), strict=True):
+        assert each.endswith(f"has {count} with an id such as 1.2E+12 in 'user_id'")
+
+
+#: Ids beyond 2^53 = 9007199254740992 that were floats, as programs write them.
+LOST = [
+    "1.2E+18",
+    "1,2E+18",
+    "1.761234568e+18",
+    "1760000000000000000.0",
+    "1760000000000000000,00",
+    "9007199254740994.0",
+]
+
+
+@pytest.mark.parametrize("text", LOST)
+@pytest.mark.parametrize("way", [*FRAMES, "ga4"])
+def test_text_of_ids_that_were_numbers_is_refused(way, text):
+    clicks, orders = frames(text, rows=2)
+    export = pd.DataFrame({"event_date": "20250101", "event_timestamp": 1735725600000000, "event_name": "page_view",
+                           "user_pseudo_id": [text], "ga_session_id": 1})  # fmt: skip
+    with pytest.raises(
+        InvalidRequest, match=f"last digits are lost: {re.escape(text)} may stand for several ids"
+    ):
+        at.read_ga4(export) if way == "ga4" else FRAMES[way](clicks, orders)
+
+
+@pytest.mark.filterwarnings("ignore:touchpoints has")
+@pytest.mark.parametrize(
+    "text", ["9006199254740992.0", "1001.0", "123456789012345678", "1760000000000000000.5"]
+)
+def test_text_of_exact_ids_is_taken(text):
+    assert len(at.Paths.from_frames(*frames(text, rows=2)).to_pandas()) == 3
+
+
+@pytest.mark.parametrize("suffix", ["json", "ndjson"])
+def test_json_that_has_rounded_ids_is_refused(tmp_path, suffix):
+    clicks, orders = frames("x", rows=2)
+    paths = []
+    for name, table in (("clicks", clicks), ("orders", orders)):
+        table["user_id"] = [2.0**60 + 512 * number for number in range(len(table))]
+        paths.append(tmp_path / f"{name}.{suffix}")
+        table.to_json(paths[-1], orient="records", lines=suffix == "ndjson", date_format="iso")
+    with pytest.raises(InvalidRequest, match="last digits are lost"):
+        at.read_journeys(*paths)
 
 
 def test_zero_is_an_id_among_small_integers():
@@ -170,6 +210,21 @@ def test_ids_of_single_precision_have_fewer_digits(way):
     assert credited(FRAMES[way](clicks[2:], orders.assign(value=1.0, currency="EUR")[2:])) == {"a": 1.0}
 
 
+@pytest.mark.parametrize("extra", [[], ["kim"]], ids=["numbers", "numbers and text"])
+def test_a_workbook_has_rounded_long_numbers(tmp_path, extra):
+    """Excel holds 15 digits: 1760000000000000001 is the float 1.76e18."""
+    clicks, orders = frames("x", rows=2)
+    paths = []
+    for name, table in (("clicks", clicks), ("orders", orders)):
+        ids = [1760000000000000001 + number for number in range(len(table))]
+        paths.append(tmp_path / f"{name}.xlsx")
+        table.assign(
+            user_id=[*ids[: len(ids) - len(extra)], *extra], date=table["date"].dt.tz_localize(None)
+        ).to_excel(paths[-1], index=False)
+    with pytest.raises(InvalidRequest, match=r"2\^53"):
+        at.read_journeys(*paths)
+
+
 def test_loaded_hits_of_nobody_and_of_rounded_trackers_are_rejected():
     hits = pd.DataFrame({"trackerId": ["t-1", "undefined", ""], "date": "2025-01-01T10:00:00Z"})
     hits["pageUrl"] = "https://shop.example/"
@@ -177,6 +232,31 @@ def test_loaded_hits_of_nobody_and_of_rounded_trackers_are_rejected():
         loaded = at.load(shop, hits=hits)
         assert (loaded.counts["hits"], len(loaded.rejected)) == (1, 2)
         assert loaded.rejected["reason"].str.startswith("trackerId").all()
+        loaded = at.load(shop, hits=hits.assign(trackerId=["1.76E+18", "t-3", "t-4"]))
+        assert (loaded.counts["hits"], len(loaded.rejected)) == (2, 1)
+        assert "last digits are lost" in loaded.rejected["reason"].item()
         loaded = at.load(shop, hits=hits.assign(trackerId=[2.0**60, 1.0, 2.0]))
         assert loaded.counts["hits"] == 2
         assert "holds floats above 2^53" in loaded.rejected["reason"].item()
+
+
+def _sent(clicks, orders):
+    with at.connect("shop", path=":memory:") as shop:
+        names = {
+            "email": "user_id",
+            "date": "date",
+            "id": "event_id",
+            "value": "value",
+            "currency": "currency",
+        }
+        at.send_conversions(shop, orders, **names)
+
+
+@pytest.mark.filterwarnings("ignore::attrib_ds.errors.RejectedRows")
+@pytest.mark.parametrize("read", [*FRAMES.values(), _sent], ids=[*FRAMES, "sent"])
+def test_strangers_of_two_currencies_are_told_by_currency(read):
+    clicks, _ = frames("u-1", rows=1)
+    orders = pd.DataFrame({"event_id": list("abc"), "user_id": [None, None, "u-1"], "value": [100.0, 1050.0, 20.0],
+                           "date": pd.to_datetime(["2025-02-01T10:30"] * 3, utc=True), "currency": ["EUR", "USD", "EUR"]})  # fmt: skip
+    with pytest.warns(InputWarning, match="worth 100.00 EUR and 1,050.00 USD, (which )?are unattributed"):
+        read(clicks, orders)

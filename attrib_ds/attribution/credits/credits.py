@@ -171,12 +171,12 @@ def _warn_of_unattributed(paths: Paths, credits: pd.DataFrame) -> None:
     # Of few conversions, half are many.
     many = max(min(_MANY, total / 2), total / 10)
     early, hours = paths.before_touchpoints() if lost >= many else (0.0, 0.0)
-    if early and early >= many:
+    if early >= max(many, _FEW):
         warn(
             f"clocks: {early:,.0f} of {counted(total, 'conversions')} were before every touchpoint of their "
             f"user, nearly all by at most {hours:g} h: unattributed. If the dates of touchpoints and of "
-            "conversions are in different time zones, give both an offset, such as "
-            "dates.dt.tz_localize('Europe/Berlin')"
+            "conversions are in different time zones, give both an offset: 2025-01-31T12:00+01:00 in files, "
+            "dates.dt.tz_localize('Europe/Berlin') in frames"
         )
     missed = paths.beyond_lookback() if lost >= many else 0.0
     if missed and missed >= many:
@@ -210,6 +210,8 @@ _ROUNDING: Final = 1e-6
 _LOST: Final = 0.25
 #: Number of conversions that a warning about the lookback is worth.
 _MANY: Final = 20
+#: Fewer conversions may be early by chance.
+_FEW = 3
 
 
 def check_conservation(

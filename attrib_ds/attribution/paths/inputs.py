@@ -19,7 +19,7 @@ from pyarrow import parquet
 from attrib_ds import sql_results
 from attrib_ds.attribution.engines.engine import double, rebound
 from attrib_ds.attribution.paths.money import OCCURRED
-from attrib_ds.display import counted
+from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, closest, warn
 from attrib_ds.records import currencies, person_ids
 from attrib_ds.records.frames import read_table, with_index
@@ -136,10 +136,11 @@ def read_conversions(
     read["user_id"], nobody = source.people(user, read["user_id"])
     converted = source.table.select(**read)
     if nobody:
-        value = converted.filter(converted.user_id.isnull()).value.sum().to_pyarrow().as_py()
-        worth = "" if value is None else f", worth {value:,.2f},"
+        lost = converted.filter(converted.user_id.isnull())
+        sums = lost.group_by("currency").agg(value=lost.value.sum()).to_pyarrow().to_pylist()
+        said = worth({row["currency"]: row["value"] for row in sums})
         rows = counted(nobody, "rows")
-        warn(f"{source.argument}: {rows} without a {user!r}{worth} {_verb(nobody)} unattributed")
+        warn(f"{source.argument}: {rows} without a {user!r}{said} {_verb(nobody)} unattributed")
     return converted
 
 
@@ -272,7 +273,7 @@ class Input:
         identifiers = values.cast("string")
         if unique:
             self._unique.append((name, identifiers))
-            self._warn_of_rounded(name, values)
+            self._check_rounded(name, values)
         return identifiers
 
     def people(self, name: str, identifiers: Any) -> tuple[Any, int]:
@@ -283,7 +284,7 @@ class Input:
         InputWarning
             If many rows have the same user.
         """
-        self._warn_of_rounded(name, self.table[name])
+        self._check_rounded(name, self.table[name])
         folded = identifiers.strip().lower()
         rows = self.table.select(id=identifiers, word=person_ids.nobody(identifiers).ifelse("", folded))
         odd = rows.filter(rows.id.isnull() | rows.word.isin(["", *person_ids.SHARED]))
@@ -312,14 +313,18 @@ class Input:
             person_ids.warn_of_nobody(self.argument, name, found["count"], found["example"])
         return is_nobody.ifelse(ibis.null("string"), identifiers)
 
-    def _warn_of_rounded(self, name: str, values: Any) -> None:
-        """Warn of text ids that a spreadsheet has rounded."""
+    def _check_rounded(self, name: str, values: Any) -> None:
+        """Warn of text ids that a spreadsheet has rounded; refuse those beyond 2^53."""
         if not values.type().is_string():
             return
-        found = self.table.filter(values.re_search(person_ids.ROUNDED)).agg(
-            count=values.count(), example=values.min()
+        is_lost = values.re_search(person_ids.LOST)
+        rounded = self.table.filter(is_lost | values.re_search(person_ids.ROUNDED))
+        found = rounded.agg(
+            count=values.count(), example=values.min(), lost=is_lost.ifelse(values, None).min()
         )
         (row,) = found.to_pyarrow().to_pylist()
+        if row["lost"] is not None:
+            raise person_ids.lost(self.argument, name, row["lost"])
         if row["count"]:
             person_ids.warn_of_rounded(self.argument, name, row["count"], row["example"])
 
@@ -394,6 +399,16 @@ class Input:
         if maximum is not None:
             self.suspect(name, f"is beyond {maximum:g} in size", doubles.abs() > maximum)
         return doubles
+
+    def require_amounts(self, name: str, *, maximum: float) -> None:
+        """Refuse a column of another type than numbers, and numbers that are not finite or too large."""
+        kind = self.table[name].type()
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_null()):
+            self._refuse(name, kind, "numbers")
+        self.require_finite(name)
+        self.suspect(
+            name, f"is beyond {maximum:g} in size", self.table[name].cast("float64").abs() >= maximum
+        )
 
     def require_finite(self, name: str) -> None:
         """Refuse NaN and infinity, which numbers with a fixed scale have in PostgreSQL alone."""

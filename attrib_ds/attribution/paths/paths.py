@@ -655,7 +655,7 @@ class Paths:
         """Return an instant, or the start or the end of a day, naive in UTC."""
         day = instants.parse_day(value, argument=argument)
         if day is None:
-            return instants.naive(instants.parse(value, argument=argument))
+            return instants.naive(instants.parse_exact(value, argument=argument))
         end = instants.first_instant if argument == "since" else instants.last_instant
         return instants.naive(end(day, ZoneInfo(self.timezone), argument=argument))
 

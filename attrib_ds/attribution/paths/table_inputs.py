@@ -126,9 +126,10 @@ class ExternalTables:
         source = inputs.Input(table, name, is_external=True, dialect=self.backend.name)
         schema_columns = needed | optional
         for column in table.columns:
-            if column in _AMOUNTS or column.startswith(STATISTIC):
+            if column in _AMOUNTS or (column.startswith(STATISTIC) and not column.endswith(_CURRENCY)):
                 source.identity = next((key for key in _IDS if key in table.columns), None)
-                source.require_finite(column)
+                is_money = column in _AMOUNTS or f"{column}{_CURRENCY}" in table.columns
+                source.require_amounts(column, maximum=_MOST_MONEY if is_money else inputs.MOST_VALUE)
         converted = {
             column: _as(source, column, kind, like=like or name)
             if column in table.columns
@@ -218,6 +219,8 @@ def _as(source: inputs.Input, name: str, kind: str, *, like: str) -> Any:
     )
 
 
+#: Money has 18 digits before the decimal point.
+_MOST_MONEY: Final = 1e18
 #: Columns of metrics and their types.
 _METRIC: Final = {
     name: _TYPES[kind] for name, kind in (TABLES["metrics"][0] | TABLES["metrics"][1]).items()

@@ -10,7 +10,7 @@ from attrib_ds import instants, schema
 from attrib_ds.contract.interactions import MINUTES_OF_DAY
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.instants import naive
-from attrib_ds.records.person_ids import nobody_sql
+from attrib_ds.records.person_ids import LOST, nobody_sql
 from attrib_ds.records.sources import Source, literal, quoted
 from attrib_ds.service.campaigns import integrations_of
 from attrib_ds.service.collection import daily_visitors, hits, traffic_sources, visitors
@@ -57,7 +57,7 @@ def check_interactions(connection: Connection, source: Source, project: batch.Pr
     checks.project(project.project_id)
     numbered = source.rows + source.unreadable.num_rows
     checks.word("_id", pattern=HEX_ID, form=_HEX_FORM, default=project.ids.many("row", count=numbered))
-    checks.word("userId", pattern=HEX_ID, form=_HEX_FORM, required=True)
+    checks.user()
     checks.word("firstHitId", pattern=UUID, form="a UUID", lower=True)
     if project.is_mirror:
         # A mirror holds every record of its source, however odd.
@@ -320,6 +320,10 @@ def check_raw_hits(
     checks.word("trackerId", pattern=_TRACKER, form=_TRACKER_FORM, required=True)
     checks.rule(
         nobody_sql(quoted("trackerId")), f"{batch.labelled_value('trackerId')} || ' is a placeholder'"
+    )
+    checks.rule(
+        f"regexp_matches({quoted('trackerId')}, {literal(LOST)})",
+        f"{batch.labelled_value('trackerId')} || ' was a number above 2^53, and its last digits are lost'",
     )
     checks.word(_OTHER, pattern=_TRACKER, form=_TRACKER_FORM)
     checks.word("hitId", pattern=UUID, form="a UUID", lower=True)

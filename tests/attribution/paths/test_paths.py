@@ -462,3 +462,23 @@ def test_g253_a_column_of_midnights_is_days(dates, credited):
     orders = pd.DataFrame({"user_id": "u", "event_id": ["1", "2"], "date": dates})
     shares = attribute(Paths.from_frames(touches, orders), "last_touch").set_index("node_id")["conversions"]
     assert shares["ads"] == credited
+
+
+def test_g224_a_period_of_paths_begins_at_its_microsecond():
+    """An order of 08:00:00.000 is before 08:00:00.0005."""
+    date = pd.to_datetime(["2025-03-06T08:00Z"])
+    clicks = pd.DataFrame({"user_id": ["u"], "node_id": ["n"], "date": date - pd.Timedelta("1D")})
+    paths = Paths.from_frames(clicks, pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": date}))
+    assert paths.within(since="2025-03-06T08:00:00.000500Z").to_pandas().empty
+    assert len(paths.within(since="2025-03-06T08:00:00.000Z", until="2025-03-06T08:00:00.0005Z").to_pandas())
+
+
+def test_lengths_of_time_may_be_those_of_numpy():
+    date = pd.to_datetime(["2025-03-06T08:00Z"])
+    clicks = pd.DataFrame({"user_id": ["u"], "node_id": ["n"], "date": date - pd.Timedelta("1D")})
+    orders = pd.DataFrame({"event_id": ["e"], "user_id": ["u"], "date": date})
+    for hours, count in ((23, 0), (25, 1)):
+        paths = Paths.from_frames(clicks, orders, lookback=np.timedelta64(hours, "h"))
+        assert paths.to_pandas()["node_id"].notna().sum() == count
+    with pytest.raises(errors.InvalidRequest, match="lookback: "):
+        Paths.from_frames(clicks, orders, lookback=np.timedelta64("NaT"))

@@ -51,7 +51,7 @@ def with_rows(users, currencies, amounts=None):
         pa.Table.from_pandas(pd.DataFrame(rows), preserve_index=False) for rows in (visits, orders)
     )
     # Arrow keeps NaN, of which pandas makes nulls.
-    amounts = pa.array([10.0] * len(users) if amounts is None else amounts, pa.float64())
+    amounts = pa.array([10.0] * len(users) if amounts is None else amounts)
     engine.create_table("visits", visits)
     engine.create_table("orders", orders.append_column("statistics.turnover", amounts))
     return at.open_tables(engine, interactions="visits", events="orders")
@@ -81,6 +81,18 @@ def test_g255_currencies_of_tables_are_compared_without_regard_to_case():
         InvalidRequest, match="'statistics.turnover.currency' is not a currency.*'Euro' of _id '1'"
     ):
         with_rows(["ann", "ben"], ["EUR", "Euro"])
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("12,5", "events: the column 'statistics.turnover' holds string; allowed: numbers"),
+        (1e18, r"its 'statistics.turnover' is beyond 1e\+18 in size.*of _id '0'"),
+    ],
+)
+def test_g251_amounts_that_are_text_or_too_large_are_refused_in_words(amount, said):
+    with pytest.raises(InvalidRequest, match=said):
+        with_rows(["ann"], ["EUR"], [amount])
 
 
 @pytest.mark.parametrize("amount", [float("nan"), float("inf"), float("-inf")])
