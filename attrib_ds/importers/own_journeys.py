@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from attrib_ds import sql_results
 from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest, warn
-from attrib_ds.importers import exports, own_checks, own_paths, own_spend, own_table
+from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
@@ -171,7 +171,7 @@ def read_tables(
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
-    present_names = Aliases(asked.aliases)
+    asked, present_names = replace(asked, currency=currency), Aliases(asked.aliases)
     of_spend: dict[str, Any] = {
         "columns": named,
         "currency": currency,
@@ -182,43 +182,34 @@ def read_tables(
     }
     with_spend = partial(_with_spend, asked.spend, of_spend)
     connection = duckdb.connect()
-    touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", reading.formats("touchpoints"))
-    tables.append(touch_table)
-    if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
-        warn(touch_table.note)
-        visits = exports.read_matomo(
-            touchpoints,
-            stitch=reading.stitch,
-            currency=currency,
-            channels=asked.channels,
-            aliases=asked.aliases,
+    single = None
+    if conversions is None and asked.conversion_page is None:
+        single = own_sources.opened(connection, touchpoints, reading)
+    if single is not None and (own := own_sources.of_orders(single, named)) is not None:
+        tables.append(single)
+        points, events, rejected = _read_orders(own, reading, asked)
+    else:
+        touch_table = own_table.OwnTable(
+            connection, touchpoints, "touchpoints", reading.formats("touchpoints")
         )
-        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
-    formats = reading.formats("conversions")
-    if isinstance(conversions, list | tuple):
-        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
-    _check_same(touchpoints, conversions)
-    if conversions is None:
-        formats = reading.formats("touchpoints")
-    table = own_table.OwnTable(
-        connection, touchpoints if conversions is None else conversions, "conversions", formats
-    )
-    tables.append(table)
-    points, rejected = _read_touchpoints(touch_table, table, named, touchpoints, conversions, reading)
-    has_own, views = conversions is not None, "page" in touch_table.columns
-    events, rejected_conversions = read_conversions(
-        table, reading, replace(asked, currency=currency), has_own=has_own, has_views=views
-    )
-    if reading.ignore_case:
-        points = own_paths.merge_case(points, name=touch_table.name)
-    _create_visits(connection, points)
-    if views:
-        _say_visits(touch_table, points.num_rows)
+        tables.append(touch_table)
+        if (
+            touch_table.format is not None
+            and touch_table.format.reader == "read_matomo"
+            and conversions is None
+        ):
+            warn(touch_table.note)
+            visits = exports.read_matomo(
+                touchpoints,
+                stitch=reading.stitch,
+                currency=currency,
+                channels=asked.channels,
+                aliases=asked.aliases,
+            )
+            return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
+        points, events, rejected = _read_both(touchpoints, conversions, reading, asked, tables, single)
     _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
-    if has_own:
-        # A single file for both has the same rejected rows.
-        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
     journey_tables.create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
@@ -235,6 +226,7 @@ def read_tables(
         sightings="sightings",
         aliases=present_names,
     )
+    table = tables[-1]
     notes = tuple(dict.fromkeys(each.note for each in tables if each.note))
     for note in notes:
         warn(note)
@@ -249,6 +241,107 @@ def read_tables(
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
     return journeys
+
+
+def _read_both(
+    touchpoints: FrameOrPath,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None,
+    reading: Reading,
+    asked: Asked,
+    tables: list[own_table.OwnTable],
+    single: own_table.OwnTable | None,
+) -> tuple[pa.Table, pa.Table, pd.DataFrame]:
+    """Create the table ``visits``; return the touchpoints, the conversions and the rejected rows."""
+    touch_table, connection = tables[0], tables[0].connection
+    formats = reading.formats("conversions")
+    if isinstance(conversions, list | tuple):
+        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
+    _check_same(touchpoints, conversions)
+    if conversions is None:
+        formats = reading.formats("touchpoints")
+    table = single or own_table.OwnTable(
+        connection, touchpoints if conversions is None else conversions, "conversions", formats
+    )
+    tables.append(table)
+    points, rejected = _read_touchpoints(
+        touch_table, table, reading.columns, touchpoints, conversions, reading
+    )
+    has_own, views = conversions is not None, "page" in touch_table.columns
+    events, rejected_conversions = read_conversions(table, reading, asked, has_own=has_own, has_views=views)
+    if reading.ignore_case:
+        points = own_paths.merge_case(points, name=touch_table.name)
+    _create_visits(connection, points)
+    if views:
+        _say_visits(touch_table, points.num_rows)
+    if has_own:
+        # A single file for both has the same rejected rows.
+        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
+        own = own_sources.OwnSource(table)
+        if own.columns and reading.order_sources:
+            events, _ = _add_own_sources(own, events, reading)
+        elif own.columns:
+            own.say(is_used=False)
+    return points, events, rejected
+
+
+def _read_orders(
+    own: own_sources.OwnSource, reading: Reading, asked: Asked
+) -> tuple[pa.Table, pa.Table, pd.DataFrame]:
+    """Read orders alone, whose sources are the touchpoints, as :func:`_read_both` does."""
+    table, named = own.table, reading.columns
+    if "conversion_user" in named:
+        named = {**named, "user": named["conversion_user"]}
+    people: tuple[str | None, str | None] = (None, None)
+    try:
+        _, people = _user_columns((table, table), named)
+    except InvalidRequest:
+        if {"user", "device"} & {*named}:
+            raise
+    if any(people):
+        table.take_user(*people, optional=True)
+    else:
+        table.take_sql("user", "CAST(NULL AS VARCHAR)")
+    events, rejected = read_conversions(table, reading, asked, has_own=True, has_views=False)
+    journey_tables.create_table(
+        table.connection, "visits", journey_tables.VISITS, {}, "FROM (SELECT 1) LIMIT 0"
+    )
+    table.connection.execute("CREATE TABLE seen AS SELECT device, account FROM visits")
+    events, points = _add_own_sources(own, events, reading)
+    return points, events, rejected
+
+
+def _add_own_sources(
+    own: own_sources.OwnSource, events: pa.Table, reading: Reading
+) -> tuple[pa.Table, pa.Table]:
+    """Add the sources that orders carry to ``visits``; return the orders, and these touchpoints.
+
+    An order of nobody becomes that of a user of its own.
+    """
+    connection = own.table.connection
+    own.table.columns["own_source"] = own.columns
+    own.say(is_used=True)
+    connection.register("orders", events)
+    nobody = f"{_person(events)} IS NULL AND row IN (SELECT row FROM ({own.of_rows('orders')}))"
+    user = f"CASE WHEN {nobody} THEN 'order ' || {_conversion_id(events)} ELSE \"user\" END"
+    events = sql_results.read_arrow(
+        connection, f'SELECT * REPLACE ({user} AS "user") FROM orders ORDER BY row'
+    )
+    connection.register("orders", events)
+    points = sql_results.read_arrow(connection, own.of_rows("orders"))
+    if reading.ignore_case:
+        points = own_paths.merge_case(points, name=own.table.name)
+    connection.register("own_points", points)
+    columns = {"visit_key": f"'own ' || {_conversion_id(events)}", "account": '"user"'}
+    columns |= dict.fromkeys(("started", "ended"), _occurred(events))
+    columns |= dict.fromkeys(("country", "device_type"), "NULL")
+    if "landing" in points.column_names:
+        columns["page"] = "nullif(landing, '')"
+    if "came_from" in points.column_names:
+        columns["referrer"] = "came_from"
+    journey_tables.create_table(connection, "own_visits", journey_tables.VISITS, columns, "FROM own_points")
+    journey_tables.resolve_sources(connection, "own_visits")
+    connection.execute("INSERT INTO visits BY NAME SELECT * EXCLUDE (is_campaign, leaf) FROM own_visits")
+    return events, points
 
 
 def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Reading:
@@ -881,9 +974,10 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
     if lost.num_rows:
         value = pc.sum(lost["value"]).as_py() if "value" in lost.column_names else None
         worth = "" if value is None else f", worth {value:,.2f},"
-        named = " and ".join(repr(table.columns[name]) for name in people)
+        named = " and ".join(repr(table.columns[name]) for name in people if name in table.columns)
+        place = f" in {named}" if named else ""
         warn(
-            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{worth} "
+            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user{place}{worth} "
             f"which {'is' if lost.num_rows == 1 else 'are'} unattributed"
         )
 
