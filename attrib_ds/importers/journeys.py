@@ -426,8 +426,10 @@ def _own_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """Return the hosts of the site, if its pages have none: those whose pages are in the table themselves."""
     host = "regexp_extract(lower(came_from), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
     path = "regexp_replace(came_from, '^[a-z]+://[^/]+', '')"
+    # Referrers have no campaign of the page that they are.
+    pages = f"SELECT unnest([landing, regexp_replace(landing, '[?#].*', '')]) FROM {table}"
     rows = (
-        f"SELECT {host} AS host, {path} IN (SELECT landing FROM {table}) AS is_page FROM {table} "
+        f"SELECT {host} AS host, {path} IN ({pages}) AS is_page FROM {table} "
         f"WHERE starts_with(landing, '/') AND {path} NOT IN ('', '/')"
     )
     query = (
