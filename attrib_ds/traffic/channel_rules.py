@@ -61,6 +61,8 @@ def rows_of(file: str) -> list[list[str]]:
 #: Search engines have subdomains that are not search, such as ``docs.google.com``.
 _WITH_SUBDOMAINS: Final = frozenset(KINDS) - {"search"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
+#: Ends of hosts that show the pages of others: Google's translations and its cache of AMP.
+_COPIES: Final = (".translate.goog", ".cdn.ampproject.org")
 #: Of a name in DNS: characters and labels.
 LONGEST_HOST: Final = 253
 _MOST_LABELS: Final = 127
@@ -123,7 +125,19 @@ def referrer_host(referrer: str) -> str:
     'news.example'
     """
     match = _URL.match(referrer.strip())
-    return bounded_host(match[1].lower().rstrip(".")) if match else ""
+    return original_host(bounded_host(match[1].lower().rstrip("."))) if match else ""
+
+
+def original_host(host: str) -> str:
+    """Return the host whose page another one shows translated or from a cache; else the host itself.
+
+    Examples
+    --------
+    >>> original_host("my--shop-example.translate.goog"), original_host("shop.example")
+    ('my-shop.example', 'shop.example')
+    """
+    name = next((host.removesuffix(end) for end in _COPIES if host.endswith(end)), None)
+    return host if name is None else re.sub("--?", lambda dash: ".-"[len(dash[0]) - 1], name)
 
 
 def bounded_host(host: str) -> str:

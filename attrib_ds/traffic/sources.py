@@ -496,6 +496,7 @@ def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> boo
     >>> is_internal("shop.example", "eu.checkout.example", {"checkout.example"})
     True
     """
+    page, referrer = (channel_rules.original_host(host).removeprefix("www.") for host in (page, referrer))
     ends = accumulate(reversed(referrer.split(".")), lambda end, label: f"{label}.{end}")
     if referrer == page or any(end in excluded for end in ends):
         return True
@@ -541,8 +542,8 @@ def resolve_visits(visits: pa.Table, *, own: Collection[str] = ()) -> pa.Table:
         page, origin = (_origin(visit[name]) for name in ("page", "referrer"))
         record = Traffic(**{name: visit[name] for name in _FIELDS.values()})
         is_derived = bool(visit["is_derived"])
-        if record == Traffic() and origin and "." not in origin:
-            # A word in place of an address.
+        if record == Traffic() and origin.startswith("//") and "." not in origin:
+            # A word in place of an address, which is not localhost, since that has a scheme.
             record, is_derived, origin = Traffic(origin.removeprefix("//"), "referral"), True, ""
         host = channel_rules.referrer_host(page).removeprefix("www.")
         known = without_placeholders(record)
