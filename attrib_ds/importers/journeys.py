@@ -405,7 +405,7 @@ def split_views(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     """Keep the first of each visit among page views in a table with the columns of visits."""
     resolve_sources(connection, table, own=_own_hosts(connection, table))
     connection.execute(
-        "CREATE TABLE split_views AS SELECT visit_key AS id, "
+        "CREATE OR REPLACE TABLE split_views AS SELECT visit_key AS id, "
         "date_trunc('milliseconds', started) AS serverDate, "
         "coalesce('device ' || device, 'account ' || account) AS trackerId, leaf AS nodeId, "
         f"reason AS referrerType, is_campaign AS isCampaign FROM {table}"

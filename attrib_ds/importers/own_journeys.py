@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
 from itertools import product
@@ -183,31 +184,27 @@ def read_tables(
     }
     with_spend = partial(_with_spend, asked.spend, of_spend)
     connection = duckdb.connect()
-    single = None
+    single = own = None
     if conversions is None and asked.conversion_page is None:
-        single = own_sources.opened(connection, touchpoints, reading)
-    if single is not None and (own := own_sources.of_orders(single, named)) is not None:
-        tables.append(single)
+        single, own = own_sources.alone(connection, touchpoints, reading)
+    touch_table = single
+    if touch_table is None or own is None:
+        formats = reading.formats("touchpoints")
+        touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
+    tables.append(touch_table)
+    if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
+        warn(touch_table.note)
+        visits = exports.read_matomo(
+            touchpoints,
+            stitch=reading.stitch,
+            currency=currency,
+            channels=asked.channels,
+            aliases=asked.aliases,
+        )
+        return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
+    if own is not None:
         points, events, rejected = _read_orders(own, reading, asked)
     else:
-        touch_table = own_table.OwnTable(
-            connection, touchpoints, "touchpoints", reading.formats("touchpoints")
-        )
-        tables.append(touch_table)
-        if (
-            touch_table.format is not None
-            and touch_table.format.reader == "read_matomo"
-            and conversions is None
-        ):
-            warn(touch_table.note)
-            visits = exports.read_matomo(
-                touchpoints,
-                stitch=reading.stitch,
-                currency=currency,
-                channels=asked.channels,
-                aliases=asked.aliases,
-            )
-            return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
         points, events, rejected = _read_both(touchpoints, conversions, reading, asked, tables, single)
     _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
@@ -278,10 +275,13 @@ def _read_both(
         # A single file for both has the same rejected rows.
         rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
         own = own_sources.OwnSource(table)
-        if own.columns and reading.order_sources:
-            events, _ = _add_own_sources(own, events, reading)
-        elif own.columns:
-            own.say(is_used=False)
+        if own.count and reading.order_sources:
+            events, of_orders = _add_own_sources(own, events, reading)
+            _create_visits(connection, of_orders, "own_visits")
+            own_visits = "* EXCLUDE (is_campaign, leaf) REPLACE ('own ' || visit_key AS visit_key)"
+            connection.execute(f"INSERT INTO visits BY NAME SELECT {own_visits} FROM own_visits")
+        elif own.count:
+            own.say("not used beside touchpoints; add it with reading=Reading(order_sources=True)")
     return points, events, rejected
 
 
@@ -292,57 +292,31 @@ def _read_orders(
     table, named = own.table, reading.columns
     if "conversion_user" in named:
         named = {**named, "user": named["conversion_user"]}
-    people: tuple[str | None, str | None] = (None, None)
-    try:
-        _, people = _user_columns((table, table), named)
-    except InvalidRequest:
-        if {"user", "device"} & {*named}:
-            raise
-    if any(people):
-        table.take_user(*people, optional=True)
-    else:
-        table.take_sql("user", "CAST(NULL AS VARCHAR)")
+    # Orders may have nobody.
+    table.take_sql("user", "CAST(NULL AS VARCHAR)")
+    with nullcontext() if "user" in named else suppress(InvalidRequest):
+        table.take_user(*_user_columns((table, table), named)[1], optional=True)
     events, rejected = read_conversions(table, reading, asked, has_own=True, has_views=False)
-    journey_tables.create_table(
-        table.connection, "visits", journey_tables.VISITS, {}, "FROM (SELECT 1) LIMIT 0"
-    )
-    table.connection.execute("CREATE TABLE seen AS SELECT device, account FROM visits")
     events, points = _add_own_sources(own, events, reading)
+    _create_visits(table.connection, points)
     return points, events, rejected
 
 
 def _add_own_sources(
     own: own_sources.OwnSource, events: pa.Table, reading: Reading
 ) -> tuple[pa.Table, pa.Table]:
-    """Add the sources that orders carry to ``visits``; return the orders, and these touchpoints.
-
-    An order of nobody becomes that of a user of its own.
-    """
+    """Return the orders, and the touchpoints that they carry; an order of nobody has a user of its own."""
     connection = own.table.connection
     own.table.columns["own_source"] = own.columns
-    own.say(is_used=True)
+    own.say("the last touchpoint")
     connection.register("orders", events)
-    nobody = f"{_person(events)} IS NULL AND row IN (SELECT row FROM ({own.of_rows('orders')}))"
+    nobody = f"{_person(events)} IS NULL AND row IN (SELECT row FROM ({own.of_rows('date')}))"
     user = f"CASE WHEN {nobody} THEN 'order ' || {_conversion_id(events)} ELSE \"user\" END"
-    events = sql_results.read_arrow(
-        connection, f'SELECT * REPLACE ({user} AS "user") FROM orders ORDER BY row'
-    )
+    query = f'SELECT * REPLACE ({user} AS "user") FROM orders ORDER BY row'
+    events = sql_results.read_arrow(connection, query)
     connection.register("orders", events)
-    points = sql_results.read_arrow(connection, own.of_rows("orders"))
-    if reading.ignore_case:
-        points = own_paths.merge_case(points, name=own.table.name)
-    connection.register("own_points", points)
-    columns = {"visit_key": f"'own ' || {_conversion_id(events)}", "account": '"user"'}
-    columns |= dict.fromkeys(("started", "ended"), _occurred(events))
-    columns |= dict.fromkeys(("country", "device_type"), "NULL")
-    if "landing" in points.column_names:
-        columns["page"] = "nullif(landing, '')"
-    if "came_from" in points.column_names:
-        columns["referrer"] = "came_from"
-    journey_tables.create_table(connection, "own_visits", journey_tables.VISITS, columns, "FROM own_points")
-    journey_tables.resolve_sources(connection, "own_visits")
-    connection.execute("INSERT INTO visits BY NAME SELECT * EXCLUDE (is_campaign, leaf) FROM own_visits")
-    return events, points
+    points = sql_results.read_arrow(connection, own.of_rows(_occurred(events)))
+    return events, own_paths.merge_case(points, name=own.table.name) if reading.ignore_case else points
 
 
 def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Reading:
@@ -829,8 +803,8 @@ def _add_up(
     return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
 
 
-def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
-    """Create the table ``visits`` from touchpoints."""
+def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table, table: str = "visits") -> None:
+    """Create the table ``visits``, or another one of its columns, from touchpoints."""
     connection.register("points", points)
     # Identical touchpoints are distinct visits.
     named = [field.name for field in fields(Traffic) if field.name in points.column_names]
@@ -847,13 +821,13 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
         columns["came_from"] = "referrer"
     if "landing" in points.column_names:
         columns |= {"page": "nullif(landing, '')", "referrer": "came_from"}
-    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, "FROM points")
+    journey_tables.create_table(connection, table, journey_tables.VISITS, columns, "FROM points")
     # A user may sign in during a visit.
-    connection.execute("CREATE TABLE seen AS SELECT DISTINCT device, account FROM visits")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS seen AS SELECT DISTINCT device, account FROM {table}")
     if "landing" in points.column_names:
-        journey_tables.split_views(connection, "visits")
+        journey_tables.split_views(connection, table)
     elif "referrer" in points.column_names:
-        journey_tables.resolve_sources(connection, "visits")
+        journey_tables.resolve_sources(connection, table)
 
 
 def _say_visits(table: own_table.OwnTable, views: int) -> None:
@@ -975,10 +949,9 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
     if lost.num_rows:
         value = pc.sum(lost["value"]).as_py() if "value" in lost.column_names else None
         worth = "" if value is None else f", worth {value:,.2f},"
-        named = " and ".join(repr(table.columns[name]) for name in people if name in table.columns)
-        place = f" in {named}" if named else ""
+        named = " and ".join(repr(table.columns.get(name, "any column")) for name in people)
         warn(
-            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user{place}{worth} "
+            f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{worth} "
             f"which {'is' if lost.num_rows == 1 else 'are'} unattributed"
         )
 

@@ -117,12 +117,6 @@ def test_beside_touchpoints_the_user_chooses():
     assert last(again.paths()) == last(chosen.paths())
 
 
-def test_a_named_column_is_the_source_of_orders_alone():
-    table = orders(kanal=["seo", "tv", "seo"])
-    journeys = at.read_journeys(table, currency="EUR", reading=at.Reading(columns={"node": "kanal"}))
-    assert last(journeys.paths()) == {"seo": 120.0, "tv": 60.0}
-
-
 def test_days_of_orders_are_after_the_touchpoints_of_that_day():
     table = orders(**UTM, date=["2025-08-30"] * 3)
     touches = TOUCHES.assign(date="2025-08-30 15:00")
