@@ -235,19 +235,6 @@ COLUMN_NAMES: Final = {
     "campaign": (*(f"{prefix}campaign" for prefix in _PREFIXES), "campaign_name", "context_campaign_name"),
     "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer", "referrer_domain"),
 }
-#: Names of sources in exports by kind of site; their hosts are those of the known sites.
-_NAMES: Final = {
-    "search": "google|bing|yahoo!?|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|mojeek|seznam|ask|"
-    "aol|brave|daum|sogou|rambler|dogpile|lycos|msn|presearch",
-    "social": "facebook|fb|instagram|ig|meta|messenger|linkedin|lnkd|twitter|x|pinterest|reddit|tiktok|"
-    "snapchat|vk|vkontakte|xing|threads|mastodon|bluesky|bsky|quora|tumblr|whatsapp|telegram|weibo|wechat|"
-    "discord|hacker ?news",
-    "video": "youtube|yt|vimeo|dailymotion|twitch|wistia|youku",
-    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|shopify|"
-    "igshopping|shopping",
-    "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
-    "email": "gmail",
-}
 
 
 @cache
@@ -256,7 +243,7 @@ def default_rules() -> pd.DataFrame:
 
     They are the published definitions of Google Analytics for manual traffic, and AI assistants.
     """
-    sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
+    sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in rows_of("source_names.tsv")}
     rules = [
         [*(None if cell == "-" else sources.get(cell, cell) for cell in row), None]
         for row in rows_of("default_rules.tsv")
