@@ -249,8 +249,7 @@ class Journeys:
             )
         if len(others):
             tables = {name: getattr(paths, name) for name in ("touches", "converted", "conversions")}
-            kept = {name: table.filter(table.kind.isin(wanted)) for name, table in tables.items()}
-            paths = replace(paths, **kept)
+            paths = replace(paths, **{k: rows.filter(rows.kind.isin(wanted)) for k, rows in tables.items()})
         self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)

@@ -187,10 +187,8 @@ def read_tables(
     single = own = None
     if conversions is None and asked.conversion_page is None:
         single, own = own_sources.alone(connection, touchpoints, reading)
-    touch_table = single
-    if touch_table is None or own is None:
-        formats = reading.formats("touchpoints")
-        touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
+    formats = reading.formats("touchpoints")
+    touch_table = own.table if own else own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     tables.append(touch_table)
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)

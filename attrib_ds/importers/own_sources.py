@@ -114,10 +114,8 @@ class OwnSource:
         """Return a query of the rows of the table ``orders`` that have a source, with its fields."""
         columns = ", ".join(f"{sql} AS own_{field}" for field, sql in self.sql.items())
         named = ", ".join(f"own_{field} AS {field}" for field in self.sql)
-        own = (
-            f"SELECT {sources.quoted(sources.ROW)} AS own_row, {columns} FROM {self.table.source.relation} "
-            f"WHERE {self.is_known}"
-        )
+        row, rows = sources.quoted(sources.ROW), self.table.source.relation
+        own = f"SELECT {row} AS own_row, {columns} FROM {rows} WHERE {self.is_known}"
         orders = f"orders.* REPLACE ({occurred} AS date)"
         return f"SELECT {orders}, {named} FROM orders JOIN ({own}) ON own_row = row ORDER BY row"
 

@@ -26,8 +26,7 @@ _ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisatio
 #: Arguments of readings in messages.
 _ARGUMENT: Final = re.compile(
     r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)"
-    r"|(?:aggregate|ignore_case|order_sources)=(?:True|False)"
-    r"|(?:decimal|encoding|sheet|conversion_sheet|spend_sheet)='[^']*')"
+    r"|(?:aggregate|ignore_case|order_sources)=(?:True|False)|(?:decimal|encoding|(?:\w+_)?sheet)='[^']*')"
 )
 
 

@@ -29,8 +29,6 @@ ORIGINAL = "original_value"
 _LATER_RATES = ("original", "own")
 #: Amounts below this are errors of rounding.
 _ROUNDING = 1e-6
-#: Renewals come a week later or more; a conversion of a day stands at its end.
-_SOONEST_RENEWAL = 6
 _FOREVER = pd.Timestamp("9999-12-31")
 
 
@@ -211,7 +209,8 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     whole = conversions.select(later_of="event_id", whole="value", bought="event_date")
     joined = later.left_join(whole, later.event_id == whole.later_of)
     is_lost, is_same = joined.later_of.isnull(), (joined.value == joined.whole) & (joined.whole > 0)
-    is_soon = joined.date < joined.bought + ibis.interval(days=_SOONEST_RENEWAL)
+    # Renewals come a week later or more; a conversion of a day stands at its end.
+    is_soon = joined.date < joined.bought + ibis.interval(days=6)
     (found,) = (
         joined.aggregate(
             count=joined.count(),
