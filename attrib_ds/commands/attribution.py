@@ -32,11 +32,11 @@ _SEQUENCE_MODELS = ("first_touch", "last_touch", "last_non_direct", "linear", "p
 _MAX_ROWS = 30
 #: Arguments of the function that are options of the command, in its messages.
 _PAIR = re.compile(r"'(\w+)': (COLUMN|'[^']*')")
-_SWITCHES = "dayfirst|aggregate|ignore_case"
+_SWITCHES = "dayfirst|aggregate|ignore_case|order_sources"
 #: Options that are fields of a reading, with what they are if they are not given.
 _OF_READINGS: dict[str, Any] = {
     "dayfirst": None, "decimal": None, "encoding": None, "ignore_case": True, "aggregate": False,
-    "sheet": None, "conversion_sheet": None, "spend_sheet": None,
+    "order_sources": False, "sheet": None, "conversion_sheet": None, "spend_sheet": None,
 }  # fmt: skip
 _VALUES = "decimal|encoding|currency|sheet|conversion_sheet|spend_sheet|conversion_page"
 

@@ -165,6 +165,7 @@ def _add_credits(actions: Actions) -> None:
         _argument(
             "--aggregate", action="store_true", help="add up the rows of a conversion, such as order lines"
         ),
+        _argument("--order-sources", action="store_true", help="add the sources that orders carry"),
         _argument("--dayfirst", action=argparse.BooleanOptionalAction, help="03/04/2025 is in April"),
         _argument("--decimal", choices=(".", ","), help="decimal mark, if the numbers are ambiguous"),
         _argument(

@@ -4,7 +4,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from typing import Any, Final
 
 import duckdb
@@ -16,6 +15,7 @@ from attrib_ds.api.results import Loaded, load
 from attrib_ds.attribution.engines.engine import DuckDB
 from attrib_ds.attribution.paths.paths import Bound, Paths
 from attrib_ds.attribution.paths.project_tables import ancestors_at, replaced
+from attrib_ds.attribution.paths.windows import Lookback
 from attrib_ds.contract.identifiers import code_of
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.reading import Reading
@@ -128,7 +128,7 @@ class Journeys:
         self,
         *,
         event_type: str | Sequence[str] | None = None,
-        lookback: str | timedelta = "30D",
+        lookback: Lookback = "30D",
         level: str | None = None,
         since: Bound = None,
         until: Bound = None,
@@ -144,8 +144,8 @@ class Journeys:
         ----------
         event_type : str or sequence of str, optional
             Types of the events that are conversions; required if there are several.
-        lookback : str or timedelta, default "30D"
-            As in ``Paths.from_frames``.
+        lookback : str, timedelta or mapping, default "30D"
+            As in :func:`attrib_ds.conversion_paths`; all touchpoints have the type ``session``.
         level : str, optional
             Credit the ancestor of this type (``"campaign"``), or the channel (``"channel"``), instead of the
             node that was touched.
@@ -153,7 +153,7 @@ class Journeys:
             Earliest and latest date of conversions, as in :meth:`Paths.within`; by default all.
         reset : {"none", "same", "any"}, default "none"
             Which earlier conversions of a user end the window: none of them, those of the same event type, or
-            all that are read.
+            all that are read, whatever ``event_type``.
         adjustments : DataFrame or path of a Parquet file, optional
             Amounts later than their conversion, such as refunds, as in ``Paths.from_frames``: ``event_id``
             (the conversion's id in the source), ``date``, ``value`` and, optionally, ``currency``. Leave out
@@ -203,22 +203,30 @@ class Journeys:
         wanted = [event_type] if isinstance(event_type, str) else list(event_type or event_types)
         for each in wanted if event_types else ():
             errors.check_choice("event_type", each, event_types)
-        events = self.events[self.events["eventType"].isin(wanted)]
+        is_wanted = self.events["eventType"].isin(wanted)
+        # Those of other types end windows, and are no paths.
+        events = self.events[is_wanted | (reset == "any")]
         human = self.interactions[~self.interactions["isBot"].astype(bool)]
         touchpoints = human[["_id", "userId", "nodeId", "startDate"]].set_axis(
             ["touch_id", "user_id", "node_id", "date"], axis="columns"
         )
         if level is not None:
             touchpoints["node_id"] = replaced(touchpoints["node_id"], ancestors_at(self.nodes, level))
+        if isinstance(lookback, Mapping):
+            touchpoints["type"] = human["type"]
         names = {SOURCE_ID: "event_id", "userId": "user_id", "eventDate": "date"}
         columns = {"touch": "touch_id"}
         if reset != "none":
             names["eventType"] = columns["kind"] = "kind"
         amount = REVENUE if REVENUE in events.columns else f"{REVENUE}.amount"
-        if events[amount].notna().any():
+        if events.loc[is_wanted, amount].notna().any():
             names |= {amount: "value", f"{REVENUE}.currency": "currency"}
         conversions = events[[name for name in names if name in events.columns]].rename(columns=names)
+        others = conversions.index[~is_wanted.loc[conversions.index]]
+        if len(others):
+            conversions.loc[others, "event_id"] = conversions["kind"] + _SEPARATOR + conversions["event_id"]
         if "value" in conversions.columns:
+            conversions.loc[others, "value"] = None
             conversions = _completed(conversions, in_currency)
         if self.users is not None:
             known = self.users.set_index("_id")["user_id"]
@@ -239,6 +247,9 @@ class Journeys:
                 rates=rates,
                 later_rate=later_rate,
             )
+        if len(others):
+            tables = {name: getattr(paths, name) for name in ("touches", "converted", "conversions")}
+            paths = replace(paths, **{k: rows.filter(rows.kind.isin(wanted)) for k, rows in tables.items()})
         self._warn_of_repeated_refunds(paths)
         tree = self.nodes.rename(columns={"_id": "node_id", "parentId": "parent_id"})
         paths = replace(paths, nodes=tree[["node_id", "name", "type", "parent_id"]], groups=self.groups)
@@ -393,7 +404,7 @@ def split_views(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     """Keep the first of each visit among page views in a table with the columns of visits."""
     resolve_sources(connection, table, own=_own_hosts(connection, table))
     connection.execute(
-        "CREATE TABLE split_views AS SELECT visit_key AS id, "
+        "CREATE OR REPLACE TABLE split_views AS SELECT visit_key AS id, "
         "date_trunc('milliseconds', started) AS serverDate, "
         "coalesce('device ' || device, 'account ' || account) AS trackerId, leaf AS nodeId, "
         f"reason AS referrerType, is_campaign AS isCampaign FROM {table}"
@@ -414,8 +425,10 @@ def _own_hosts(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
     """Return the hosts of the site, if its pages have none: those whose pages are in the table themselves."""
     host = "regexp_extract(lower(came_from), '^[a-z]+://(?:www[.])?([^/:?#]+)', 1)"
     path = "regexp_replace(came_from, '^[a-z]+://[^/]+', '')"
+    # Referrers have no campaign of the page that they are.
+    pages = f"SELECT unnest([landing, regexp_replace(landing, '[?#].*', '')]) FROM {table}"
     rows = (
-        f"SELECT {host} AS host, {path} IN (SELECT landing FROM {table}) AS is_page FROM {table} "
+        f"SELECT {host} AS host, {path} IN ({pages}) AS is_page FROM {table} "
         f"WHERE starts_with(landing, '/') AND {path} NOT IN ('', '/')"
     )
     query = (

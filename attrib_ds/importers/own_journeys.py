@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial, reduce
 from itertools import product
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from attrib_ds import sql_results
 from attrib_ds.display import counted, worth
 from attrib_ds.errors import InvalidRequest, warn
-from attrib_ds.importers import exports, own_checks, own_paths, own_spend, own_table
+from attrib_ds.importers import exports, own_checks, own_paths, own_sources, own_spend, own_table
 from attrib_ds.importers import journeys as journey_tables
 from attrib_ds.importers.aliases import Aliases
 from attrib_ds.importers.columns import COMMON_NAMES, GROUPS, OPTIONS, Named, folded
@@ -58,7 +59,8 @@ def read_journeys(
     ----------
     touchpoints : str, Path or DataFrame
         One row per touchpoint: a CSV, NDJSON, Parquet or XLSX file, or a table; or an access log. Exports of
-        known services are read as they come, with a warning that says which rows count.
+        known services are read as they come, with a warning that says which rows count. Without conversions,
+        orders that carry their own source, such as UTM parameters: it is the last touchpoint of each.
     conversions : str, Path or DataFrame, or a list of those, optional
         One row per conversion. If several files have it, the latest state counts. Without this table,
         touchpoints whose flag column is 1, true, t, yes or y are conversions. A table without rows is a
@@ -171,7 +173,7 @@ def read_tables(
     """Read files as :func:`read_journeys` does, and add their tables to a list as they are opened."""
     (reference,) = journey_tables.references(asked.event_type).values()
     named, currency = reading.columns, journey_tables.checked_currency(asked.currency)
-    present_names = Aliases(asked.aliases)
+    asked, present_names = replace(asked, currency=currency), Aliases(asked.aliases)
     of_spend: dict[str, Any] = {
         "columns": named,
         "currency": currency,
@@ -182,7 +184,11 @@ def read_tables(
     }
     with_spend = partial(_with_spend, asked.spend, of_spend)
     connection = duckdb.connect()
-    touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", reading.formats("touchpoints"))
+    single = own = None
+    if conversions is None and asked.conversion_page is None:
+        single, own = own_sources.alone(connection, touchpoints, reading)
+    formats = reading.formats("touchpoints")
+    touch_table = own.table if own else own_table.OwnTable(connection, touchpoints, "touchpoints", formats)
     tables.append(touch_table)
     if touch_table.format is not None and touch_table.format.reader == "read_matomo" and conversions is None:
         warn(touch_table.note)
@@ -194,31 +200,12 @@ def read_tables(
             aliases=asked.aliases,
         )
         return with_spend(replace(visits, notes=(touch_table.note, *visits.notes), reading=reading))
-    formats = reading.formats("conversions")
-    if isinstance(conversions, list | tuple):
-        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
-    _check_same(touchpoints, conversions)
-    if conversions is None:
-        formats = reading.formats("touchpoints")
-    table = own_table.OwnTable(
-        connection, touchpoints if conversions is None else conversions, "conversions", formats
-    )
-    tables.append(table)
-    points, rejected = _read_touchpoints(touch_table, table, named, touchpoints, conversions, reading)
-    has_own, views = conversions is not None, "page" in touch_table.columns
-    events, rejected_conversions = read_conversions(
-        table, reading, replace(asked, currency=currency), has_own=has_own, has_views=views
-    )
-    if reading.ignore_case:
-        points = own_paths.merge_case(points, name=touch_table.name)
-    _create_visits(connection, points)
-    if views:
-        _say_visits(touch_table, points.num_rows)
+    if own is not None:
+        points, events, rejected = _read_orders(own, reading, asked)
+    else:
+        points, events, rejected = _read_both(touchpoints, conversions, reading, asked, tables, single)
     _create_conversions(connection, events, reference)
     groups = _groups_of(connection, points, events)
-    if has_own:
-        # A single file for both has the same rejected rows.
-        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
     connection.register("rejected", pa.Table.from_pandas(rejected, preserve_index=False))
     journey_tables.create_table(connection, "views", journey_tables.VIEWS, {}, "FROM visits WHERE false")
     # Orders, too, tell whose device it is.
@@ -235,6 +222,7 @@ def read_tables(
         sightings="sightings",
         aliases=present_names,
     )
+    table = tables[-1]
     notes = tuple(dict.fromkeys(each.note for each in tables if each.note))
     for note in notes:
         warn(note)
@@ -249,6 +237,84 @@ def read_tables(
     journeys = replace(with_spend(journeys), reading=reading_of(reading, tables))
     present_names.warn_of_unused()
     return journeys
+
+
+def _read_both(
+    touchpoints: FrameOrPath,
+    conversions: FrameOrPath | Sequence[FrameOrPath] | None,
+    reading: Reading,
+    asked: Asked,
+    tables: list[own_table.OwnTable],
+    single: own_table.OwnTable | None,
+) -> tuple[pa.Table, pa.Table, pd.DataFrame]:
+    """Create the table ``visits``; return the touchpoints, the conversions and the rejected rows."""
+    touch_table, connection = tables[0], tables[0].connection
+    formats = reading.formats("conversions")
+    if isinstance(conversions, list | tuple):
+        conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
+    _check_same(touchpoints, conversions)
+    if conversions is None:
+        formats = reading.formats("touchpoints")
+    table = single or own_table.OwnTable(
+        connection, touchpoints if conversions is None else conversions, "conversions", formats
+    )
+    tables.append(table)
+    points, rejected = _read_touchpoints(
+        touch_table, table, reading.columns, touchpoints, conversions, reading
+    )
+    has_own, views = conversions is not None, "page" in touch_table.columns
+    events, rejected_conversions = read_conversions(table, reading, asked, has_own=has_own, has_views=views)
+    if reading.ignore_case:
+        points = own_paths.merge_case(points, name=touch_table.name)
+    _create_visits(connection, points)
+    if views:
+        _say_visits(touch_table, points.num_rows)
+    if has_own:
+        # A single file for both has the same rejected rows.
+        rejected = pd.concat([rejected, rejected_conversions], ignore_index=True)
+        own = own_sources.OwnSource(table)
+        if own.count and reading.order_sources:
+            events, of_orders = _add_own_sources(own, events, reading)
+            _create_visits(connection, of_orders, "own_visits")
+            own_visits = "* EXCLUDE (is_campaign, leaf) REPLACE ('own ' || visit_key AS visit_key)"
+            connection.execute(f"INSERT INTO visits BY NAME SELECT {own_visits} FROM own_visits")
+        elif own.count:
+            own.say("not used beside touchpoints; add it with reading=Reading(order_sources=True)")
+    return points, events, rejected
+
+
+def _read_orders(
+    own: own_sources.OwnSource, reading: Reading, asked: Asked
+) -> tuple[pa.Table, pa.Table, pd.DataFrame]:
+    """Read orders alone, whose sources are the touchpoints, as :func:`_read_both` does."""
+    table, named = own.table, reading.columns
+    if "conversion_user" in named:
+        named = {**named, "user": named["conversion_user"]}
+    # Orders may have nobody.
+    table.take_sql("user", "CAST(NULL AS VARCHAR)")
+    with nullcontext() if "user" in named else suppress(InvalidRequest):
+        table.take_user(*_user_columns((table, table), named)[1], optional=True)
+    events, rejected = read_conversions(table, reading, asked, has_own=True, has_views=False)
+    events, points = _add_own_sources(own, events, reading)
+    _create_visits(table.connection, points)
+    return points, events, rejected
+
+
+def _add_own_sources(
+    own: own_sources.OwnSource, events: pa.Table, reading: Reading
+) -> tuple[pa.Table, pa.Table]:
+    """Return the orders, and the touchpoints that they carry; an order of nobody has a user of its own."""
+    connection = own.table.connection
+    own.table.columns["own_source"] = own.columns
+    own.say("the last touchpoint")
+    connection.register("orders", events)
+    nobody = f"{_person(events)} IS NULL AND row IN (SELECT row FROM ({own.of_rows('date')}))"
+    user = f"CASE WHEN {nobody} THEN 'order ' || {_conversion_id(events)} ELSE \"user\" END"
+    query = f'SELECT * REPLACE ({user} AS "user") FROM orders ORDER BY row'
+    events = sql_results.read_arrow(connection, query)
+    connection.register("orders", events)
+    points = sql_results.read_arrow(connection, own.of_rows(_occurred(events)))
+    return events, own_paths.merge_case(points, name=own.table.name) if reading.ignore_case else points
 
 
 def reading_of(reading: Reading, tables: Sequence[own_table.OwnTable]) -> Reading:
@@ -735,8 +801,8 @@ def _add_up(
     return summed, pd.concat([rejected, to_pandas(left_out)], ignore_index=True)
 
 
-def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> None:
-    """Create the table ``visits`` from touchpoints."""
+def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table, table: str = "visits") -> None:
+    """Create the table ``visits``, or another one of its columns, from touchpoints."""
     connection.register("points", points)
     # Identical touchpoints are distinct visits.
     named = [field.name for field in fields(Traffic) if field.name in points.column_names]
@@ -753,13 +819,13 @@ def _create_visits(connection: duckdb.DuckDBPyConnection, points: pa.Table) -> N
         columns["came_from"] = "referrer"
     if "landing" in points.column_names:
         columns |= {"page": "nullif(landing, '')", "referrer": "came_from"}
-    journey_tables.create_table(connection, "visits", journey_tables.VISITS, columns, "FROM points")
+    journey_tables.create_table(connection, table, journey_tables.VISITS, columns, "FROM points")
     # A user may sign in during a visit.
-    connection.execute("CREATE TABLE seen AS SELECT DISTINCT device, account FROM visits")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS seen AS SELECT DISTINCT device, account FROM {table}")
     if "landing" in points.column_names:
-        journey_tables.split_views(connection, "visits")
+        journey_tables.split_views(connection, table)
     elif "referrer" in points.column_names:
-        journey_tables.resolve_sources(connection, "visits")
+        journey_tables.resolve_sources(connection, table)
 
 
 def _say_visits(table: own_table.OwnTable, views: int) -> None:
@@ -883,7 +949,7 @@ def _warn_of_conversions_without_users(table: own_table.OwnTable, events: pa.Tab
             lost = lost.append_column("currency", pa.nulls(lost.num_rows, pa.string()))
         sums = lost.group_by("currency").aggregate([("value", "sum")] if "value" in lost.column_names else [])
         said = worth({row["currency"]: row.get("value_sum") for row in sums.to_pylist()})
-        named = " and ".join(repr(table.columns[name]) for name in people)
+        named = " and ".join(repr(table.columns.get(name, "any column")) for name in people)
         warn(
             f"{table.name} has {counted(lost.num_rows, 'conversions')} without a user in {named}{said} "
             f"which {'is' if lost.num_rows == 1 else 'are'} unattributed"

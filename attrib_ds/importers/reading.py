@@ -25,8 +25,8 @@ _SHEETS: Final = {
 _ACCOUNTS: Final = ("account", "accountid", "company", "companyid", "organisation", "organization")
 #: Arguments of readings in messages.
 _ARGUMENT: Final = re.compile(
-    r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)|(?:aggregate|ignore_case)=(?:True|False)"
-    r"|(?:decimal|encoding|sheet|conversion_sheet|spend_sheet)='[^']*')"
+    r"(?<!\()\b(columns=\{[^}]*\}|(?<!with )dayfirst=(?:True|False)"
+    r"|(?:aggregate|ignore_case|order_sources)=(?:True|False)|(?:decimal|encoding|(?:\w+_)?sheet)='[^']*')"
 )
 
 
@@ -111,6 +111,9 @@ class Reading:
     stitch : bool, default True
         Whether to assign rows without a user to the user seen on the same device, if there is exactly one and
         the tables have columns of users and of devices.
+    order_sources : bool, default False
+        Whether the sources that conversions carry themselves, such as UTM parameters beside an order, are
+        touchpoints at the time of the conversion, after those of the touchpoints.
 
     Raises
     ------
@@ -135,6 +138,7 @@ class Reading:
     aggregate: bool = False
     ignore_case: bool = True
     stitch: bool = True
+    order_sources: bool = False
 
     def __post_init__(self) -> None:
         given = self.columns
@@ -159,7 +163,7 @@ class Reading:
         for name in ("sheet", "conversion_sheet", "spend_sheet"):
             if not isinstance(sheet := getattr(self, name), str | None):
                 raise InvalidRequest.value(name, sheet, "name of a sheet")
-        for name in ("aggregate", "ignore_case", "stitch"):
+        for name in ("aggregate", "ignore_case", "stitch", "order_sources"):
             if not isinstance(flag := getattr(self, name), bool):
                 raise InvalidRequest.value(name, flag, "True or False")
 

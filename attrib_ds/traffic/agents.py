@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from attrib_ds.traffic.channel_rules import rows_of
 from attrib_ds.traffic.sources import Unresolved, resolve_in_time
 
 #: An example for :func:`resolve_in_time`.
@@ -16,56 +17,22 @@ _AGENT: Final = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/
 LONGEST_AGENT: Final = 1_024
 _BOT: Final = "Spider"
 #: Columns of an interaction for the properties of its user agent.
-COLUMNS: Final = (
-    "userAgent.browser.name",
-    "userAgent.browser.version",
-    "userAgent.browser.major",
-    "userAgent.engine.name",
-    "userAgent.engine.version",
-    "userAgent.os.name",
-    "userAgent.os.version",
-    "userAgent.device.vendor",
-    "userAgent.device.model",
-    "userAgent.device.type",
-    "userAgent.cpu.architecture",
-)
+COLUMNS: Final = tuple(
+    f"userAgent.{part}.{name}"
+    for part, names in {
+        "browser": ("name", "version", "major"), "engine": ("name", "version"), "os": ("name", "version"),
+        "device": ("vendor", "model", "type"), "cpu": ("architecture",),
+    }.items()
+    for name in names
+)  # fmt: skip
 
 
-def _rules(*rules: tuple[str, str]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _rules(kind: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    rules = (rule for of_kind, *rule in rows_of("user_agents.tsv") if of_kind == kind)
     return tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in rules)
 
 
-#: What a user agent says by the first pattern that it has. Browsers name the engines that they resemble,
-#: so that the oldest ones come last; Blink is WebKit 537.36 of Chrome 28 and later.
-_ENGINES: Final = _rules(
-    ("EdgeHTML", r"\bEdge/([\d.]+)"),
-    ("Trident", r"\bTrident/([\d.]+)"),
-    ("Goanna", r"\bGoanna/([\d.]+)"),
-    ("Presto", r"\bPresto/([\d.]+)"),
-    ("KHTML", r"\bKHTML/([\d.]+)"),
-    ("Blink", r"\bAppleWebKit/537\.36\b.* Chrom(?:e|ium)/((?:2[89]|[3-9]\d|\d{3,})\.[\d.]+)"),
-    ("WebKit", r"\bAppleWebKit/([\d.]+)"),
-    ("Gecko", r"\brv:([\w.]+)\).* Gecko/"),
-)
-_DEVICES: Final = _rules(
-    (
-        "smarttv",
-        r"smart-?tv|HbbTV|web0s|NetCast|Apple ?TV|Google ?TV|Android TV|BRAVIA|\bAFT[A-Z]|CrKey|Roku",
-    ),
-    ("console", r"PlayStation|Xbox|Nintendo"),
-    ("wearable", r"\bwatch\b|watchOS"),
-    ("tablet", r"iPad|Tablet(?! PC)|PlayBook|Kindle|Android(?!.*Mobi)"),
-    ("mobile", r"Mobi|iPhone|iPod|Phone|Opera Mini|BlackBerry|MIDP|Symbian"),
-    ("desktop", r"Windows NT|Macintosh|X11|CrOS|Linux (?:x86_64|i[3-6]86|aarch64)"),
-)
-#: Macs name Intel whatever their processor is, and Android names none.
-_PROCESSORS: Final = _rules(
-    ("arm64", r"\baarch64\b|\barm_?64|\barmv8"),
-    ("arm", r"\barm(?:v[5-7]\w*|eabi\w*)?\b|Windows (?:CE|Mobile)"),
-    ("amd64", r"\bx86_64\b|\bamd64\b|\bwin64\b|\bwow64\b|\bx64\b"),
-    ("ia32", r"\bi[3-6]86\b|\bia32\b|\bx86\b"),
-    ("ppc", r"\bppc\b|PowerPC"),
-)
+_ENGINES, _DEVICES, _PROCESSORS = (_rules(kind) for kind in ("engine", "device", "processor"))
 
 
 @lru_cache(maxsize=10_000)

@@ -61,6 +61,8 @@ def rows_of(file: str) -> list[list[str]]:
 #: Search engines have subdomains that are not search, such as ``docs.google.com``.
 _WITH_SUBDOMAINS: Final = frozenset(KINDS) - {"search"}
 _URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:]+)", re.IGNORECASE)
+#: Ends of hosts that show the pages of others: Google's translations and its cache of AMP.
+_COPIES: Final = (".translate.goog", ".cdn.ampproject.org")
 #: Of a name in DNS: characters and labels.
 LONGEST_HOST: Final = 253
 _MOST_LABELS: Final = 127
@@ -123,7 +125,19 @@ def referrer_host(referrer: str) -> str:
     'news.example'
     """
     match = _URL.match(referrer.strip())
-    return bounded_host(match[1].lower().rstrip(".")) if match else ""
+    return original_host(bounded_host(match[1].lower().rstrip("."))) if match else ""
+
+
+def original_host(host: str) -> str:
+    """Return the host whose page another one shows translated or from a cache; else the host itself.
+
+    Examples
+    --------
+    >>> original_host("my--shop-example.translate.goog"), original_host("shop.example")
+    ('my-shop.example', 'shop.example')
+    """
+    name = next((host.removesuffix(end) for end in _COPIES if host.endswith(end)), None)
+    return host if name is None else re.sub("--?", lambda dash: ".-"[len(dash[0]) - 1], name)
 
 
 def bounded_host(host: str) -> str:
@@ -221,19 +235,6 @@ COLUMN_NAMES: Final = {
     "campaign": (*(f"{prefix}campaign" for prefix in _PREFIXES), "campaign_name", "context_campaign_name"),
     "referrer": ("referrer", "page_referrer", "referrer_url", "context_page_referrer", "referrer_domain"),
 }
-#: Names of sources in exports by kind of site; their hosts are those of the known sites.
-_NAMES: Final = {
-    "search": "google|bing|yahoo!?|duckduckgo|ecosia|baidu|yandex|qwant|startpage|naver|mojeek|seznam|ask|"
-    "aol|brave|daum|sogou|rambler|dogpile|lycos|msn|presearch",
-    "social": "facebook|fb|instagram|ig|meta|messenger|linkedin|lnkd|twitter|x|pinterest|reddit|tiktok|"
-    "snapchat|vk|vkontakte|xing|threads|mastodon|bluesky|bsky|quora|tumblr|whatsapp|telegram|weibo|wechat|"
-    "discord|hacker ?news",
-    "video": "youtube|yt|vimeo|dailymotion|twitch|wistia|youku",
-    "shopping": "amazon|ebay|etsy|alibaba|aliexpress|walmart|temu|idealo|mercadolibre|shopify|"
-    "igshopping|shopping",
-    "ai": "chatgpt|openai|perplexity|copilot|claude|deepseek|grok|phind|(google )?gemini|mistral",
-    "email": "gmail",
-}
 
 
 @cache
@@ -242,7 +243,7 @@ def default_rules() -> pd.DataFrame:
 
     They are the published definitions of Google Analytics for manual traffic, and AI assistants.
     """
-    sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in _NAMES.items()}
+    sources = {f"{{{kind}}}": f"{names}|{host_pattern(kind)}" for kind, names in rows_of("source_names.tsv")}
     rules = [
         [*(None if cell == "-" else sources.get(cell, cell) for cell in row), None]
         for row in rows_of("default_rules.tsv")

@@ -25,15 +25,11 @@ _DIRECT: Final = frozenset({"direct", "(direct)"})
 #: Placeholders of Google Analytics for the campaign of a visit without a campaign.
 _NO_CAMPAIGN: Final = frozenset({"(direct)", "(organic)", "(referral)", "(content)"})
 
-_REFERRER_TYPES: Final = {
-    "Direct": "direct",
-    "Organic Search": "search",
-    "Organic Social": "social",
-    "AI Assistants": "ai",
-    **dict.fromkeys(("Organic Shopping", "Organic Video", "Referral"), "referral"),
-}
+#: Type of referrer and medium of unpaid channels.
+_OF_UNPAID: Final = {name: words for name, *words in channel_rules.rows_of("unpaid_channels.tsv")}
+_REFERRER_TYPES: Final = {"Direct": "direct", **{name: kind for name, (kind, _) in _OF_UNPAID.items()}}
 #: Unpaid channels with the id of their node.
-_UNPAID: Final = {name: name.lower().replace(" ", "-") for name in _REFERRER_TYPES if name != "Direct"}
+_UNPAID: Final = {name: name.lower().replace(" ", "-") for name in _OF_UNPAID}
 #: Roots that are not source and medium. A source of the same name is written differently.
 _ROOTS: Final = frozenset({"direct", *_UNPAID.values()})
 #: Types of the levels of users' own columns, from the root down.
@@ -256,36 +252,18 @@ _FIELDS: Final = {
 }  # fmt: skip
 _UTM: Final = tuple(_FIELDS)
 #: The same parameters by the names that Matomo and Piwik give them.
-_SYNONYMS: Final = {
-    f"{prefix}_{name}": utm
-    for prefix in ("mtm", "pk")
-    for name, utm in (
-        *zip(("source", "medium", "campaign", "content", "keyword"), _UTM, strict=True),
-        *(("cpn", "utm_campaign"), ("kwd", "utm_term")),
-    )
-}
+_SYNONYMS: Final = dict(channel_rules.rows_of("parameters.tsv"))
 #: Parameters whose values are ids, one of each click.
 CLICK_IDS: Final = tuple(name for name in MARKS if "=" not in name)
 #: Parameters of a URL that can name a source.
 PARAMETERS: Final = (*_UTM, *_SYNONYMS, *dict.fromkeys(name.partition("=")[0] for name in MARKS))
 #: Pattern of a URL, in lower case, with one of them; an underscore may be percent-encoded.
 _MARKED: Final = "|".join(dict.fromkeys(name.partition("=")[0] for name in MARKS)).replace("_", "(_|%5f)")
-NAMED: Final = (
-    "[?&#;]((utm|mtm|pk)(_|%5f)(source|medium|campaign|content|term|keyword|cpn|kwd)|" + _MARKED + ")="
-)
+NAMED: Final = f"[?&#;]((utm|mtm|pk)(_|%5f)(source|medium|campaign|content|term|keyword|cpn|kwd)|{_MARKED})="
 #: Pattern of the id of a click, which says no more than that there is one: its group 3 and the one after it.
 CLICKED: Final = rf"([?&#](amp;)?({'|'.join(CLICK_IDS)})=)[a-zA-Z0-9_.-]{{8,255}}([?&#]|$)"
 #: Medium of the traffic of known sites that are named as the source, which decides their channel.
 _MEDIA: Final = {"search": "organic", "social": "social", "ai": "ai-assistant", "email": "email"}
-#: Medium of the nodes of unpaid channels, whose ids have none.
-_UNPAID_MEDIA: Final = {
-    "Organic Search": "organic",
-    "Organic Social": "social",
-    "Organic Video": "referral",
-    "Organic Shopping": "referral",
-    "AI Assistants": "ai-assistant",
-    "Referral": "referral",
-}
 #: Channels of known sites whose traffic is a referral.
 _REFERRING: Final = {"shopping": "Organic Shopping", "video": "Organic Video"}
 #: Text of a campaign before letters that cannot be printed are left out of its name.
@@ -476,7 +454,7 @@ def _nodes(traffic: Traffic) -> tuple[Node, ...]:
     nodes = chain(replace(traffic, channel=channel))
     if nodes[0].kind == "integration":
         return replace(nodes[0], channel=channel_rules.default_channel()(source, medium, "")), *nodes[1:]
-    return tuple(replace(node, medium=_UNPAID_MEDIA.get(channel, node.medium)) for node in nodes)
+    return tuple(replace(node, medium=_OF_UNPAID.get(channel, ["", node.medium])[1]) for node in nodes)
 
 
 def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> bool:
@@ -496,6 +474,7 @@ def is_internal(page: str, referrer: str, excluded: Collection[str] = ()) -> boo
     >>> is_internal("shop.example", "eu.checkout.example", {"checkout.example"})
     True
     """
+    page, referrer = (channel_rules.original_host(host).removeprefix("www.") for host in (page, referrer))
     ends = accumulate(reversed(referrer.split(".")), lambda end, label: f"{label}.{end}")
     if referrer == page or any(end in excluded for end in ends):
         return True
@@ -541,8 +520,8 @@ def resolve_visits(visits: pa.Table, *, own: Collection[str] = ()) -> pa.Table:
         page, origin = (_origin(visit[name]) for name in ("page", "referrer"))
         record = Traffic(**{name: visit[name] for name in _FIELDS.values()})
         is_derived = bool(visit["is_derived"])
-        if record == Traffic() and origin and "." not in origin:
-            # A word in place of an address.
+        if record == Traffic() and origin.startswith("//") and "." not in origin:
+            # A word in place of an address, which is not localhost, since that has a scheme.
             record, is_derived, origin = Traffic(origin.removeprefix("//"), "referral"), True, ""
         host = channel_rules.referrer_host(page).removeprefix("www.")
         known = without_placeholders(record)

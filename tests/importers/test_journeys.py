@@ -248,3 +248,9 @@ def test_earlier_conversions_end_the_window(reset, credited):
     paths = both.paths(event_type=["order", "lead"], reset=reset)
     credits = at.attribute(paths, "last_touch").set_index("node_id")["conversions"]
     assert credits["search"] == credited
+    # The orders end the window of the lead if all do, though only the lead is a conversion.
+    lead_paths = both.paths(event_type="lead", reset=reset, lookback={"session": "30D"})
+    lengths = lead_paths.to_pandas()
+    assert lengths["event_id"].tolist() == ["c"]
+    assert lengths["length"].tolist() == [0 if reset == "any" else 1]
+    assert both.paths(event_type="lead", lookback={"session": "2D"}).to_pandas()["length"].tolist() == [0]

@@ -313,6 +313,16 @@ class TestAdjustments:
         ):
             journeys.paths(adjustments=turnover)
 
+    def test_renewals_at_the_price_of_the_order_say_nothing(self, journeys):
+        renewals = pd.DataFrame(
+            {
+                "event_id": ["1", "2", "2"],
+                "date": ["2025-02-01", "2025-02-02", "2025-03-02"],
+                "value": [10.0, 20.0, 20.0],
+            }
+        )
+        assert at.attribute(journeys.paths(adjustments=renewals), "linear")["value"].sum() == 80.0
+
     def test_a_statistic_is_no_adjustment_of_itself(self):
         with at.sample_project() as shop, pytest.raises(InvalidRequest, match="'turnover' is the statistic"):
             at.conversion_paths(shop, event_type="order", statistic="turnover", adjustments=["turnover"])

@@ -125,6 +125,15 @@ def test_another_campaign_and_half_an_hour_begin_visits_in_a_log(tmp_path):
         assert at.search_interactions(shop, sort="startDate")["nodeId"].tolist() == ["a", "b", "direct"]
 
 
+def test_the_site_of_a_log_is_known_by_pages_that_it_has_with_campaigns_only(tmp_path):
+    file = tmp_path / "access.log"
+    file.write_text(
+        log_line("10:00:00", "/boots?gclid=x1", "https://www.google.com/")
+        + log_line("10:40:00", "/thanks", f"{SHOP}/boots")
+    )
+    assert visits(at.read_journeys(file, conversion_page="/thanks")) == ["google/cpc", "direct"]
+
+
 def test_events_of_posthog_are_read_as_they_come():
     properties = '{"$current_url": "https://shop.example/?gclid=x1", "$referrer": "$direct"}'
     events = pd.DataFrame(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import random
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -11,15 +11,14 @@ import ibis
 import pandas as pd
 import pyarrow as pa
 import pytest
+from support.http_caller import Caller
 from support.service_records import uuid
 
 import attrib_ds as at
 from attrib_ds.attribution.engines.engine import portable
 from attrib_ds.attribution.paths.table_inputs import ExternalTables
-from attrib_ds.contract.interactions import read_hit
 from attrib_ds.queries import raw_hits as in_engines
-from attrib_ds.service.collection.hits import HitIntake, pending_hit
-from attrib_ds.service.store.store import Store
+from attrib_ds.service.http.server import ServerOptions, running
 
 SHOP = "https://shop.example"
 AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36"
@@ -28,16 +27,26 @@ QUERIES = (
     "?mtm_campaign=may", "?utm_source=chatgpt.com", "?utm_source=(not+set)", "?gclid=x1", "?msclkid=x1&utm_campaign=c",
     "?fbclid=abcdefgh12345", "?gad_campaignid=7", "?_kx=abc", "?irclickid=abc", "?hsa_net=facebook&hsa_cam=1",
     "?srsltid=abc", "?wickedid=abc", "?ref=a&via=b&aff=c&clickid=d", "?utm_source=x&amp;utm_medium=y",
-    "?utm_source=c&utm_medium=d%2Fe&utm_content=ad&utm_term=word",
+    "?utm_source=c&utm_medium=d%2Fe&utm_content=ad&utm_term=word", "?utm_source=&gclid=x1", "?gclid=&utm_medium=cpc",
+    "?utm%5Fsource=enc", "?utm_source=B%C3%BCcher+%26+mehr", "?utm_source=%F0%9F%91%A2", "?utm_source=%ff", "?q=%zz&utm_source=z",
+    "?utm_campaign=only", "?utm_source=google&utm_medium=organic", "?utm_source=(direct)&utm_medium=(none)", "?utm_source",
+    "?utm_source=one&utm_source=two", "?UTM_SOURCE=GOOGLE&UTM_MEDIUM=CPC", "?wbraid=Cl_1&gbraid=x", "?fbclid=abcdefgh12345&utm_source=ig",
+    "?a=1;utm_source=semi", f"?utm_source={'s' * 300}", "?pk_campaign=old&pk_kwd=shoes", "?next=https://x.example/?utm_source=inner",
+    "#utm_source=frag&utm_medium=x", "#/shoes?utm_source=hash", "?dclid=1&utm_source=dv", "?ttclid=x", "?utm_source=perplexity",
 )  # fmt: skip
 REFERRERS = (
     *[""] * 3, *[f"{SHOP}/boots"] * 4, "https://blog.shop.example/", "https://www.google.com/", "https://www.google.co.uk/",
     "https://docs.google.com/d", "https://google.example.de/", "https://l.facebook.com/l.php?u=1", "https://mail.google.com/",
     "https://chatgpt.com/", "https://www.etsy.com/", "https://news.example/today", "https://checkout.stripe.com/c",
     "https://acs.bank.example/", "https://buy.stripe.com/x", "https://www.mercadopago.com.ar/", "https://acs.org/",
-    "android-app://com.google.android.gm/",
+    "android-app://com.google.android.gm/", "https://WWW.Google.COM./search", "https://www.bing.com:443/", "http://192.0.2.7/x",
+    "http://localhost:3000/", "http://[2001:db8::1]/", "https://user:pw@news.example/", "https://m\u00fcnchen.example/", "https://SHOP.example/",
+    "http://www.shop.example/boots", "https://shop.example.evil.example/", "https://t.co/abc", "https://com.google.android.googlequicksearchbox/",
+    "android-app://com.google.android.googlequicksearchbox/https/www.google.com", "https://www.google.com/url?q=https://shop.example",
+    "https://shop-example.translate.goog/", "https://tpc.googlesyndication.com/", "https://googleads.g.doubleclick.net/",
 )  # fmt: skip
 GAPS = (0.25, 1, 5, 29, 30, 31, 90)
+AT_ONCE = 7
 
 
 def drawn(seed, *, views):
@@ -81,20 +90,26 @@ def loaded(views, _folder):
         return table(at.search_interactions(shop))
 
 
-def collected(views, _folder):
-    """What pages send to ``/c``."""
-    records = []
-    for number, view in enumerate(views.to_dict("records")):
-        sent = {"pageUrl": view["url"]} | ({"referrer": r} if (r := view["referrer"]) else {})
-        hit = read_hit({"projectId": "shop", **sent})
-        where = {"tracker_id": view["visitor"], "user_agent": AGENT, "received": view["date"].to_pydatetime()}
-        records.append(pending_hit(hit, id=uuid(number), **where))
-    with closing(Store.open(":memory:", "shop")) as store:
-        intake = HitIntake(store)
-        prepared = intake._prepare(records)
-        store.write(lambda connection: intake._write(connection, prepared))
-        with store.cursor() as cursor:
-            return table(cursor.execute("SELECT * FROM interactions").df().pipe(_in_utc))
+def posted(views, folder):
+    """What pages send to ``POST /c``, several at once."""
+    at.connect("shop", path=folder / "shop.duckdb").close()
+    sent_at = datetime.now(UTC).replace(microsecond=0)
+    later = sent_at - views["date"].max()
+    hits = [
+        {
+            "projectId": "shop", "hitId": uuid(number), "trackerId": view["visitor"], "pageUrl": view["url"],
+            "referrer": view["referrer"], "date": (view["date"] + later).isoformat(),
+            "sentAt": sent_at.isoformat(), "clockOffset": 0,
+        }
+        for number, view in enumerate(views.to_dict("records"))
+    ]  # fmt: skip
+    with running(folder, options=ServerOptions(rate_limits=None)) as url:
+        for start in range(0, len(hits), AT_ONCE):
+            body = json.dumps(hits[start : start + AT_ONCE])
+            assert Caller(url)("POST", "/c", body, User_Agent=AGENT).status == 202
+    with at.connect("shop", path=folder / "shop.duckdb") as shop:
+        found = at.search_interactions(shop)
+    return table(found.assign(startDate=found["startDate"] - later))
 
 
 def _in_utc(frame):
@@ -188,7 +203,7 @@ def read_ga4(views, _folder):
     return table(at.read_ga4(ga4_rows(views, starts)).interactions)
 
 
-WAYS = (collected, opened, as_csv, pages_of_a_platform, loaded_log, read_log, read_ga4)
+WAYS = (posted, opened, as_csv, pages_of_a_platform, loaded_log, read_log, read_ga4)
 
 
 @pytest.mark.few(3)

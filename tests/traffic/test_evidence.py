@@ -51,6 +51,20 @@ PARTNER = {"source": "partner.example", "medium": "referral", "is_derived": True
         ({"referrer": "https://checkout.stripe.com"}, ("direct", "internal")),
         ({"referrer": "https://acs.bank.example"}, ("direct", "internal")),
         ({"referrer": "https://blog.shop.example"}, ("direct", "internal")),
+        ({"referrer": "https://checkout.provider.example"}, ("direct", "internal")),
+        ({"referrer": "https://www.mercadopago.com.do"}, ("direct", "internal")),
+        # A page that Google shows translated or from its cache is that of its own host.
+        ({"referrer": "https://blog-shop-example.translate.goog"}, ("direct", "internal")),
+        ({"page": "https://shop-example.translate.goog", "referrer": PAGE}, ("direct", "internal")),
+        ({"referrer": "https://my--news-example.cdn.ampproject.org"}, ("referral/my-news.example", "referral")),
+        # Addresses without a dot are none of words.
+        ({"referrer": "http://localhost:8080"}, ("referral/localhost", "referral")),
+        ({"referrer": "http://[2001:db8::1]"}, ("referral/[2001:db8::1]", "referral")),
+        ({"referrer": "https://deref-gmx.net"}, ("gmx/email", "email")),
+        ({"referrer": "android-app://com.whatsapp"}, ("organic-social/whatsapp", "social")),
+        ({"search": "?gad_source=1", "referrer": "https://www.google.com"}, ("google/cpc", "campaign")),
+        ({"search": "?_hsmi=1"}, ("hubspot/email", "campaign")),
+        ({"search": "?igsh=x"}, ("organic-social/instagram", "social")),
         ({"referrer": "https://other.example", "page": None}, ("referral/other.example", "referral")),
         ({"referrer": "https://own.example", "page": None, "own": ["own.example"]}, ("direct", "internal")),
         # Hosts without a scheme, words, and what stands for direct.

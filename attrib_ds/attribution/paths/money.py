@@ -206,15 +206,18 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
     InputWarning
         With their number.
     """
-    whole = conversions.select(later_of="event_id", whole="value")
+    whole = conversions.select(later_of="event_id", whole="value", bought="event_date")
     joined = later.left_join(whole, later.event_id == whole.later_of)
     is_lost, is_same = joined.later_of.isnull(), (joined.value == joined.whole) & (joined.whole > 0)
+    # Renewals come a week later or more; a conversion of a day stands at its end.
+    is_soon = joined.date < joined.bought + ibis.interval(days=6)
     (found,) = (
         joined.aggregate(
             count=joined.count(),
             lost=joined.count(where=is_lost),
             example=joined.event_id.min(where=is_lost),
             same=joined.count(where=is_same),
+            soon=joined.count(where=is_same & is_soon),
         )
         .to_pyarrow()
         .to_pylist()
@@ -224,7 +227,7 @@ def warn_of_later_amounts(conversions: ir.Table, later: ir.Table) -> None:
             f"adjustments: no conversion has the event_id of {found['lost']:,} of "
             f"{counted(found['count'], 'rows')}, such as {found['example']!r}: they change nothing",
         )
-    if found["same"] and found["same"] == found["count"] - found["lost"]:
+    if found["soon"] and found["same"] == found["count"] - found["lost"]:
         warn(
             "adjustments: each value is that of its conversion, which then counts twice; adjustments are "
             "changes, such as -30.0 for a refund",

@@ -1,0 +1,144 @@
+"""Sources that orders carry themselves: a shop's order attribution, UTM parameters, a landing page."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import duckdb
+
+from attrib_ds.display import counted
+from attrib_ds.errors import InvalidRequest
+from attrib_ds.importers.columns import folded
+from attrib_ds.importers.formats import known_formats
+from attrib_ds.importers.own_table import LEVEL_NAMES, OwnTable
+from attrib_ds.importers.reading import Reading
+from attrib_ds.records import export_tables, sources
+from attrib_ds.traffic.channel_rules import COLUMN_NAMES
+from attrib_ds.traffic.sources import CLICK_IDS
+
+#: What shops and their plugins write before the name of a column, such as ``meta:_wc_order_attribution_``.
+_BEFORE: Final = re.compile(
+    r"^.*(attribution|lastvisit|utmparameters|browser)|^.*(?=utm(source|medium|campaign|content|term)$)"
+    "|^utmcampaign(?=source|medium|content|term)"
+)
+_OF_FIRST: Final = re.compile("first|initial|original")
+_LANDINGS: Final = ("landingsite", "landingpage", "landingurl", "landingpageurl", "sessionentry", "entrypage")
+_REFERRERS: Final = ("referringsite", "referer", *COLUMN_NAMES["referrer"])
+#: A source and a medium in one cell, and how WooCommerce shows the source of an order.
+_SHOWN: Final = "^(?:(?:Source|Organic|Referral): .+|Direct|.+ / .+)$"
+_HALF: Final = 0.5
+
+
+class OwnSource:
+    """The source that each order of a table carries: SQL by field of a visit, and the columns it is from.
+
+    Parameters
+    ----------
+    table : OwnTable
+        The orders.
+    """
+
+    def __init__(self, table: OwnTable) -> None:
+        self.table = table
+        self.sql = dict.fromkeys((*LEVEL_NAMES, "came_from"), "CAST(NULL AS VARCHAR)")
+        self.columns: list[str] = []
+        self._known: list[str] = []
+        self._take_words()
+        self._take_addresses()
+        is_known = f"coalesce({', '.join(self._known) or 'NULL'}) IS NOT NULL"
+        #: SQL for whether an order has a source, and the number of those that have one.
+        self.is_known, self.count = is_known, table.scalar(f"count(*) FILTER ({is_known})")
+
+    def _take(self, field: str, column: str, sql: str = "") -> None:
+        word = self.table.source.word(column)
+        self.sql[field] = sql or word
+        self._known.append(self.sql[field] if field == "source" else word)
+        self.columns += [column] if column not in self.columns else []
+
+    def _take_words(self) -> None:
+        """Take the words of a campaign: UTM parameters, or at least a source and a medium."""
+        found = {level: self._called(names) for level, names in LEVEL_NAMES.items()}
+        words = {level: columns[0] for level, columns in found.items() if columns}
+        is_marked = any(_bare(name) != folded(name) or "utm" in folded(name) for name in words.values())
+        if is_marked or {"source", "medium"} <= {*words}:
+            for level, column in words.items():
+                self._take(level, column)
+            return
+        pairs = [each.name for each in self.table.profile.values() if each.holds("pair")]
+        for column in [*pairs, *self._called(("origin", "attribution"))][:1]:
+            shown = f"nullif(regexp_extract({self.table.source.word(column)}, '{_SHOWN}'), '')"
+            kind, medium = (
+                f"regexp_extract({shown}, '{part}', 1)" for part in ("^(Org.*|Ref.*): ", " / (.*)")
+            )
+            self._take("source", column, f"regexp_extract({shown}, '^(?:[A-Z][a-z]+: )?(.*?)(?: / .*)?$', 1)")
+            self.sql["medium"] = f"nullif(lower({kind} || {medium}), '')"
+
+    def _take_addresses(self) -> None:
+        """Take the landing page, its referrer, and ids of clicks in columns of their own."""
+        shares, word = (
+            {name: each.shares for name, each in self.table.profile.items()},
+            self.table.source.word,
+        )
+        pages = [
+            name for name in self._called(_LANDINGS) if shares[name]["address"] + shares[name]["path"] > _HALF
+        ]
+        clicks = {name: column for name in CLICK_IDS for column in self._called([name])}
+        page = f"coalesce({', '.join([*map(word, pages[:1]), sources.literal('')])})"
+        ids = {name: word(column) for name, column in clicks.items()}
+        for column in [*pages[:1], *clicks.values()]:
+            self._take("landing", column)
+        for column in self._called(_REFERRERS):
+            if shares[column]["address"] > _HALF or folded(column).endswith("domain"):
+                self._take("came_from", column)
+        medium, campaign = self.sql["medium"], self.sql["campaign"]
+        self.sql["landing"] = export_tables.with_parameters(page, ids)
+        self.sql["is_derived"] = (
+            f"coalesce(lower({campaign}), '(') LIKE '(%' AND "
+            f"coalesce(lower({medium}) IN ('organic', 'referral', '(none)'), false)"
+        )
+
+    def _called(self, names: Iterable[str]) -> list[str]:
+        """Return the columns with values and one of some names, in the order of the names."""
+        wanted = {folded(name): place for place, name in enumerate(names)}
+        columns = [name for name in self.table.source.columns if not _OF_FIRST.search(folded(name))]
+        found = [name for name in columns if _bare(name) in wanted and self.table.is_filled(name)]
+        # The source beside UTM parameters may be a point of sale.
+        return sorted(found, key=lambda name: ("utm" not in folded(name), wanted[_bare(name)]))
+
+    def say(self, fate: str) -> None:
+        """Say how many orders have a source, and what becomes of it."""
+        rows, listed = counted(self.table.source.rows, "rows"), ", ".join(self.columns)
+        self.table.say(f"{self.count:,} of {rows} with a source of their own ({listed}), which is {fate}")
+
+    def of_rows(self, occurred: str) -> str:
+        """Return a query of the rows of the table ``orders`` that have a source, with its fields."""
+        columns = ", ".join(f"{sql} AS own_{field}" for field, sql in self.sql.items())
+        named = ", ".join(f"own_{field} AS {field}" for field in self.sql)
+        row, rows = sources.quoted(sources.ROW), self.table.source.relation
+        own = f"SELECT {row} AS own_row, {columns} FROM {rows} WHERE {self.is_known}"
+        orders = f"orders.* REPLACE ({occurred} AS date)"
+        return f"SELECT {orders}, {named} FROM orders JOIN ({own}) ON own_row = row ORDER BY row"
+
+
+def _bare(name: str) -> str:
+    return _BEFORE.sub("", folded(name)) or folded(name)
+
+
+def alone(
+    connection: duckdb.DuckDBPyConnection, rows: object, reading: Reading
+) -> tuple[OwnTable | None, OwnSource | None]:
+    """Return a single table as conversions, if it can be, and the source of its rows, if they are orders."""
+    try:
+        table = OwnTable(connection, rows, "conversions", reading.formats("touchpoints"))
+    except InvalidRequest:
+        return None, None
+    if table.format is not None:
+        columns = table.source.columns
+        has_orders = not any(each.fits(columns) for each in known_formats() if each.holds == "touchpoints")
+    else:
+        ids = [table.profile[name] for role in ("conversion", "value") for name in table.common(role)]
+        has_orders = any(each.filled > _HALF * each.rows for each in ids) and not table.common("flag")
+        has_orders = has_orders and not {"flag", "touch"} & {*reading.columns}
+        has_orders = has_orders and table.find_views(reading.columns) is None
+    own = OwnSource(table) if has_orders and "node" not in reading.columns else None
+    return table, own if own is not None and own.count else None
