@@ -283,6 +283,7 @@ def _read_touchpoints(
     if "node" not in named:
         table.split_pairs()
     of_touchpoints, of_others = _user_columns((table, of_conversions), named)
+    _read_phones((table, of_conversions), (of_touchpoints[0], of_others[0]))
     _check_sheets(touchpoints, conversions, reading.sheet, reading.conversion_sheet)
     if conversions is not None and not {"node", "value", "conversion"} & {*named}:
         own_checks.check_swapped(table, of_conversions)
@@ -434,10 +435,9 @@ _LEAST_SHARE, _MARGIN = 0.2, 0.05
 
 def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Sequence[str | None]) -> float:
     """Return the share of the people in a column of the conversions who are in one of the touchpoints."""
-    seen, own = (
-        (table.identity(str(column)), table.source.relation)
-        for table, column in zip(tables, columns, strict=True)
-    )
+    pair = [(table, str(column)) for table, column in zip(tables, columns, strict=True)]
+    is_phone = _are_phones(tables, columns)
+    seen, own = ((table.identity(name, is_phone=is_phone), table.source.relation) for table, name in pair)
     people = "(SELECT {} AS person FROM {})".format
     query = (
         f"WITH known AS MATERIALIZED (SELECT DISTINCT person FROM {people(*own)} WHERE person IS NOT NULL "
@@ -446,6 +446,30 @@ def _meeting(tables: tuple[own_table.OwnTable, own_table.OwnTable], columns: Seq
     )
     ((share,),) = tables[0].connection.execute(query).fetchall()
     return float(share)
+
+
+def _are_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> bool:
+    """Return whether two columns have numbers of telephones, in one of them written as such."""
+    held = [table.profile.get(str(column)) for table, column in zip(tables, columns, strict=True)]
+    return any(each is not None and each.holds("phone") for each in held) and all(
+        each is not None and (each.holds("phone") or each.holds("float")) for each in held
+    )
+
+
+def _read_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | None]) -> None:
+    """Let two columns of numbers of telephones have the code of a country in each number."""
+    if not _are_phones(tables, columns):
+        return
+    numbers = {
+        each for table, column in zip(tables, columns, strict=True) for each in table.phones(str(column))
+    }
+    abroad = {each[1:] for each in numbers if each.startswith("+")}
+    at_home = numbers - {f"+{each}" for each in abroad}
+    codes = {each[:size] for each in abroad for size in (1, 2, 3)}
+    met = {code: sum(f"{code}{each}" in abroad for each in at_home) for code in sorted(codes)}
+    best = max(met, key=met.__getitem__, default="")
+    for table, column in zip(tables, columns, strict=True):
+        table.country_codes[str(column)] = best if met.get(best) else ""
 
 
 def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:
@@ -594,8 +618,10 @@ def _read_conversions(
         identity = identity or next(iter(own_checks.numbered(table) if has_own_table else ()), None)
         if has_own_table and identity is None and table.format is None:
             identity = table.only_id()
-        table.take_word("conversion", identity)
     value = table.find_value(named, has_own_table=has_own_table)
+    if has_own_table and identity is not None and table.format is None and "conversion" not in named:
+        identity = own_checks.shared_with_refunds(table, identity, value)
+    table.take_word("conversion", identity)
     counted_rows = rows_of.Counted()
     if has_own_table and table.format is None:
         counted_rows = own_checks.count_rows(table, identity, value, statuses or {})
@@ -620,6 +646,8 @@ def _read_conversions(
         table.take_references(identity)
     table.take_currency(table.find_currency(named, value), currency)
     own_checks.warn_of_rounded_ids(table)
+    if has_own_table and not {"date", "conversion_date"} & {*named}:
+        table.say_other_dates()
     table.take_groups()
     events, rejected = table.read(where=where, may_be_empty=True)
     if "value" in events.column_names and {"conversion", "kind"} & {*events.column_names}:

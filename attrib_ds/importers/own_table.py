@@ -76,6 +76,8 @@ _MOSTLY: Final = 0.9
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
+#: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
+_LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
 #: Columns of summaries, which have sums by campaign or day.
 _TOTALS: Final = (
     "sessions", "visits", "visitors", "users", "total_users", "active_users", "new_users", "unique_visitors",
@@ -131,6 +133,8 @@ class OwnTable:
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
         self._people: dict[str, str] = {}
+        #: Codes of the countries of numbers of telephones without one, by their column.
+        self.country_codes: dict[str, str] = {}
         self._levels: dict[str, str] = {}
         self.has_currency = False
         #: Column of refunds that the values are less.
@@ -438,6 +442,10 @@ class OwnTable:
             rest = [each.name for each in free if each.shares["source"] == 0 and _may_be_campaign(each)]
             if len(rest) == 1 and by_name["source"] and not by_name["campaign"]:
                 by_name["campaign"] = rest
+        if not any(by_name.values()):
+            # Such as the answers to how someone heard of a shop.
+            asked = [each for each in columns if evidence.weight("question", each.name) > 0]
+            return [each.name for each in asked if not each.holds("amount")][:1]
         for level in levels[:2] if any(by_name.values()) else ():
             # Such as a medium under a name that is not known.
             by_name[level] = by_name[level] or [each.name for each in columns if each.holds(level)]
@@ -726,9 +734,20 @@ class OwnTable:
         ]
         return sorted(found, key=lambda each: -evidence.weight("user", each.name))
 
-    def identity(self, column: str) -> str:
+    def identity(self, column: str, *, is_phone: bool = False) -> str:
         """Return SQL by which the people of two tables are compared."""
-        return _without_fraction(f"lower({self.source.word(column)})")
+        word = self.source.word(column)
+        return f"right({_digits(word)}, {_LOCAL_DIGITS})" if is_phone else _without_fraction(f"lower({word})")
+
+    def phones(self, column: str) -> set[str]:
+        """Return different numbers of telephones of a column, with + where they begin with a country."""
+        word = self.source.word(column)
+        sign = f"CASE WHEN {_is_abroad(word)} THEN '+' ELSE '' END"
+        rows = self.connection.execute(
+            f"SELECT DISTINCT {sign} || ltrim({_digits(word)}, '0') AS number FROM {self.source.relation} "
+            f"WHERE {word} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PHONES}"
+        ).fetchall()
+        return {number for (number,) in rows}
 
     # -- reading cells
 
@@ -827,6 +846,10 @@ class OwnTable:
         divisor = next((by for words, by in _UNITS if words & {*evidence.words_of(column)}), None)
         if divisor is None:
             return sql
+        digits = f"{column.rpartition('.')[0]}.fractionDigits"
+        if digits in self.source.columns:
+            self.say(f"{column} divided by 10 to the {digits}")
+            return f"({sql}) / power(10, TRY_CAST({self.source.word(digits)} AS INTEGER))"
         self.say(f"{column} divided by {divisor:,}")
         return f"({sql}) / {divisor}"
 
@@ -858,6 +881,9 @@ class OwnTable:
             return self._people[column]
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
+        if column in self.country_codes:
+            code = f"CASE WHEN {_is_abroad(word)} THEN '' ELSE '{self.country_codes[column]}' END"
+            known = f"nullif({code} || ltrim({_digits(word)}, '0'), '')"
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
@@ -1134,6 +1160,18 @@ class OwnTable:
             self._reject(f"{word} IS NOT NULL AND {since_midnight} IS NULL", column, "is not a time of day")
             self._select["date"] = f"{at} + coalesce({since_midnight}, INTERVAL 0 SECOND)"
 
+    def say_other_dates(self) -> None:
+        """Say which of several columns of instants has those of the conversions."""
+        used = self.used()
+        others = [
+            name
+            for name in self.common("date")
+            if name not in used and evidence.weight("date", name) > 0 and self.is_filled(name)
+        ]
+        if self.format is None and others:
+            day = names_of(self.columns["date"])[0]
+            self.say(f"the date is {day}, not {ten(others)}")
+
     def take_days(self) -> None:
         """Select whether each instant is a day without a time, as those of a column of midnights are."""
         given = self.columns["date"]
@@ -1276,6 +1314,16 @@ def _likeness(column: str, names: Sequence[str]) -> float:
 def level_of(column: str) -> str | None:
     """Return the level of a node that a column names, or None."""
     return _LEVELS.get(folded(column))
+
+
+def _digits(word: str) -> str:
+    """Return SQL for the digits of a number of a telephone, whose 0 in brackets is for calls at home."""
+    return rf"regexp_replace({word}, '\(0\)|\D', '', 'g')"
+
+
+def _is_abroad(word: str) -> str:
+    """Return SQL for whether a number of a telephone begins with the code of a country."""
+    return rf"regexp_matches({word}, '^\s*(\+|00)') OR regexp_matches({_digits(word)}, '^[1-9]\d{{10}}')"
 
 
 def _without_fraction(word: str) -> str:

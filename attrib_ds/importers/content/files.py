@@ -187,8 +187,8 @@ def _from_tables(
     if len(found) > 1:
         listed = ", ".join(repr(name) for name in found)
         raise InvalidRequest(
-            f"{argument}: {path.name!r} has several lists that may be the {argument}: {listed}; write the one "
-            "with the rows to a file"
+            f"{argument}: {path.name!r} has several lists that may be the {argument}: {listed}; write "
+            "the one with the rows to a file"
         )
     for rows in found.values():
         with TemporaryDirectory() as folder:

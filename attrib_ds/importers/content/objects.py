@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 
 import duckdb
 import msgspec
+import pyarrow as pa
 
+from attrib_ds.errors import warn
 from attrib_ds.importers.content import evidence
 from attrib_ds.records import sources, written_values
 from attrib_ds.records.sources import ROW, Source, quoted
@@ -92,7 +94,7 @@ def _parts_of(row: dict[str, Any]) -> str | None:
 
 
 def _spread(rows: Rows) -> Rows:
-    """Return the rows in the lists of objects that have no instant themselves, beside what the objects say."""
+    """Return the rows in the lists of objects without an instant, beside what the objects say."""
     sample = rows[:_SAMPLE]
     names = [_parts_of(row) for row in sample]
     name = next(filter(None, names), None)
@@ -209,7 +211,7 @@ def _of_columns(value: dict[str, Any]) -> Rows | None:
 
 
 def _of_ids(value: dict[str, Any], level: int = 1) -> Rows | None:
-    """Return rows that are members of an object under their ids, or lists or objects of such, with the ids."""
+    """Return rows that are members of an object under their ids, or of lists or objects there."""
     parts = [*value.values()]
     if 2 * sum(bool(re.search(r"\d", name)) for name in value) < len(value) or not parts:
         return None
@@ -242,7 +244,7 @@ def of_xml(text: str) -> dict[str, Any] | None:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         return None
     try:
-        root = ElementTree.fromstring(text)
+        root = ElementTree.fromstring(text)  # noqa: S314  (without entities)
     except ElementTree.ParseError:
         return None
     return {_plain(root.tag): _object_of(root)}
@@ -269,6 +271,8 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     for column in [name for name, kind in source.types.items() if kind == "VARCHAR"]:
         if _has_objects(connection, source, column):
             source = sources.with_members(connection, source, column)
+    for column in [name for name in source.columns if evidence.weight("refund", name) > 0]:
+        source = _with_sums(connection, source, column)
     parts: dict[str, list[str]] = {}
     for name in source.columns:
         parts.setdefault(_TYPED.sub("", name) or name, []).append(name)
@@ -282,6 +286,56 @@ def unwrapped(connection: duckdb.DuckDBPyConnection, source: Source) -> Source:
     )
     query = f"SELECT {quoted(ROW)}, {columns} FROM {source.relation}"
     return sources.selected(connection, source, query)
+
+
+def _with_sums(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> Source:
+    """Return a table in which the sums of refunds stand for the lists of them in a column."""
+    text = source.text(column)
+    lists = connection.execute(
+        f"SELECT {quoted(ROW)}, {text} FROM {source.relation} WHERE {text}[1] = '[' AND json_valid({text})"
+    ).fetchall()
+    if not lists:
+        return source
+    sums = [(row, _given_back(decoded(each.encode()))) for row, each in lists]
+    if any(amount is None for _, amount in sums):
+        warn(f"the amounts of the refunds in {column!r} are not known, and are not subtracted")
+        return source
+    connection.register(
+        "sums", pa.table({"place": [row for row, _ in sums], "amount": [each for _, each in sums]})
+    )
+    query = (
+        f"SELECT * EXCLUDE (place, amount) REPLACE (CAST(amount AS VARCHAR) AS {quoted(column)}) "
+        f"FROM {source.relation} LEFT JOIN sums ON {quoted(ROW)} = place ORDER BY {quoted(ROW)}"
+    )
+    source = sources.selected(connection, source, query)
+    connection.unregister("sums")
+    return source
+
+
+def _given_back(value: Any) -> float | None:
+    """Return the sum of the amounts of refunds in JSON; None if they are not known.
+
+    Examples
+    --------
+    >>> _given_back([{"id": 5, "total": "-2.50"}, {"transactions": [{"amount": "4.00"}]}])
+    6.5
+    """
+    if isinstance(value, list):
+        parts = [_given_back(each) for each in value]
+        return None if None in parts else sum(filter(None, parts), start=0.0)
+    if not isinstance(value, dict):
+        try:
+            return abs(float(value))
+        except (TypeError, ValueError):
+            return None
+    points = {name: max(evidence.weight(role, name) for role in ("value", "refund")) for name in value}
+    named = [name for name in sorted(points, key=lambda name: -points[name]) if points[name] > 0]
+    lists = [each for name, each in value.items() if _are_rows(each) and "line" not in name]
+    for each in [*(value[name] for name in named), *lists]:
+        if (amount := _given_back(each)) is not None:
+            digits = value.get("fractionDigits", 2)
+            return amount / 10**digits if "centAmount" in value else amount
+    return None
 
 
 def _has_objects(connection: duckdb.DuckDBPyConnection, source: Source, column: str) -> bool:
