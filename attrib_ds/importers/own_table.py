@@ -76,6 +76,8 @@ _MOSTLY: Final = 0.9
 _MAX_SHOWN: Final = 40
 _MAX_NAMES: Final = 10
 _HEADER_ROWS: Final = 20
+#: Seconds by which an instant and its day are less apart, in any time zone.
+_TWO_DAYS: Final = 172_800
 #: Last digits of a number of a telephone that are dialled at home, and numbers that are compared.
 _LOCAL_DIGITS, _MOST_PHONES = 8, 5_000
 #: Columns of summaries, which have sums by campaign or day.
@@ -326,6 +328,9 @@ class OwnTable:
             ]
         if not strong and len(looser) > 1 and role in {"date", "value"} and not weak:
             self.check_equal(role, looser)
+            first, second = looser[:2]
+            if role == "date" and evidence.weight(role, first) == evidence.weight(role, second):
+                looser.sort(key=lambda name: name == first and self._are_days(self._moment(first)))
         return [*strong, *looser, *weak, *(name for name in named if name not in known)]
 
     def check_equal(self, role: str, columns: Sequence[str]) -> None:
@@ -335,7 +340,12 @@ class OwnTable:
             return
         words = [self.source.word(name) for name in (first, second)]
         if role == "date":
-            # The same instants in two ways of writing.
+            # The same instants in two ways of writing, or without their times of day.
+            apart = " - ".join(f"epoch({self._moment(name)})" for name in (first, second))
+            if self.scalar(f"coalesce(max(abs({apart})) < {_TWO_DAYS}, false)") and any(
+                self._are_days(self._moment(name)) for name in (first, second)
+            ):
+                return
             words = [f"date_trunc('second', {self._moment(name)})" for name in (first, second)]
         else:
             words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
