@@ -194,6 +194,14 @@ def count_rows(
             for said, condition in counted.left_out.items()
         ]
         said = ", ".join([*left, *counted.others])
+        table.counted = {
+            column: ", ".join(
+                word
+                for word, where in zip(left, counted.left_out.values(), strict=True)
+                if sources.quoted(column) in where
+            )
+            for column in counted.columns
+        }
         table.say(f"{display.counted(kept, 'rows')} of {total:,}; {said}")
     return counted
 

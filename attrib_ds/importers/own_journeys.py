@@ -181,6 +181,10 @@ def read_tables(
         "tables": tables,
     }
     with_spend = partial(_with_spend, asked.spend, of_spend)
+    idle = [role for role in ("spend", "spend_node") if role in named and asked.spend is None]
+    idle += ["flag"] if "flag" in named and conversions is not None else []
+    if idle:
+        warn(f"the reading names columns for {', '.join(idle)}, which no file has; they are not used")
     connection = duckdb.connect()
     touch_table = own_table.OwnTable(connection, touchpoints, "touchpoints", reading.formats("touchpoints"))
     tables.append(touch_table)
@@ -506,9 +510,11 @@ def _people_by_values(tables: tuple[own_table.OwnTable, own_table.OwnTable]) -> 
         and (pairs[0][0] < 1 + _MARGIN or _differ(tables, pairs))
     ):
         either = " or ".join(f"{first!r} with {second!r}" for _, first, second in pairs[:2])
+        ways = " or ".join(
+            f"columns={{'user': {first!r}, 'conversion_user': {second!r}}}" for _, first, second in pairs[:2]
+        )
         raise InvalidRequest(
-            f"touchpoints: the people may be those of {either}; say which with "
-            f"columns={{'user': {pairs[0][1]!r}, 'conversion_user': {pairs[0][2]!r}}}",
+            f"touchpoints: the people may be those of {either}; say which with {ways}",
             field="user",
         )
     return pairs[0][1:] if pairs else None

@@ -138,7 +138,11 @@ class OwnTable:
         #: Codes of the countries of numbers of telephones without one, by their column.
         self.country_codes: dict[str, str] = {}
         self._levels: dict[str, str] = {}
+        #: By what amounts are divided, by column.
+        self.divided: dict[str, str] = {}
         self.has_currency = False
+        #: What columns tell of rows that count, by column.
+        self.counted: dict[str, str] = {}
         #: Column of refunds that the values are less.
         self.less = ""
         self._workbook = workbook_of(rows)
@@ -354,7 +358,8 @@ class OwnTable:
         if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
-                f"{second!r}; say which with columns={{{called!r}: {first!r}}}",
+                f"{second!r}; say which with columns={{{called!r}: {first!r}}} or "
+                f"columns={{{called!r}: {second!r}}}",
                 field=role,
             )
 
@@ -366,7 +371,8 @@ class OwnTable:
         if not isinstance(name, str):
             raise errors.InvalidRequest(f"{role}: {name!r} is not allowed; allowed: one column")
         if name not in self.source.columns:
-            advice = "" if called == role else f"; {_how_to_name(called)}"
+            nearest = max(self.source.columns, key=lambda each: _likeness(each, [name]))
+            advice = f"; {_how_to_name(called).replace('COLUMN', repr(nearest))}"
             raise errors.InvalidRequest(
                 f"{role}: {self.name} has no column {name!r}{errors.closest(name, self.source.columns)}; "
                 f"columns: "
@@ -383,7 +389,11 @@ class OwnTable:
         found = [
             sheet
             for sheet, columns in written_files.sheet_columns(self._workbook).items()
-            if not any(of_role.isdisjoint(map(folded, columns)) for of_role in names)
+            if all(
+                not of_role.isdisjoint(map(folded, columns))
+                or any(evidence.weight(role, column) > 0 for role in each.split() for column in columns)
+                for of_role, each in zip(names, roles, strict=True)
+            )
         ]
         if not found:
             return ""
@@ -650,7 +660,8 @@ class OwnTable:
         if len(found) > 1:
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the amount, {found[0]!r} "
-                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}}",
+                f"and {found[1]!r}; say which with columns={{'value': {found[0]!r}}} or "
+                f"columns={{'value': {found[1]!r}}}",
                 field="value",
             )
         return next(iter(found), None)
@@ -860,6 +871,7 @@ class OwnTable:
         if digits in self.source.columns:
             self.say(f"{column} divided by 10 to the {digits}")
             return f"({sql}) / power(10, TRY_CAST({self.source.word(digits)} AS INTEGER))"
+        self.divided[column] = f"divided by {divisor:,}"
         self.say(f"{column} divided by {divisor:,}")
         return f"({sql}) / {divisor}"
 
@@ -1235,14 +1247,24 @@ class OwnTable:
             return "day" if self.source.types[column] == "DATE" else "instant"
         if role in {"value", "refund", "quantity", "spend"}:
             amounts = self._amounts.get(column)
-            if amounts is None or amounts.mark is None:
-                return "number"
-            return f"decimal {'comma' if amounts.mark == ',' else 'point'}: {amounts.proof}"
+            is_clear = amounts is None or amounts.mark is None
+            way = "number" if is_clear else f"decimal {'comma' if amounts.mark == ',' else 'point'}"
+            product = " × quantity" if role == "value" and "quantity" in self.columns else ""
+            proof = "" if is_clear else amounts.proof
+            proofs = [proof, self.divided.get(column, ""), *self._currency_of(role)]
+            return f"{way}{product}: {', '.join(filter(None, proofs))}"
         if role == "currency":
             return f"currency: {ten(self.values(column))}"
         if role == "node" and self._levels_of(column):
             return f"{self._levels_of(column)}: {ten(self.values(column))}"
         return ""
+
+    def _currency_of(self, role: str) -> list[str]:
+        """Return the currency that the signs or the name of a column of amounts tell."""
+        if role not in {"value", "spend"} or "currency" in self.columns or "currency" not in self._select:
+            return []
+        found = self.scalar(f"list(DISTINCT {self._select['currency']})") or []
+        return [f"currency {ten(sorted(filter(None, found)))}"] if any(found) else []
 
     def _levels_of(self, column: str) -> str | None:
         return self._levels.get(column) or level_of(column)
@@ -1263,7 +1285,11 @@ class OwnTable:
         sql = self._select.get(role, word)
         if column in self._amounts and role != "value":
             sql = self._amounts[column].sql
-        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S')" if role == "date" else f"CAST({sql} AS VARCHAR)"
+        if role == "date" and "is_day" in self._select:
+            # A conversion of a day counts at its end.
+            day = f"{self._select['is_day']} AND {sql} = date_trunc('day', {sql})"
+            sql = f"CASE WHEN {day} THEN {sql} + INTERVAL 86399 SECOND ELSE {sql} END"
+        read = f"strftime({sql}, '%Y-%m-%d %H:%M:%S UTC')" if role == "date" else f"CAST({sql} AS VARCHAR)"
         rows = self.connection.execute(
             f"SELECT left({word}, {_MAX_SHOWN}), left(coalesce({read}, ''), {_MAX_SHOWN}) "
             f"FROM {self.source.relation} WHERE {word} IS NOT NULL "
