@@ -55,7 +55,7 @@ _BEFORE_LEVEL: Final = re.compile(
 )
 #: Words for a name, before or behind that of a level.
 _OF_NAME: Final = re.compile(
-    "^(?:nom|nombre|nome|naam|name|nazwa|navn|namn|titel|bezeichnung)|(?:name|naam|namn|navn|adi|titel|名称?)$"
+    "^(?:nombre|nome|nom|naam|name|nazwa|navn|namn|titel|bezeichnung)|(?:name|naam|namn|navn|adi|titel|名称?)$"
 )
 #: Where the names of objects, tables and columns end in one name.
 _SEGMENTS: Final = re.compile(r"[.\[\]>:]|\s-\s")

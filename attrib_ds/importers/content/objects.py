@@ -213,7 +213,8 @@ def _of_columns(value: dict[str, Any]) -> Rows | None:
 def _of_ids(value: dict[str, Any], level: int = 1) -> Rows | None:
     """Return rows that are members of an object under their ids, or of lists or objects there."""
     parts = [*value.values()]
-    if 2 * sum(bool(re.search(r"\d", name)) for name in value) < len(value) or not parts:
+    has_digits = sum(bool(re.search(r"\d", name)) for name in value)
+    if not parts or (level == 1 and 2 * has_digits < len(value)):
         return None
     name = "key" if level == 1 else f"key {level}"
     if all(map(_are_rows, parts)) and len(parts) > 1:
