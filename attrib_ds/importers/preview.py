@@ -166,7 +166,7 @@ def _filled(reading: str, table: own_table.OwnTable) -> list[str]:
         each.name
         for each in table.profile.values()
         if each.filled and each.name not in used
-        if (any(map(each.holds, kinds)) if kinds else not each.holds("instant") and not each.has_decimals)
+        if (any(map(each.holds, kinds)) if kinds else each.may_be_id())
     ]
     fitting.sort(key=lambda name: -evidence.weight(role[1], name))
     return [reading.replace("COLUMN", repr(name), 1) for name in fitting[:_SHOWN] if "COLUMN" in reading]
