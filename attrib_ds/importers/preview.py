@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from attrib_ds.display import counted
 from attrib_ds.errors import InvalidRequest
 from attrib_ds.importers import own_journeys, own_table
 from attrib_ds.importers.columns import OPTIONS, names_of
@@ -195,6 +196,10 @@ def _row(
     row |= {"read_as": read_as or _AS.get(roles[0], "text"), "evidence": proof}
     if roles[0] in {"user", "device"}:
         row["evidence"] = shared
+    elif roles[0] in {"conversion", "touch", "node"} and not proof:
+        row["evidence"] = counted(
+            table.scalar(f"count(DISTINCT {table.source.word(column)})"), "different values"
+        )
     if table.format is not None:
         row["evidence"] = f"export of {table.format.name}"
     if any(column in names_of(named.get(each, ())) for each in (*roles, f"conversion_{roles[0]}")):

@@ -373,6 +373,7 @@ def test_every_question_is_asked_first_with_all_answers():
         "status",
     ]
     assert rows.loc["status", "evidence"] == "1 cancelled left out"
+    assert rows.loc["order_no", "evidence"] == "2 different values"
     assert preview.attrs["reading"].columns.get("value") is None
 
 
