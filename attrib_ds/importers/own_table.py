@@ -1174,7 +1174,7 @@ class OwnTable:
         at = self._moment(day)
         said = self._instants[day].advice if day in self._instants else "''"
         form = f"coalesce(nullif({said}, ''), {sources.literal(_AS_TEXT)})"
-        self._reject(f"{at} IS NULL", day, "is not an instant", form)
+        self._reject(f"{at} IS NULL", day, "is not a date", form)
         self.columns["date"] = [*columns] if clocks else day
         self._select["date"] = at
         for column in clocks:

@@ -392,9 +392,11 @@ def _is_common(character: str, encoding: str, last: int) -> bool:
         code = character.encode(encoding)
     except UnicodeEncodeError:
         return False
-    # Letters of Japan are in the encodings of China, too.
-    is_kana = "HIRAGANA" in (name := unicodedata.name(character, "")) or "KATAKANA" in name
-    return len(code) == 2 and code[0] <= last and (not is_kana or encoding == "euc_jp")
+    # Letters of Japan are in the encodings of China, too; narrow ones are what other encodings look like.
+    name = unicodedata.name(character, "")
+    is_kana = "HIRAGANA" in name or "KATAKANA" in name
+    fits = encoding == "euc_jp" and not name.startswith("HALFWIDTH") if is_kana else True
+    return fits and len(code) == 2 and code[0] <= last
 
 
 # -- rows and columns without data
