@@ -464,16 +464,15 @@ def _read_phones(tables: Sequence[own_table.OwnTable], columns: Sequence[str | N
     """Let two columns of numbers of telephones have the code of a country in each number."""
     if not _are_phones(tables, columns):
         return
-    numbers = {
-        each for table, column in zip(tables, columns, strict=True) for each in table.phones(str(column))
-    }
-    abroad = {each[1:] for each in numbers if each.startswith("+")}
-    at_home = numbers - {f"+{each}" for each in abroad}
-    codes = {each[:size] for each in abroad for size in (1, 2, 3)}
-    met = {code: sum(f"{code}{each}" in abroad for each in at_home) for code in sorted(codes)}
-    best = max(met, key=met.__getitem__, default="")
+    found = set().union(*(table.phones(str(name)) for table, name in zip(tables, columns, strict=True)))
+    whole = {each.removeprefix("+") for each in found if each[:1] != "0"}
+    at_home = {each.lstrip("0") for each in found if each[:1] != "+"}
+    codes = sorted({each[:size] for each in whole for size in (1, 2, 3)})
+    met = {code: [f"{code}{each}" for each in at_home if f"{code}{each}" in whole] for code in codes}
+    best = max(codes, key=lambda code: len(met[code]), default="")
+    with_code = met.get(best, [])
     for table, column in zip(tables, columns, strict=True):
-        table.country_codes[str(column)] = best if met.get(best) else ""
+        table.country_codes[str(column)] = (best if with_code else "", {*map(len, with_code)})
 
 
 def people_in_common(tables: Sequence[own_table.OwnTable]) -> str:

@@ -135,8 +135,8 @@ class OwnTable:
         self._instants: dict[str, written_values.Instants] = {}
         self._amounts: dict[str, written_values.Amounts] = {}
         self._people: dict[str, str] = {}
-        #: Codes of the countries of numbers of telephones without one, by their column.
-        self.country_codes: dict[str, str] = {}
+        #: Code of the country of numbers of telephones without one, and lengths with it, by their column.
+        self.country_codes: dict[str, tuple[str, set[int]]] = {}
         self._levels: dict[str, str] = {}
         #: By what amounts are divided, by column.
         self.divided: dict[str, str] = {}
@@ -763,10 +763,10 @@ class OwnTable:
     def phones(self, column: str) -> set[str]:
         """Return different numbers of telephones of a column, with + where they begin with a country."""
         word = self.source.word(column)
-        sign = f"CASE WHEN {_is_abroad(word)} THEN '+' ELSE '' END"
         rows = self.connection.execute(
-            f"SELECT DISTINCT {sign} || ltrim({_digits(word)}, '0') AS number FROM {self.source.relation} "
-            f"WHERE {word} IS NOT NULL ORDER BY 1 LIMIT {_MOST_PHONES}"
+            f"SELECT DISTINCT CASE WHEN {_is_abroad(word)} THEN '+' || ltrim({_digits(word)}, '0') ELSE "
+            f"{_digits(word)} END AS number FROM {self.source.relation} WHERE {word} IS NOT NULL ORDER BY 1 "
+            f"LIMIT {_MOST_PHONES}"
         ).fetchall()
         return {number for (number,) in rows}
 
@@ -904,8 +904,12 @@ class OwnTable:
         word = self.source.word(column)
         known = f"lower({word})" if self._ignores_case(column) else word
         if column in self.country_codes:
-            code = f"CASE WHEN {_is_abroad(word)} THEN '' ELSE '{self.country_codes[column]}' END"
-            known = f"nullif({code} || ltrim({_digits(word)}, '0'), '')"
+            code, lengths = self.country_codes[column]
+            digits, listed = _digits(word), ", ".join(map(str, lengths)) or "NULL"
+            has_code = (
+                f"{_is_abroad(word)} OR (starts_with({digits}, '{code}') AND length({digits}) IN ({listed}))"
+            )
+            known = f"nullif(CASE WHEN {has_code} THEN '' ELSE '{code}' END || ltrim({digits}, '0'), '')"
         if self.profile[column].holds("float") and self.source.types[column] == "VARCHAR":
             known = _without_fraction(known)
         nobody = ", ".join(map(sources.literal, self._strangers(column)))
@@ -1358,8 +1362,8 @@ def _digits(word: str) -> str:
 
 
 def _is_abroad(word: str) -> str:
-    """Return SQL for whether a number of a telephone begins with the code of a country."""
-    return rf"regexp_matches({word}, '^\s*(\+|00)') OR regexp_matches({_digits(word)}, '^[1-9]\d{{10}}')"
+    """Return SQL for whether a number of a telephone is written with the code of a country."""
+    return rf"regexp_matches({word}, '^\s*(\+|00)')"
 
 
 def _without_fraction(word: str) -> str:

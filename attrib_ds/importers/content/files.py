@@ -287,11 +287,11 @@ def _of_records(lines: Sequence[str]) -> pa.Table | None:
     """Return rows that are printed with a line for each of their cells, below a line that numbers them."""
     rows: list[dict[str, str]] = []
     for line in lines:
-        name, mark, cell = (part.strip() for part in re.match(r"([^|:]*)([|:]?)(.*)", line).groups())
+        name, *cells = re.split("[|:]", line, maxsplit=1)
         if _RECORD.fullmatch(line):
             rows.append({})
-        elif mark and rows:
-            rows[-1][name] = cell
+        elif cells and rows:
+            rows[-1][name.strip()] = cells[0].strip()
     names = [*dict.fromkeys(name for row in rows for name in row)]
     return _table([names, *([row.get(name, "") for name in names] for row in rows)])
 
