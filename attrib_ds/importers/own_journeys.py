@@ -201,13 +201,18 @@ def read_tables(
     formats = reading.formats("conversions")
     if isinstance(conversions, list | tuple):
         conversions = own_checks.together(connection, conversions, encoding=formats.encoding)
-    _check_same(touchpoints, conversions)
+    lists = own_table.is_json(touchpoints)
+    if not lists:
+        _check_same(touchpoints, conversions)
     if conversions is None:
         formats = reading.formats("touchpoints")
     table = own_table.OwnTable(
         connection, touchpoints if conversions is None else conversions, "conversions", formats
     )
     tables.append(table)
+    if lists and touch_table.header == table.header:
+        # Other lists of the same file are other rows.
+        _check_same(touchpoints, conversions)
     points, rejected = _read_touchpoints(touch_table, table, named, touchpoints, conversions, reading)
     has_own, views = conversions is not None, "page" in touch_table.columns
     events, rejected_conversions = read_conversions(

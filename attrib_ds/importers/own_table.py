@@ -1389,6 +1389,11 @@ def is_same(first: object, second: object) -> bool:
     return first is second
 
 
+def is_json(rows: object) -> bool:
+    """Return whether rows are the path of JSON, which may have several lists of them."""
+    return isinstance(rows, str | Path) and ".json" in Path(rows).name.casefold()
+
+
 def workbook_of(rows: object) -> Path | None:
     """Return the path of a workbook; None for everything else."""
     path = Path(rows).expanduser() if isinstance(rows, str | Path) else None

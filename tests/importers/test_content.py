@@ -829,3 +829,15 @@ def test_refunds_share_the_number_of_the_order_that_counts(read):
 )
 def test_levels_have_names_in_other_languages(name, level):
     assert evidence.names_level(level, name)
+
+
+def test_visits_and_orders_may_be_two_lists_of_one_file(tmp_path):
+    visits = [{"email": "ann@x.example", "timestamp": "2025-08-20T08:00:00Z", "channel": "Search"}]
+    orders = [
+        {"order_id": "1", "email": "ann@x.example", "created_at": "2025-09-03T08:00:00Z", "total": "5.00"}
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps({"visits": visits, "orders": orders}))
+    read = at.read_journeys(path, path)
+    assert read.interactions["nodeId"].tolist() == ["Search"]
+    assert read.events["statistics.revenue"].tolist() == [5.0]

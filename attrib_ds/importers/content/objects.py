@@ -214,7 +214,9 @@ def _of_ids(value: dict[str, Any], level: int = 1) -> Rows | None:
     """Return rows that are members of an object under their ids, or of lists or objects there."""
     parts = [*value.values()]
     has_digits = sum(bool(re.search(r"\d", name)) for name in value)
-    if not parts or (level == 1 and 2 * has_digits < len(value)):
+    are_alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
+    are_rows = len(parts) > 1 and are_alike and len(parts[0]) > 1 and _has_instants(parts)
+    if not parts or (level == 1 and 2 * has_digits < len(value) and not are_rows):
         return None
     name = "key" if level == 1 else f"key {level}"
     if all(map(_are_rows, parts)) and len(parts) > 1:
