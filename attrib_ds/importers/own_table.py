@@ -1251,10 +1251,10 @@ class OwnTable:
             return "day" if self.source.types[column] == "DATE" else "instant"
         if role in {"value", "refund", "quantity", "spend"}:
             amounts = self._amounts.get(column)
-            is_clear = amounts is None or amounts.mark is None
-            way = "number" if is_clear else f"decimal {'comma' if amounts.mark == ',' else 'point'}"
+            way, proof = "number", ""
+            if amounts is not None and amounts.mark is not None:
+                way, proof = f"decimal {'comma' if amounts.mark == ',' else 'point'}", amounts.proof
             product = " × quantity" if role == "value" and "quantity" in self.columns else ""
-            proof = "" if is_clear else amounts.proof
             proofs = [proof, self.divided.get(column, ""), *self._currency_of(role)]
             return f"{way}{product}: {', '.join(filter(None, proofs))}"
         if role == "currency":

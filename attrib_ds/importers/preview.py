@@ -82,7 +82,8 @@ def preview_files(
     """
     chosen = Reading.of(reading)
     asked = own_journeys.Asked(spend=spend, currency=currency, conversion_page=conversion_page)
-    assumed, found, unclear = chosen, chosen, []
+    assumed, found = chosen, chosen
+    unclear: list[dict[str, str]] = []
     for number in range(_MOST_DOUBTS):
         tables: list[own_table.OwnTable] = []
         try:

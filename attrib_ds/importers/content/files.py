@@ -45,7 +45,7 @@ _SPANS: Final = re.compile(r"\s*-+( +-+)+\s*")
 _REQUEST: Final = re.compile(rb'^\S+ \S+ (\S+) \[\d+/\w+/\d{4}:[^\]]+\] "[A-Z]+ ')
 _LOG_HEADER: Final = "#Fields:"
 #: Encodings of the East, with one that has the common characters first and the first byte of their last one.
-_COMMON: Final = {
+_COMMON: Final[dict[str, tuple[str, int]]] = {
     "cp932": ("euc_jp", 0xCF), "euc_jp": ("euc_jp", 0xCF), "gb18030": ("gb2312", 0xD7),
     "big5": ("big5", 0xC6), "cp949": ("euc_kr", 0xC8),
 }  # fmt: skip
@@ -371,9 +371,8 @@ def _score(text: str, letters: str, words: Sequence[str]) -> float:
     if letters in _COMMON:
         eastern = [c for word in found for c in word if c.isalpha() and not c.isascii()]
         common = sum(_is_common(c, *_COMMON[letters]) for c in eastern)
-        return common / max(1, len(eastern)) + sum(
-            any(each in word for each in words) for word in found
-        ) / len(found)
+        known = sum(any(each in word for each in words) for word in found)
+        return common / max(1, len(eastern)) + known / len(found)
     own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
     # Only Latin letters stand beside those of ASCII in one word.
     own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
