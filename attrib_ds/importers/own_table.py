@@ -355,7 +355,8 @@ class OwnTable:
             words = [f"coalesce(CAST(TRY_CAST({word} AS DOUBLE) AS VARCHAR), {word})" for word in words]
         is_own = role == "date" and self.argument == "conversions"
         called = "conversion_date" if is_own else role
-        if self.scalar(f"bool_or({' IS DISTINCT FROM '.join(words)})"):
+        # A column may lack what the first one has.
+        if self.scalar(f"bool_or({words[1]} IS NOT NULL AND {' IS DISTINCT FROM '.join(words)})"):
             raise errors.InvalidRequest(
                 f"{self.argument}: {self.name} has two columns that may be the {role}, {first!r} and "
                 f"{second!r}; say which with columns={{{called!r}: {first!r}}} or "

@@ -841,3 +841,11 @@ def test_visits_and_orders_may_be_two_lists_of_one_file(tmp_path):
     read = at.read_journeys(path, path)
     assert read.interactions["nodeId"].tolist() == ["Search"]
     assert read.events["statistics.revenue"].tolist() == [5.0]
+
+
+def test_two_amounts_that_agree_are_one(read):
+    head = "order_id,email,date,amount authorized,amount submitted for settlement,status\n"
+    text = head + "1,ann@x.example,2025-09-03,60.00,60.00,settled\n2,bob@x.example,2025-09-04,50.00,,voided\n"
+    assert read(text)[0] == {"1": 60.0}
+    with pytest.raises(InvalidRequest, match="two columns that may be the value"):
+        read(text.replace("60.00,60.00", "60.00,40.00"))
