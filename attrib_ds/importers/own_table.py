@@ -574,8 +574,14 @@ class OwnTable:
         page = page or (next(iter(paths), None) if referrer in addresses else None)
         if page is None and not self.common("part_of_node") and not self._levels_by_content():
             # Addresses with parameters of campaigns tell where visits come from.
-            tagged = [name for name in addresses if self.profile[name].shares["tagged"]]
-            page, referrer = (tagged[0], None) if tagged else (None, None)
+            tagged = [each.name for each in self.profile.values() if each.shares["tagged"]]
+            page = min(tagged, key=lambda name: name not in addresses, default=None)
+            referrer = None if page is None or page in addresses else referrer
+            if page is not None and page not in addresses:
+                # Parameters without an address, as in the logs of servers.
+                word, column = self.source.word(page), sources.quoted(page)
+                query = f"CASE WHEN {word}[1] NOT IN ('/', '?') THEN '/?' ELSE '' END || {word} AS {column}"
+                self.replace_rows(f"SELECT * REPLACE ({query}) FROM {self.source.relation}")
         is_of_visits = page is not None and folded(page) in _OF_VISITS and bool(self.common("part_of_node"))
         return None if page is None or is_of_visits else (page, referrer)
 
@@ -1252,11 +1258,11 @@ class OwnTable:
             return "day" if self.source.types[column] == "DATE" else "instant"
         if role in {"value", "refund", "quantity", "spend"}:
             amounts = self._amounts.get(column)
-            way, proof = "number", ""
+            way, proof = "number", None
             if amounts is not None and amounts.mark is not None:
                 way, proof = f"decimal {'comma' if amounts.mark == ',' else 'point'}", amounts.proof
             product = " × quantity" if role == "value" and "quantity" in self.columns else ""
-            proofs = [proof, self.divided.get(column, ""), *self._currency_of(role)]
+            proofs = [proof, self.divided.get(column), *self._currency_of(role)]
             return f"{way}{product}: {', '.join(filter(None, proofs))}"
         if role == "currency":
             return f"currency: {ten(self.values(column))}"

@@ -849,3 +849,19 @@ def test_two_amounts_that_agree_are_one(read):
     assert read(text)[0] == {"1": 60.0}
     with pytest.raises(InvalidRequest, match="two columns that may be the value"):
         read(text.replace("60.00,60.00", "60.00,40.00"))
+
+
+def test_parameters_without_an_address_tell_where_a_visit_came_from():
+    visits = pd.DataFrame(
+        {
+            "customer": ["ann7", "bob8"],
+            "date": ["2025-08-20T08:00:00Z", "2025-08-21T08:00:00Z"],
+            "query": [
+                "utm_source=google&utm_medium=cpc&utm_campaign=Spring",
+                "utm_source=news&utm_medium=email",
+            ],
+        }
+    )
+    orders = pd.DataFrame({"customer": ["ann7"], "date": ["2025-09-01"], "total": [5.0]})
+    read = at.read_journeys(visits, orders)
+    assert read.interactions["nodeId"].tolist() == ["google/cpc/Spring", "news/email"]
