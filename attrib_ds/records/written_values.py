@@ -487,7 +487,7 @@ _MARKS: Final = (
     {code.lower(): code for code in CURRENCIES}
     | {sign.lower(): code for sign, code in SIGNS.items()}
     | {
-        "$": None, "¥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
+        "$": None, "¥": None, "￥": None, "kr": None, "us$": "USD", "$us": "USD", "ca$": "CAD", "c$": "CAD",
         "au$": "AUD", "a$": "AUD", "nz$": "NZD", "hk$": "HKD", "r$": "BRL", "mx$": "MXN", "円": "JPY",
         "元": "CNY", "rmb": "CNY", "₽": "RUB", "руб": "RUB", "ft": "HUF", "lei": "RON", "tl": "TRY",
         "sfr": "CHF", "fr": "CHF", "₩": "KRW", "원": "KRW",

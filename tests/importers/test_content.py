@@ -865,3 +865,7 @@ def test_parameters_without_an_address_tell_where_a_visit_came_from():
     orders = pd.DataFrame({"customer": ["ann7"], "date": ["2025-09-01"], "total": [5.0]})
     read = at.read_journeys(visits, orders)
     assert read.interactions["nodeId"].tolist() == ["google/cpc/Spring", "news/email"]
+
+
+def test_a_wide_sign_of_yen_is_one(read):
+    assert read('order_id,email,date,total\n1,ann@x.example,2025-09-03,"￥12,800"\n')[0] == {"1": 12800.0}

@@ -376,7 +376,7 @@ def _score(text: str, letters: str, words: Sequence[str]) -> float:
     own = {*letters, *letters.upper(), *"€£§°–—’‘“”„«»…\u00a0№"}
     # Only Latin letters stand beside those of ASCII in one word.
     own |= set(string.ascii_letters) if min(letters) < "\u0250" else set()
-    fits = sum(
+    fits: int = sum(
         all(c in own or (c.isascii() and not c.isalpha()) for c in word)
         and (word.islower() or word.istitle() or word.isupper())
         for word in found
